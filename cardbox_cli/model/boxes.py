@@ -1,0 +1,133 @@
+"""Boxes: ordered lists of card ids, and what becomes of them when they are read.
+
+A box references cards and never holds them, so reading one can find references that lead nowhere; a
+`Slot` says so with its position. Owns the digest of a box and the comparison of two.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft
+
+Fate = Literal["present", "dangling", "deleted", "expired"]
+
+
+class Box(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored box. `title` is None where none was given, or where the database has no place for one."""
+
+    box_id: str
+    project_id: str
+    title: str | None
+    card_ids: list[str]
+    parent_ids: list[str]
+    updated_at: datetime
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """One place in a box: its position from 0, the id that stands there, and the card if there is one."""
+
+    position: int
+    card_id: str
+    card: Card | None
+    fate: Fate
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A run of neighbouring cards of a packed box that one recipe rule brought."""
+
+    rule: str
+    cards: int
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """How a box was packed. `digest` is that of its contents then, `rules` cover its ids in order."""
+
+    recipe: str
+    recipe_digest: str
+    digest: str
+    rules: list[Rule]
+
+    def rule_of(self, position: int) -> str | None:
+        """The rule that brought the card at `position`; None for what was appended later."""
+        for run in self.rules:
+            if position < run.cards:
+                return run.rule
+            position -= run.cards
+        return None
+
+
+class BoxView(msgspec.Struct, frozen=True, kw_only=True):
+    """A box with its cards, as one snapshot. `digest` is over everything that it references."""
+
+    box: Box
+    slots: list[Slot]
+    digest: str
+
+    @property
+    def cards(self) -> list[Card]:
+        """The cards that a reader sees, in box order."""
+        return [slot.card for slot in self.slots if slot.card is not None and slot.fate == "present"]
+
+    @property
+    def missing_card_ids(self) -> list[str]:
+        """The ids that lead to no card that a reader sees, each once, in box order."""
+        return list(dict.fromkeys(slot.card_id for slot in self.slots if slot.fate != "present"))
+
+
+def digest(lines: Iterable[bytes]) -> str:
+    """SHA-256 of a box's contents, given the `digest_line` of each card in order."""
+    total = hashlib.sha256()
+    for line in lines:
+        total.update(line + b"\n")
+    return total.hexdigest()
+
+
+DANGLING_LINE = b"null"
+
+
+def digest_line(card: Card | CardDraft) -> bytes:
+    """What the digest takes of a card: one line of canonical JSON. Equal for a draft and its stored card."""
+    metadata = card.metadata
+    parts: list[Any] = [
+        metadata.get("type"),
+        metadata.get("role"),
+        metadata.get("author_id"),
+        card.content,
+        card.tool_calls,
+        card.tool_call_id,
+        {key: value for key, value in metadata.items() if key not in CIRCUMSTANCES},
+    ]
+    return exact_json.canonical(exact_json.encode(parts))
+
+
+class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """How box `b` differs from box `a`, by ids."""
+
+    added: list[str]
+    removed: list[str]
+    moved: list[str]
+
+
+def diff_ids(a: Sequence[str], b: Sequence[str]) -> BoxDiff:
+    """What was added to, removed from and moved within `a` to give `b`.
+
+    Moved are the ids of both that do not keep their order: the fewest that explain the change.
+    """
+    from difflib import SequenceMatcher
+
+    in_a, in_b = dict.fromkeys(a), dict.fromkeys(b)
+    kept_a = [card_id for card_id in in_a if card_id in in_b]
+    kept_b = [card_id for card_id in in_b if card_id in in_a]
+    in_order: set[str] = set()
+    for start, _, size in SequenceMatcher(None, kept_a, kept_b, autojunk=False).get_matching_blocks():
+        in_order.update(kept_a[start : start + size])
+    return BoxDiff(
+        added=[card_id for card_id in in_b if card_id not in in_a],
+        removed=[card_id for card_id in in_a if card_id not in in_b],
+        moved=[card_id for card_id in kept_b if card_id not in in_order],
+    )

@@ -1,0 +1,274 @@
+"""Cards: the immutable facts that contexts are made of, as values.
+
+`Card` is what a store reads, `CardDraft` what it is asked to write. Owns the table of card types and
+the plain text of a card; does no I/O and knows no message format.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, cast
+
+import msgspec
+
+from cardbox_cli.errors import InvalidCard
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.content import (
+    Content,
+    FieldsSchemaContent,
+    JsonContent,
+    StoredContent,
+    TextContent,
+    ToolResultContent,
+    parse_content,
+)
+from cardbox_cli.model.ids import new_card_id
+
+# type -> the role that a card of it has when none is given.
+CARD_TYPES: dict[str, str] = {
+    "task.instruction": "user",
+    "agent.thought": "assistant",
+    "tool.call": "assistant",
+    "tool.result": "tool",
+    "task.deliverable": "assistant",
+    "sys.profile": "system",
+    "sys.rendered_prompt": "system",
+    "sys.tools": "system",
+    "meta.parent_pointer": "system",
+    "task.result_fields": "system",
+    "context.compression": "system",
+    "todo.item": "system",
+    "chat.message": "user",
+}
+
+# Metadata that the digest of a box leaves out: when and on whose behalf a card was written, not what it says.
+CIRCUMSTANCES = frozenset(
+    {
+        "type",
+        "role",
+        "author_id",
+        "project_id",
+        "created_at",
+        "agent_turn_id",
+        "step_id",
+        "parent_step_id",
+        "trace_id",
+    }
+)
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored card. `metadata` is the whole stored object; type, role and author_id are read from it.
+
+    Times are UTC. `content` is a dict when its class is unknown to cbx, and None only in foreign rows.
+    """
+
+    card_id: str
+    project_id: str
+    type: str
+    role: str | None
+    author_id: str | None
+    content: StoredContent
+    tool_calls: Any
+    tool_call_id: str | None
+    ttl_seconds: int | None
+    metadata: dict[str, Any]
+    created_at: datetime
+    expires_at: datetime | None
+    deleted_at: datetime | None
+
+
+class _CardRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored form of `Card`, whose content is decoded apart, since it may be of no class we know."""
+
+    card_id: str
+    project_id: str
+    type: str
+    role: str | None
+    author_id: str | None
+    content: msgspec.Raw
+    tool_calls: Any
+    tool_call_id: str | None
+    ttl_seconds: int | None
+    metadata: dict[str, Any]
+    created_at: datetime
+    expires_at: datetime | None
+    deleted_at: datetime | None
+
+
+_row_decoder = msgspec.json.Decoder(_CardRow, float_hook=exact_json.exact_number)
+_content_decoder = msgspec.json.Decoder(Content | None, float_hook=exact_json.exact_number)
+
+
+def decode_card(row: str | bytes) -> Card:
+    """The card that a row's JSON projection (query `card_json`) spells."""
+    raw = _row_decoder.decode(row)
+    values = {name: getattr(raw, name) for name in _CardRow.__struct_fields__}
+    values["content"] = _decode_content(raw.content)
+    return Card(**values)
+
+
+def _decode_content(text: msgspec.Raw) -> StoredContent:
+    try:
+        return cast(Content | None, _content_decoder.decode(text))
+    except msgspec.ValidationError:
+        unknown = exact_json.decode(bytes(text))
+        return unknown if isinstance(unknown, dict) else {"__type__": None, "data": unknown}
+
+
+class CardDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A card to be written. The store adds project_id and created_at to `metadata`.
+
+    `metadata` must not repeat what has its own argument in `draft_card`.
+    """
+
+    card_id: str
+    content: Content
+    metadata: dict[str, Any]
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
+    ttl_seconds: int | None = None
+
+    @property
+    def type(self) -> str:
+        """`metadata.type`."""
+        return str(self.metadata["type"])
+
+    @property
+    def role(self) -> str | None:
+        """`metadata.role`."""
+        role = self.metadata.get("role")
+        return role if isinstance(role, str) else None
+
+
+def draft_card(
+    card_type: str,
+    content: Content | str,
+    *,
+    role: str | None = None,
+    author_id: str | None = None,
+    card_id: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    tool_calls: list[Any] | None = None,
+    tool_call_id: str | None = None,
+    ttl_seconds: int | None = None,
+) -> CardDraft:
+    """A card to be written; a string becomes `TextContent`, the role defaults to the type's (else user).
+
+    Raises InvalidCard naming the card when a part of it cannot be stored.
+    """
+    if not card_type.strip():
+        raise InvalidCard("a card needs a type that is not empty", hint="for example --type task.instruction")
+    named = {"type": card_type, "role": role or CARD_TYPES.get(card_type, "user"), "author_id": author_id}
+    draft = CardDraft(
+        card_id=new_card_id() if card_id is None else card_id,
+        content=TextContent(content) if isinstance(content, str) else content,
+        metadata={**(metadata or {}), **{key: value for key, value in named.items() if value is not None}},
+        tool_calls=tool_calls,
+        tool_call_id=tool_call_id,
+        ttl_seconds=ttl_seconds,
+    )
+    check_draft(draft)
+    return draft
+
+
+_CARD_KEYS = frozenset(Card.__struct_fields__)
+# What the database alone decides, so that a card that was shown can be added again.
+_GIVEN_BY_THE_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at"})
+
+
+def draft_from_mapping(data: Any) -> CardDraft:
+    """The draft that a card's JSON spells, in the shape that `cbx card show -o json` prints.
+
+    Raises InvalidCard for an unknown key, and for the old name `meta`.
+    """
+    if not isinstance(data, dict):
+        raise InvalidCard("a card must be a JSON object")
+    _refuse_unknown_keys(data)
+    metadata = data.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise InvalidCard("metadata must be an object")
+    card_type = data.get("type") or metadata.get("type")
+    if not isinstance(card_type, str):
+        raise InvalidCard("a card needs a type", hint='for example {"type": "task.instruction", …}')
+    try:
+        given = {key: data[key] for key in _OptionalParts.__struct_fields__ if data.get(key) is not None}
+        parts = msgspec.convert(given, _OptionalParts)
+    except msgspec.ValidationError as exc:
+        raise InvalidCard(f"the card is invalid: {exc}") from exc
+    return draft_card(
+        card_type,
+        parse_content(data.get("content")),
+        role=parts.role or metadata.get("role"),
+        author_id=parts.author_id or metadata.get("author_id"),
+        card_id=parts.card_id,
+        metadata={key: value for key, value in metadata.items() if key not in ("project_id", "created_at")},
+        tool_calls=parts.tool_calls,
+        tool_call_id=parts.tool_call_id,
+        ttl_seconds=parts.ttl_seconds,
+    )
+
+
+class _OptionalParts(msgspec.Struct):
+    card_id: str | None = None
+    role: str | None = None
+    author_id: str | None = None
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
+    ttl_seconds: int | None = None
+
+
+def _refuse_unknown_keys(data: dict[str, Any]) -> None:
+    if "meta" in data:
+        raise InvalidCard("the key 'meta' is the old name of 'metadata'", hint="rename it to 'metadata'")
+    unknown = sorted(data.keys() - _CARD_KEYS)
+    if unknown:
+        raise InvalidCard(
+            f"a card has no key {unknown[0]!r}",
+            hint=f"a card's keys are {', '.join(sorted(_CARD_KEYS - _GIVEN_BY_THE_STORE))}",
+        )
+
+
+def check_draft(draft: CardDraft) -> None:
+    """Raise InvalidCard, naming the card and the place, for what the database could not hold."""
+    if not draft.card_id or len(draft.card_id) > 255:
+        raise InvalidCard(f"the card id {draft.card_id[:40]!r} must have 1 to 255 characters")
+    if draft.ttl_seconds is not None and not 0 <= draft.ttl_seconds <= 2**31 - 1:
+        raise InvalidCard(f"card {draft.card_id!r}: ttl_seconds is {draft.ttl_seconds}, not 0 to 2147483647")
+    try:
+        exact_json.check_storable(draft.card_id, "card_id")
+        exact_json.check_storable(draft.content, "content")
+        exact_json.check_storable(draft.metadata, "metadata")
+        exact_json.check_storable(draft.tool_calls, "tool_calls")
+        exact_json.check_storable(draft.tool_call_id, "tool_call_id")
+    except exact_json.Unstorable as exc:
+        raise InvalidCard(
+            f"card {draft.card_id!r}: {exc}", hint="remove or replace that value; nothing was written"
+        ) from exc
+
+
+def card_text(content: StoredContent) -> str:
+    """What a content says, as plain text: the text itself, else its JSON without the class name."""
+    if isinstance(content, TextContent):
+        return content.text
+    if isinstance(content, JsonContent):
+        return exact_json.encode(content.data).decode()
+    if isinstance(content, FieldsSchemaContent):
+        return exact_json.encode(content.fields).decode()
+    if isinstance(content, ToolResultContent):
+        return tool_result_text(content)
+    if content is None:
+        return ""
+    plain = msgspec.to_builtins(content, builtin_types=(Decimal,))
+    return exact_json.encode({key: value for key, value in plain.items() if key != "__type__"}).decode()
+
+
+def tool_result_text(content: ToolResultContent) -> str:
+    """What a model reads of a tool's answer: the result, or on failure the error and the result if any."""
+    result = None if content.result is msgspec.UNSET else content.result
+    if content.status != "success":
+        failure = {"error": content.error} if result is None else {"error": content.error, "result": result}
+        return exact_json.encode(failure).decode()
+    if result is None:
+        return ""
+    return result if isinstance(result, str) else exact_json.encode(result).decode()

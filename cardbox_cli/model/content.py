@@ -1,0 +1,248 @@
+"""What a card can hold: the content classes, a union told apart by the key `__type__`.
+
+Names, keys and rules are those of the card-box library (cardbox 0.0.1, `structures.py`), so that both
+read each other's rows. A key that a stored row leaves out stays left out. Owns decoding and refusing;
+says nothing about how content is shown or sent.
+"""
+
+from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from cardbox_cli.errors import InvalidCard
+from cardbox_cli.model import exact_json
+
+
+class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="__type__", tag=True):
+    pass
+
+
+class TextContent(_Content, frozen=True):
+    """Plain text."""
+
+    text: str
+
+
+class JsonContent(_Content, frozen=True):
+    """A JSON object or array."""
+
+    data: dict[str, Any] | list[Any]
+
+
+class FieldSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One field that a result must contain."""
+
+    name: str
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError("a field needs a name that is not empty")
+
+
+class FieldsSchemaContent(_Content, frozen=True):
+    """What a result must contain."""
+
+    fields: list[FieldSchema]
+
+
+class ToolContent(_Content, frozen=True):
+    """Tool definitions, as the request's `tools`."""
+
+    tools: list[dict[str, Any]]
+
+
+class ToolCallContent(_Content, frozen=True):
+    """A tool call as scheduling sees it; the model's own call stands in `tool_calls` of its thought."""
+
+    tool_name: str
+    arguments: dict[str, Any]
+    status: str
+    target_subject: str | UnsetType | None = UNSET
+
+
+class ToolResultContent(_Content, frozen=True):
+    """What a tool answered. `error`, an object with `code` and `message`, stands just when it failed."""
+
+    status: str
+    after_execution: Literal["suspend", "terminate"]
+    result: Any = UNSET
+    error: Any = UNSET
+
+    def __post_init__(self) -> None:
+        if not self.status.strip():
+            raise ValueError("status must not be empty")
+        error = self.error
+        if self.status == "success":
+            if error is not UNSET and error is not None:
+                raise ValueError("error must be absent when status is 'success'")
+        elif not (isinstance(error, dict) and error.get("code") and error.get("message")):
+            raise ValueError(f"error must be an object with code and message when status is {self.status!r}")
+
+
+class PreviewImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A small picture that stands for a file."""
+
+    uri: str
+    content_type: str | UnsetType | None = UNSET
+    width: int | UnsetType | None = UNSET
+    height: int | UnsetType | None = UNSET
+    size: int | UnsetType | None = UNSET
+    checksum: str | UnsetType | None = UNSET
+    etag: str | UnsetType | None = UNSET
+    source_frame_ts: float | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        _check_uri(self.uri)
+
+
+class FileContent(_Content, frozen=True):
+    """A file outside the database. `size` is in bytes, `expires_at` an RFC 3339 time."""
+
+    uri: str
+    checksum: str
+    etag: str | UnsetType | None = UNSET
+    size: int | UnsetType | None = UNSET
+    content_type: str | UnsetType | None = UNSET
+    expires_at: str | UnsetType | None = UNSET
+    preview: PreviewImage | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        _check_uri(self.uri)
+        if not self.checksum:
+            raise ValueError("checksum must not be empty")
+
+
+class ImageFileContent(FileContent, frozen=True):
+    """A picture; `width` and `height` in pixels."""
+
+    width: int | UnsetType | None = UNSET
+    height: int | UnsetType | None = UNSET
+    format: str | UnsetType | None = UNSET
+
+
+class PdfFileContent(FileContent, frozen=True):
+    """A PDF document."""
+
+    page_count: int | UnsetType | None = UNSET
+
+
+class TextFileContent(FileContent, frozen=True):
+    """A text file."""
+
+
+class VideoFileContent(FileContent, frozen=True):
+    """A video; `bitrate` in bits per second."""
+
+    duration_seconds: float | UnsetType | None = UNSET
+    width: int | UnsetType | None = UNSET
+    height: int | UnsetType | None = UNSET
+    codec: str | UnsetType | None = UNSET
+    bitrate: int | UnsetType | None = UNSET
+
+
+class AudioFileContent(FileContent, frozen=True):
+    """A sound; `bitrate` in bits per second."""
+
+    duration_seconds: float | UnsetType | None = UNSET
+    codec: str | UnsetType | None = UNSET
+    bitrate: int | UnsetType | None = UNSET
+
+
+AnyFile: TypeAlias = (
+    FileContent | ImageFileContent | PdfFileContent | TextFileContent | VideoFileContent | AudioFileContent
+)
+
+
+class MultiFileContent(_Content, frozen=True):
+    """Several files in one card."""
+
+    files: list[AnyFile]
+
+    def __post_init__(self) -> None:
+        if not self.files:
+            raise ValueError("files must not be empty")
+
+
+Content: TypeAlias = (
+    TextContent
+    | JsonContent
+    | FieldsSchemaContent
+    | ToolContent
+    | ToolCallContent
+    | ToolResultContent
+    | AnyFile
+    | MultiFileContent
+)
+
+# What a reader gets: a stored content that is none of the classes above stays the dict that it is,
+# and a foreign row may hold none at all.
+StoredContent: TypeAlias = Content | dict[str, Any] | None
+
+
+def parse_content(data: Any) -> Content:
+    """The content that `data`, an object with `__type__`, spells. Raises InvalidCard naming the key."""
+    if not isinstance(data, dict) or "__type__" not in data:
+        raise InvalidCard(
+            "content must be an object with the key '__type__'",
+            hint='for example {"__type__": "TextContent", "text": "hello"}',
+        )
+    try:
+        return cast(Content, msgspec.convert(data, Content))
+    except (msgspec.ValidationError, OverflowError) as exc:
+        raise InvalidCard(f"content of class {data['__type__']!r} is invalid: {exc}") from exc
+
+
+def content_from_value(value: Any) -> Content:
+    """The content class that fits a plain JSON value best: text, or an object or array."""
+    if isinstance(value, str):
+        return TextContent(value)
+    if isinstance(value, dict | list):
+        return JsonContent(value)
+    return TextContent(exact_json.encode(value).decode())
+
+
+def fields_schema(value: Any) -> FieldsSchemaContent:
+    """The fields that `value`, a list of objects with `name` and `description`, asks for.
+
+    Keys beyond these two have no place in the class and are left out. Raises InvalidCard naming the item.
+    """
+    if not isinstance(value, list):
+        raise InvalidCard(f"must be a list of objects with name and description, not {json_kind(value)}")
+    return FieldsSchemaContent([_field_schema(item, index) for index, item in enumerate(value)])
+
+
+def _field_schema(item: Any, index: int) -> FieldSchema:
+    if not isinstance(item, dict):
+        raise InvalidCard(f"[{index}] must be an object with name and description, not {json_kind(item)}")
+    for key in ("name", "description"):
+        if not isinstance(item.get(key), str):
+            raise InvalidCard(f"[{index}] needs {key!r} as a string")
+    if not item["name"].strip():
+        raise InvalidCard(f"[{index}] needs a 'name' that is not empty")
+    return FieldSchema(item["name"], item["description"])
+
+
+def json_kind(value: Any) -> str:
+    """What a JSON value is, as a person would say it: "a string", "null", "a list"…"""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    for kind, name in ((str, "a string"), (dict, "an object"), (list, "a list")):
+        if isinstance(value, kind):
+            return name
+    return "a number"
+
+
+def _check_uri(uri: str) -> None:
+    parts = urlsplit(uri)
+    if parts.scheme not in ("s3", "https"):
+        raise ValueError(f"uri {uri!r} must be s3://bucket/key or https://host/path")
+    segments = [segment for segment in parts.path.split("/") if segment]
+    needed = 2 if parts.scheme == "s3" and parts.netloc == "localhost" else 1
+    if not parts.netloc or len(segments) < needed:
+        lacking = "bucket or key" if parts.scheme == "s3" else "host or path"
+        raise ValueError(f"uri {uri!r} lacks its {lacking}")

@@ -1,0 +1,126 @@
+"""JSON without loss, and the checks that JSONB would make only after a round trip.
+
+A number that a float cannot spell exactly (1.10, 1e400) becomes a Decimal, so what is read is what is
+written. Owns reading, writing, the canonical form that digests are made of, and the refusal of what JSONB
+cannot hold. Knows nothing of cards.
+"""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+# Postgres's numeric: digits before and after the decimal point.
+# Source: PostgreSQL documentation, "Numeric Types", table 8.2.
+_MAX_INTEGER_DIGITS = 131072
+_MAX_FRACTION_DIGITS = 16383
+
+
+class Unstorable(ValueError):
+    """A value that JSONB cannot hold; `path` is where it stands, as in "metadata.tags[2]"."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path}: {what}" if path else what)
+        self.path = path
+        self.what = what
+
+
+def exact_number(text: str) -> float | Decimal:
+    """The number that `text` spells: a float if that float prints just so, else a Decimal."""
+    number = float(text)
+    return number if repr(number) == text else Decimal(text)
+
+
+_decoder = msgspec.json.Decoder(float_hook=exact_number)
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def decode(text: bytes | str) -> Any:
+    """Decode JSON that a database or cbx wrote. Raises `msgspec.DecodeError` on anything else."""
+    return _decoder.decode(text)
+
+
+def encode(value: Any) -> bytes:
+    """Encode as compact UTF-8 JSON. The value must have passed `check_storable`, or have come from JSON."""
+    return _encoder.encode(value)
+
+
+def read(text: str) -> Any:
+    """Read JSON that a person or another program wrote.
+
+    More lenient than `decode`: NaN, Infinity and lone surrogates are let in, so that the check that
+    follows can say where they stand. Raises ValueError with line and column on malformed text.
+    """
+    try:
+        return json.loads(text, parse_float=exact_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def check_storable(value: Any, path: str = "") -> None:
+    """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold."""
+    try:
+        _check(value, path)
+    except RecursionError:
+        raise Unstorable(path, "is nested too deeply") from None
+
+
+def _check(value: Any, path: str) -> None:
+    kind = type(value)
+    if kind is str:
+        _check_text(value, path)
+    elif kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise Unstorable(path, f"has the key {key!r}, and JSON keys are strings")
+            _check_text(key, f"{path}.{key!r}")
+            _check(item, f"{path}.{key}" if path else key)
+    elif kind is list:
+        for index, item in enumerate(value):
+            _check(item, f"{path}[{index}]")
+    elif kind is float or kind is Decimal:
+        _check_number(value, path)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            _check(getattr(value, name), f"{path}.{name}" if path else name)
+    elif not (value is None or value is msgspec.UNSET or kind is bool or kind is int):
+        raise Unstorable(path, f"is a {kind.__name__}, which is no JSON value")
+
+
+def _check_text(text: str, path: str) -> None:
+    if "\x00" in text:
+        raise Unstorable(path, f"holds a NUL character at offset {text.index(chr(0))}")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as exc:
+            raise Unstorable(path, f"holds a lone surrogate at offset {exc.start}") from None
+
+
+def _check_number(number: float | Decimal, path: str) -> None:
+    exact = Decimal(number)
+    if not exact.is_finite():
+        raise Unstorable(path, f"is {number}, which JSON has no spelling for")
+    fraction_digits = -int(exact.as_tuple().exponent)
+    if exact.adjusted() >= _MAX_INTEGER_DIGITS or fraction_digits > _MAX_FRACTION_DIGITS:
+        raise Unstorable(path, "is a number beyond what JSONB can hold")
+
+
+def canonical(text: bytes) -> bytes:
+    """The one spelling of a JSON text: keys sorted by code point, no spaces, numbers as JSONB prints them.
+
+    Equal for a text and for what JSONB makes of it.
+    """
+    return _canonical_encoder.encode(_canonical_decoder.decode(text))
+
+
+def _number_as_jsonb_prints(text: str) -> msgspec.Raw:
+    number = Decimal(text)
+    if number.is_zero():
+        number = abs(number)
+    return msgspec.Raw(format(number, "f").encode())
+
+
+_canonical_decoder = msgspec.json.Decoder(float_hook=_number_as_jsonb_prints)
+_canonical_encoder = msgspec.json.Encoder(order="sorted")

@@ -1,0 +1,60 @@
+"""Which tool result answers which tool call.
+
+Tool-call ids repeat in real conversations, so an id alone pairs nothing: a result belongs to the nearest
+earlier unanswered call with its id. Owns that rule, and nothing else.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cardbox_cli.model.cards import Card
+
+
+class Pairing(msgspec.Struct, frozen=True):
+    """The exchanges of a card list, by position.
+
+    `results` maps the position of a result to that of the card that called for it; `unanswered` holds
+    (position, tool_call_id) of calls without a result, `orphans` the positions of results without a call.
+    """
+
+    results: dict[int, int]
+    unanswered: list[tuple[int, str]]
+    orphans: list[int]
+
+
+def pair_calls(cards: Sequence[Card | None]) -> Pairing:
+    """Pair the calls and results among `cards`; None stands for a card that cannot be read."""
+    open_calls: dict[str, list[int]] = {}
+    results: dict[int, int] = {}
+    orphans: list[int] = []
+    for position, card in enumerate(cards):
+        if card is None:
+            continue
+        for call_id in call_ids(card):
+            open_calls.setdefault(call_id, []).append(position)
+        if card.type == "tool.result" and card.tool_call_id:
+            waiting = open_calls.get(card.tool_call_id)
+            if waiting:
+                results[position] = waiting.pop()
+            else:
+                orphans.append(position)
+    unanswered = [(position, call_id) for call_id, waiting in open_calls.items() for position in waiting]
+    return Pairing(results, sorted(unanswered), orphans)
+
+
+def call_ids(card: Card) -> list[str]:
+    """The ids of the tool calls that an assistant card makes, in order."""
+    if not isinstance(card.tool_calls, list):
+        return []
+    ids = (call.get("id") for call in card.tool_calls if isinstance(call, dict))
+    return [call_id for call_id in ids if isinstance(call_id, str)]
+
+
+def exchanges(cards: Sequence[Card]) -> list[list[int]]:
+    """The positions of `cards`, a call grouped with its results, in the order of their first cards."""
+    paired = pair_calls(cards).results
+    groups: dict[int, list[int]] = {}
+    for position in range(len(cards)):
+        groups.setdefault(paired.get(position, position), []).append(position)
+    return list(groups.values())

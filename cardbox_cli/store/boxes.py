@@ -1,0 +1,255 @@
+"""Boxes in Postgres: one project's view of `public.card_boxes`, and of `cbx.box_info` where it exists.
+
+Boxes hold ids and never cards. Writes to one box are serial: each locks its row. Methods take part in the
+caller's transaction; alone, each is its own.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import DANGLING_LINE, Box, BoxView, Provenance, Slot, digest, digest_line
+from cardbox_cli.model.cards import decode_card
+from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.project_store import ProjectStore, paged
+from cardbox_cli.store.short_ids import like_escape, the_one
+
+_PAGE = 200
+
+
+class FoundBoxes(msgspec.Struct, frozen=True):
+    """The answer of a batch read: what was found in the order asked for, and what was not."""
+
+    boxes: list[Box]
+    missing_box_ids: list[str]
+
+
+class BoxStore(ProjectStore):
+    """The boxes of one project."""
+
+    # --- writing
+
+    def create(
+        self,
+        card_ids: Sequence[str],
+        *,
+        parent_ids: Sequence[str] | None = None,
+        title: str | None = None,
+        box_id: str | None = None,
+        provenance: Provenance | None = None,
+        allow_dangling: bool = False,
+    ) -> Box:
+        """Make a box of these ids. Raises NotFound for ids that are no cards here unless they are allowed.
+
+        `box_id` is for derived ids only; BoxConflict when it is taken.
+        """
+        with self.database.transaction():
+            if not allow_dangling:
+                self._refuse_absent(card_ids)
+            row = self._value(
+                "insert_box",
+                box_id=box_id or new_box_id(),
+                card_ids=jsonb(list(card_ids)),
+                parent_ids=jsonb(list(parent_ids)) if parent_ids else None,
+            )
+            if row is None:
+                raise BoxConflict(f"the box id {box_id!r} is taken", hint="leave the id out to get a new one")
+            box = _decode_box(row)
+            self._keep_info(box.box_id, title, provenance)
+        return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
+
+    def append(self, box_id: str, card_ids: Sequence[str], *, allow_dangling: bool = False) -> int:
+        """Append ids in one statement; the box's new length. Concurrent appends are serial, none is lost.
+
+        Raises NotFound for an unknown box, or an id that is no card here unless that is allowed.
+        """
+        with self.database.transaction():
+            if not allow_dangling:
+                self._refuse_absent(card_ids)
+            length = self._value("append_to_box", box_id=_uuid(box_id), card_ids=jsonb(list(card_ids)))
+            if length is None:
+                raise self._no_box(box_id)
+        return int(length)
+
+    def ensure(self, box_id: str) -> Box:
+        """The box of this id, made empty if it is not there. BoxConflict if another project has it."""
+        canonical = as_box_id(box_id)
+        if canonical is None:
+            raise InvalidInput(f"the box id {box_id!r} is no UUID")
+        with self.database.transaction():
+            row = self._value("insert_box", box_id=canonical, card_ids=jsonb([]), parent_ids=None)
+            if row is not None:
+                return _decode_box(row)
+            found = self.get_many([canonical])
+            if not found.boxes:
+                raise BoxConflict(f"the box id {box_id!r} is taken")
+        return found.boxes[0]
+
+    def replace(
+        self, box_id: str, card_ids: Sequence[str], *, if_ids: str | None = None, allow_dangling: bool = False
+    ) -> Box:
+        """Set the id list. With `if_ids` (`hash_ids` of the list as it was read) only if it is still that.
+
+        Raises BoxConflict when the list changed meanwhile; nothing is written then.
+        """
+        with self.database.transaction():
+            box = self._lock(box_id)
+            if if_ids is not None and hash_ids(box.card_ids) != if_ids:
+                raise BoxConflict(
+                    f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}",
+                    hint="read it again with `cbx box show`, then replace",
+                )
+            if not allow_dangling:
+                self._refuse_absent(card_ids)
+            row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
+        return msgspec.structs.replace(_decode_box(row), title=box.title)
+
+    def fork(self, box_id: str, *, title: str | None = None) -> Box:
+        """A new box with the same ids and this box as its parent."""
+        with self.database.transaction():
+            box = self.get(box_id)
+            return self.create(
+                box.card_ids, parent_ids=[box.box_id], title=title or box.title, allow_dangling=True
+            )
+
+    def delete(self, box_id: str) -> None:
+        """Remove the box; its cards stay. Refused while a profile name points to it."""
+        with self.database.transaction():
+            box = self._lock(box_id)
+            if "resource.profiles" in self.database.tables:
+                name = self._value("boxes_of_profile", box_id=box.box_id)
+                if name is not None:
+                    raise BoxConflict(
+                        f"box {box.box_id} holds the profile {name!r}",
+                        hint="import the profile again; the name then points to a new box",
+                    )
+            self._value("delete_box", box_id=box.box_id)
+            if self.database.keeps_box_info:
+                self._run("delete_box_info", box_id=box.box_id)
+
+    # --- reading
+
+    def get(self, box_id: str) -> Box:
+        """The box of this id. Raises NotFound, also for a text that is no UUID."""
+        found = self.get_many([box_id])
+        if not found.boxes:
+            raise self._no_box(box_id)
+        return found.boxes[0]
+
+    def get_many(self, box_ids: Sequence[str]) -> FoundBoxes:
+        """The boxes of these ids in the order of `box_ids`, each once. A missing one is no error."""
+        wanted = unique(as_box_id(box_id) or box_id for box_id in box_ids)
+        rows = self._rows("boxes_by_ids", box_ids=[box_id for box_id in wanted if as_box_id(box_id)])
+        boxes = {box.box_id: box for box in self._with_titles([_decode_box(row) for (row,) in rows])}
+        return FoundBoxes(
+            boxes=[boxes[box_id] for box_id in wanted if box_id in boxes],
+            missing_box_ids=[box_id for box_id in wanted if box_id not in boxes],
+        )
+
+    def id_lists(self, box_ids: Sequence[str]) -> dict[str, list[str]]:
+        """The id list of each of these boxes that exists, keyed by canonical box id."""
+        wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
+        return {box_id: exact_json.decode(ids) for box_id, ids in self._rows("box_id_lists", box_ids=wanted)}
+
+    def slots(self, box_id: str) -> list[Slot]:
+        """Every place of the box in order with its card, in one round trip; [] for an unknown box."""
+        rows = self._rows("slots_of_box", box_id=_uuid(box_id))
+        return [
+            Slot(position, card_id, None if row is None else decode_card(row), fate)
+            for position, card_id, fate, row in rows
+        ]
+
+    def view(self, box_id: str) -> BoxView:
+        """The box with its cards and digest, as one snapshot. Raises NotFound."""
+        with self.database.snapshot():
+            box = self.get(box_id)
+            slots = self.slots(box_id)
+        return BoxView(box=box, slots=slots, digest=digest_of(slots))
+
+    def provenance(self, box_id: str) -> Provenance | None:
+        """How the box was packed; None if it was not, or if this database does not keep it."""
+        if not self.database.keeps_box_info:
+            return None
+        text = self._value("provenance_of_box", box_id=_uuid(box_id))
+        return None if text is None else msgspec.json.decode(text, type=Provenance)
+
+    def newest(self, *, limit: int | None = None) -> Iterator[Box]:
+        """The boxes of the project, the last changed first, read in pages as they are asked for."""
+        return paged(self._page, page=_PAGE, limit=limit)
+
+    def resolve(self, typed: str) -> str:
+        """The full id that `typed` stands for: an id, or a unique beginning or end of one."""
+        whole = as_box_id(typed)
+        if whole is not None:
+            return whole
+        escaped = like_escape(typed.lower().replace("-", ""))
+        rows = self._rows("find_box_ids", pattern=f"{escaped}%", suffix_pattern=f"%{escaped}")
+        return the_one("box", typed, [box_id for (box_id,) in rows], self.project_id)
+
+    # --- how
+
+    def _page(self, after: Box | None, size: int) -> list[Box]:
+        rows = self._rows(
+            "list_boxes",
+            after_time=after.updated_at if after else None,
+            after_id=after.box_id if after else None,
+            limit=size,
+        )
+        return self._with_titles([_decode_box(row) for (row,) in rows])
+
+    def _with_titles(self, boxes: list[Box]) -> list[Box]:
+        if not boxes or not self.database.keeps_box_info:
+            return boxes
+        titles = dict(self._rows("box_titles", box_ids=[box.box_id for box in boxes]))
+        return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
+
+    def _lock(self, box_id: str) -> Box:
+        row = self._value("lock_box", box_id=_uuid(box_id))
+        if row is None:
+            raise self._no_box(box_id)
+        return self._with_titles([_decode_box(row)])[0]
+
+    def _keep_info(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
+        if self.database.keeps_box_info and (title is not None or provenance is not None):
+            self._run(
+                "insert_box_info",
+                box_id=box_id,
+                title=title,
+                provenance=None if provenance is None else jsonb(provenance),
+            )
+
+    def _refuse_absent(self, card_ids: Sequence[str]) -> None:
+        absent = CardStore(self.database, self.project_id).absent(card_ids) if card_ids else []
+        if absent:
+            others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+            raise NotFound(
+                f"no card {absent[0]!r}{others} in project {self.project_id!r}",
+                hint="add the cards first, or pass --allow-dangling to reference them before they exist",
+                details={"missing_card_ids": absent},
+            )
+
+    def _no_box(self, box_id: str) -> NotFound:
+        return NotFound(
+            f"no box {box_id!r} in project {self.project_id!r}", hint="`cbx box list` shows the newest boxes"
+        )
+
+
+def digest_of(slots: Sequence[Slot]) -> str:
+    """The digest of a box's contents, dangling ids included."""
+    return digest(DANGLING_LINE if slot.card is None else digest_line(slot.card) for slot in slots)
+
+
+_NIL = "00000000-0000-0000-0000-000000000000"
+
+
+def _uuid(box_id: str) -> str:
+    """`box_id` for a query: a text that is no UUID names a box that cannot exist."""
+    return as_box_id(box_id) or _NIL
+
+
+def _decode_box(row: str) -> Box:
+    return msgspec.json.decode(row, type=Box)

@@ -1,0 +1,239 @@
+"""Cards in Postgres: one project's view of `public.cards`.
+
+Writes are replays or conflicts, never silent changes; reads show what is neither deleted nor expired.
+Methods take part in the caller's transaction; alone, each is its own.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.errors import CardConflict, CbxError, NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
+from cardbox_cli.model.ids import unique
+from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.project_store import ProjectStore, paged
+from cardbox_cli.store.short_ids import like_escape, the_one
+
+Outcome = Literal["inserted", "unchanged", "repaired"]
+
+_PAGE = 1000
+# Scripts that are written without spaces, where a word search finds nothing: kana, Han, Hangul, fullwidth.
+_UNSPACED = re.compile(
+    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+)
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A written card and what writing it did."""
+
+    card: Card
+    outcome: Outcome
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many cards a bulk write inserted, and how many stood there already, equal."""
+
+    inserted: int
+    unchanged: int
+
+
+class CardFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which cards a list holds; None means any. Times are aware; `until` is exclusive."""
+
+    types: Sequence[str] | None = None
+    role: str | None = None
+    author_id: str | None = None
+    agent_turn_id: str | None = None
+    step_id: str | None = None
+    trace_id: str | None = None
+    tool_call_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None
+    include_deleted: bool = False
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The answer of a batch read: what was found in the order asked for, and what was not."""
+
+    cards: list[Card]
+    missing_card_ids: list[str]
+
+
+class CardStore(ProjectStore):
+    """The cards of one project."""
+
+    # --- writing
+
+    def add(self, draft: CardDraft, *, repair: bool = False) -> Written:
+        """Write one card. The same payload again is `unchanged`; with `repair` another overwrites.
+
+        Raises CardConflict when the id is taken by another payload, a deleted card or another project, and
+        InvalidCard when the card cannot be stored. Nothing is written then.
+        """
+        check_draft(draft)
+        with self.database.transaction():
+            row = self._value("insert_card", **_columns(draft))
+            if row is not None:
+                return Written(decode_card(row), "inserted")
+            stored = self._row("compare_card", **_columns(draft))
+            if stored is not None and stored[0]:
+                return Written(decode_card(stored[1]), "unchanged")
+            if stored is not None and repair:
+                return Written(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
+            raise self._conflict(draft.card_id, draft.tool_call_id, held=stored is not None)
+
+    def add_many(self, drafts: Iterable[CardDraft]) -> Counts:
+        """Stream any number of cards in, in constant memory, all or nothing. Raises as `add` does."""
+        counts = self.add_labelled((0, draft) for draft in drafts)
+        return counts.get(0, Counts(0, 0))
+
+    def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, Counts]:
+        """`add_many`, counting apart the cards of each label."""
+        streamed: dict[int, int] = {}
+        with self.database.transaction():
+            self.database.run("make_incoming")
+            self.database.run("empty_incoming")
+            copied = self.database.copy_in("copy_incoming", _incoming_rows(drafts, streamed))
+            inserted = dict(self._rows("insert_incoming"))
+            if sum(inserted.values()) < copied:
+                self._check_incoming()
+        return {
+            label: Counts(inserted.get(label, 0), total - inserted.get(label, 0))
+            for label, total in streamed.items()
+        }
+
+    def delete(self, card_ids: Sequence[str]) -> list[str]:
+        """Soft-delete these cards; the ids that this call deleted. Raises NotFound for unknown ones."""
+        with self.database.transaction():
+            found = self.get_many(card_ids, include_deleted=True)
+            if found.missing_card_ids:
+                raise _no_card(found.missing_card_ids[0], self.project_id)
+            gone = {card_id for (card_id,) in self._rows("delete_cards", card_ids=list(card_ids))}
+        return [card_id for card_id in unique(card_ids) if card_id in gone]
+
+    # --- reading
+
+    def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
+        """The card of this id. Raises NotFound, also for a deleted or expired one unless included."""
+        found = self.get_many([card_id], include_deleted=include_deleted)
+        if not found.cards:
+            raise _no_card(card_id, self.project_id)
+        return found.cards[0]
+
+    def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> Found:
+        """The cards of these ids in the order of `card_ids`, each once. A missing one is no error."""
+        wanted = unique(card_ids)
+        rows = self._rows("cards_by_ids", card_ids=wanted, include_deleted=include_deleted)
+        cards = {card.card_id: card for card in (decode_card(row) for (row,) in rows)}
+        return Found(
+            cards=[cards[card_id] for card_id in wanted if card_id in cards],
+            missing_card_ids=[card_id for card_id in wanted if card_id not in cards],
+        )
+
+    def absent(self, card_ids: Sequence[str]) -> list[str]:
+        """Those of `card_ids` that are no card of this project (a deleted one is none), in order."""
+        rows = self._rows("absent_card_ids", card_ids=unique(card_ids))
+        return [card_id for (card_id,) in rows]
+
+    def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
+        """The cards that `where` allows, newest first, read in pages as they are asked for."""
+        return paged(partial(self._page, where or CardFilter()), page=_PAGE, limit=limit)
+
+    def resolve(self, typed: str) -> str:
+        """The full id that `typed` stands for: an id, or a unique beginning or end of one.
+
+        Raises NotFound, or AmbiguousId with the candidates.
+        """
+        escaped = like_escape(typed)
+        rows = self._rows(
+            "find_card_ids",
+            typed=typed,
+            pattern=f"{escaped}%",
+            reversed_pattern=f"{like_escape(typed[::-1])}%",
+        )
+        whole = [card_id for card_id, is_whole in rows if is_whole]
+        return the_one("card", typed, whole or [card_id for card_id, _ in rows], self.project_id)
+
+    # --- how
+
+    def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
+        filters = {name: getattr(where, name) for name in CardFilter.__struct_fields__ if name != "text"}
+        filters["types"] = None if where.types is None else list(where.types)
+        rows = self._rows(
+            "list_cards",
+            **filters,
+            **_text_search(where.text),
+            after_time=after.created_at if after else None,
+            after_id=after.card_id if after else None,
+            limit=size,
+        )
+        return [decode_card(row) for (row,) in rows]
+
+    def _check_incoming(self) -> None:
+        conflict = self._row("incoming_conflict")
+        if conflict is not None:
+            card_id, tool_call_id, held = conflict
+            raise self._conflict(card_id, tool_call_id, held=held)
+
+    def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool) -> CbxError:
+        if not held and tool_call_id is not None and self.database.unique_tool_results:
+            other = self._value("result_card_of_call", tool_call_id=tool_call_id)
+            if other is not None:
+                return CardConflict(
+                    f"card {card_id!r} answers the tool call {tool_call_id!r}, as {other!r} does already",
+                    hint="this database allows one result per tool-call id; import with --remap-tool-ids",
+                )
+        return CardConflict(
+            f"the card id {card_id!r} is taken",
+            hint="use another id, or --repair to overwrite a card of this project",
+        )
+
+
+def _columns(draft: CardDraft) -> dict[str, Any]:
+    return {
+        "card_id": draft.card_id,
+        "content": jsonb(draft.content),
+        "tool_calls": None if draft.tool_calls is None else jsonb(draft.tool_calls),
+        "tool_call_id": draft.tool_call_id,
+        "ttl_seconds": draft.ttl_seconds,
+        "metadata": jsonb(draft.metadata),
+    }
+
+
+def _incoming_rows(
+    drafts: Iterable[tuple[int, CardDraft]], streamed: dict[int, int]
+) -> Iterator[tuple[Any, ...]]:
+    for label, draft in drafts:
+        check_draft(draft)
+        streamed[label] = streamed.get(label, 0) + 1
+        yield (
+            label,
+            draft.card_id,
+            exact_json.encode(draft.content).decode(),
+            None if draft.tool_calls is None else exact_json.encode(draft.tool_calls).decode(),
+            draft.tool_call_id,
+            draft.ttl_seconds,
+            exact_json.encode(draft.metadata).decode(),
+        )
+
+
+def _text_search(text: str | None) -> dict[str, Any]:
+    """Words where words are spaced; else every piece of `text` as a substring."""
+    if text is None:
+        return {"words": None, "patterns": None}
+    if _UNSPACED.search(text):
+        return {"words": None, "patterns": [f"%{like_escape(piece)}%" for piece in text.split()]}
+    return {"words": text, "patterns": None}
+
+
+def _no_card(card_id: str, project_id: str) -> NotFound:
+    return NotFound(
+        f"no card {card_id!r} in project {project_id!r}", hint="`cbx card list` shows the newest cards"
+    )

@@ -1,0 +1,217 @@
+"""One connection to Postgres: transactions, named queries, and the one place that translates driver errors.
+
+Statements run in the caller's transaction; a use case opens it with `transaction` (read and write) or
+`snapshot` (one READ ONLY view). Nothing here knows what a card or a box is.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel
+from psycopg.types.json import Jsonb
+
+from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew
+from cardbox_cli.model import exact_json
+from cardbox_cli.store import driver_errors
+from cardbox_cli.store.queries import query
+from cardbox_cli.store.target import Target, find_target, hide_password
+
+OLDEST_SERVER = 150000
+SCHEMA_VERSION = 1
+
+# What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
+_ESSENTIAL = ("public.cards", "public.card_boxes")
+_KNOWN = (*_ESSENTIAL, "public.projects", "resource.profiles", "cbx.box_info", "cbx.schema_version")
+
+
+def jsonb(value: Any) -> Jsonb:
+    """`value` as a JSONB parameter, its numbers exact."""
+    return Jsonb(value, dumps=exact_json.encode)
+
+
+class Database:
+    """A connection and what its database offers. Use as a context manager; it closes the connection."""
+
+    def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
+        self.connection = connection
+        self.target = target
+
+    @classmethod
+    def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
+        """Connect to `url`, or to what the environment names, or to the embedded server (started if need be).
+
+        Raises DatabaseUnavailable when it cannot be reached, SchemaMissing when it has no tables for cards.
+        """
+        target = find_target(url) if announce is None else find_target(url, announce=announce)
+        return cls.open_target(target)
+
+    @classmethod
+    def open_target(cls, target: Target) -> "Database":
+        """Connect, and see to it that the tables are there: on the embedded server they are made."""
+        database = cls.connect(target)
+        try:
+            database._check_schema()
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @classmethod
+    def connect(cls, target: Target) -> "Database":
+        """Connect without a look at the tables."""
+        # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
+        options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
+        if target.conninfo is None:
+            connection = target.server().connect(**options)
+        else:
+            connection = _connect_server(target, options)
+        if connection.info.server_version < OLDEST_SERVER:
+            found = connection.info.server_version // 10000
+            connection.close()
+            raise DatabaseUnavailable(
+                f"the server is PostgreSQL {found}", hint="cbx needs PostgreSQL 15 or later"
+            )
+        return cls(connection, target)
+
+    def close(self) -> None:
+        """Close the connection; harmless when it is closed already."""
+        self.connection.close()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
+        with driver_errors.translated(), self.connection.transaction():
+            yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything inside reads one state of the database and cannot write."""
+        connection = self.connection
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            yield
+            return
+        connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
+        try:
+            with driver_errors.translated(), connection.transaction():
+                yield
+        finally:
+            if not connection.closed:
+                connection.isolation_level, connection.read_only = None, None
+
+    # --- queries
+
+    def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of the query `name`."""
+        with driver_errors.translated():
+            return self.connection.execute(query(name), parameters).fetchall()
+
+    def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
+        """The first row of the query `name`, or None."""
+        with driver_errors.translated():
+            return self.connection.execute(query(name), parameters).fetchone()
+
+    def value(self, name: str, /, **parameters: Any) -> Any:
+        """The first column of the first row of the query `name`, or None."""
+        row = self.row(name, **parameters)
+        return None if row is None else row[0]
+
+    def run(self, name: str, /, **parameters: Any) -> int:
+        """Execute the query `name` for its effect; the number of rows that it touched."""
+        with driver_errors.translated():
+            return self.connection.execute(query(name), parameters).rowcount
+
+    def script(self, text: str) -> None:
+        """Execute our own SQL script, which takes no parameters."""
+        with driver_errors.translated():
+            self.connection.execute(text.encode())
+
+    def copy_in(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        """Stream `rows` through the COPY statement `name`; how many there were."""
+        count = 0
+        with driver_errors.translated(), self.connection.cursor() as cursor, cursor.copy(query(name)) as copy:
+            for row in rows:
+                copy.write_row(row)
+                count += 1
+        return count
+
+    # --- what the database offers
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        """Which of the tables that cbx knows exist here, as schema.name."""
+        return frozenset(name for (name,) in self.rows("existing_tables", names=list(_KNOWN)))
+
+    @cached_property
+    def unique_tool_results(self) -> bool:
+        """Whether one tool-call id can have one tool result only, as in databases of card-box libraries."""
+        return bool(self.value("unique_tool_results"))
+
+    @property
+    def keeps_box_info(self) -> bool:
+        """Whether titles and provenance have a place here."""
+        return "cbx.box_info" in self.tables
+
+    def require(self, table: str) -> None:
+        """Raise SchemaMissing unless `table` exists."""
+        if table not in self.tables:
+            raise SchemaMissing(
+                f"the database has no table {table}",
+                hint="`cbx db init` shows what it would add, and adds it",
+            )
+
+    def forget_tables(self) -> None:
+        """Look again: tables were made."""
+        self.__dict__.pop("tables", None)
+
+    def schema_version(self) -> int | None:
+        """The version that the database was brought to; None where cbx has made nothing."""
+        if "cbx.schema_version" not in self.tables:
+            return None
+        version = self.value("schema_version")
+        return None if version is None else int(version)
+
+    def _check_schema(self) -> None:
+        missing = [name for name in _ESSENTIAL if name not in self.tables]
+        if missing and self.target.embedded:
+            from cardbox_cli.store.schema import add_missing_tables
+
+            add_missing_tables(self)
+            return
+        if missing:
+            raise SchemaMissing(
+                f"the database has no table {missing[0]}", hint="`cbx db init` makes the tables of cbx"
+            )
+        version = self.schema_version()
+        if version is not None and version > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"the database has schema version {version}, this cbx knows up to {SCHEMA_VERSION}",
+                hint="use the newer cbx that upgraded it",
+            )
+
+
+def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connection[Any]:
+    assert target.conninfo is not None
+    options.setdefault("connect_timeout", 10)
+    try:
+        return psycopg.connect(target.conninfo, **options)
+    except psycopg.ProgrammingError as exc:
+        # The message of a malformed string may quote it, password and all.
+        raise DatabaseUnavailable(
+            f"the connection string from {target.named_by} is malformed",
+            hint="postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'",
+        ) from exc
+    except psycopg.Error as exc:
+        raise driver_errors.connect_error(
+            exc, f"{target.named_by}: {hide_password(target.conninfo)}"
+        ) from exc

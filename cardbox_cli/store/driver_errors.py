@@ -1,0 +1,85 @@
+"""The one place where errors of the database driver become errors of cbx, by SQLSTATE and constraint name."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from cardbox_cli.errors import (
+    BoxConflict,
+    CardConflict,
+    CbxError,
+    Conflict,
+    DatabaseUnavailable,
+    InvalidInput,
+    SchemaMissing,
+)
+
+_SCHEMA_HINT = "`cbx db init` adds what is missing, `cbx db upgrade` brings an older database up to date"
+_RETRY_HINT = "run the command again; nothing was written"
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Let driver errors out as errors of cbx."""
+    try:
+        yield
+    except psycopg.Error as exc:
+        raise translate(exc) from exc
+
+
+def translate(exc: psycopg.Error) -> CbxError:
+    """The error of cbx that `exc` means; a plain CbxError (exit 1) for what we never expect."""
+    state = exc.sqlstate or ""
+    said = _first_line(exc)
+    if state == "23505":
+        return _taken(exc.diag.constraint_name or "")
+    if state in ("42P01", "3F000", "42703", "42883"):
+        return SchemaMissing(
+            f"the database lacks something that this command needs: {said}", hint=_SCHEMA_HINT
+        )
+    if state == "42501":
+        return DatabaseUnavailable(
+            f"the database role may not do this: {said}", hint="GRANT it, or use another role"
+        )
+    if state == "25006":
+        return DatabaseUnavailable(
+            "the database is read-only (a replica?)", hint="write through the primary's --database-url"
+        )
+    if state in ("40001", "40P01", "55P03"):
+        return Conflict(f"another transaction was in the way: {said}", hint=_RETRY_HINT)
+    if state[:2] in ("22", "54"):
+        return InvalidInput(f"the database refused a value: {said}")
+    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError) or state[:2] in (
+        "08",
+        "53",
+        "57",
+        "58",
+    ):
+        return DatabaseUnavailable(
+            f"the database went away: {said}", hint="`cbx db status` shows whether it runs; then try again"
+        )
+    return CbxError(f"the database reported {state or type(exc).__name__}: {said}")
+
+
+def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
+    """Why no connection came about. `where` must hold no secret."""
+    return DatabaseUnavailable(
+        f"cannot connect ({where}): {_first_line(exc)}",
+        hint="check that the server runs and that the address, database and role are right",
+    )
+
+
+def _taken(constraint: str) -> CbxError:
+    if "cards" in constraint:
+        return CardConflict("a card id is taken", hint=_RETRY_HINT)
+    if "box" in constraint:
+        return BoxConflict("a box id is taken", hint=_RETRY_HINT)
+    if "profile" in constraint:
+        return Conflict("a profile of that name was made at the same moment", hint=_RETRY_HINT)
+    return Conflict(f"something exists already (constraint {constraint!r})", hint=_RETRY_HINT)
+
+
+def _first_line(exc: psycopg.Error) -> str:
+    text = exc.diag.message_primary or str(exc) or type(exc).__name__
+    return text.strip().splitlines()[0]

@@ -1,0 +1,86 @@
+"""Profiles in Postgres: names in `resource.profiles` that point to boxes holding a `sys.profile` card."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.content import JsonContent
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.project_store import ProjectStore
+
+
+class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile's name and where it is kept."""
+
+    name: str
+    profile_box_id: str
+    worker_target: str
+    tags: list[Any]
+    updated_at: datetime | None
+
+
+class ProfileStore(ProjectStore):
+    """The profiles of one project. Names are unique regardless of case."""
+
+    def save(self, profile: dict[str, Any], *, author_id: str) -> ProfileEntry:
+        """Store a checked profile as a new box and point its name there; other boxes stay as they were."""
+        self.database.require("resource.profiles")
+        card = draft_card(
+            "sys.profile",
+            JsonContent(profile),
+            author_id=author_id,
+            metadata={key: profile[key] for key in ("name", "worker_target", "tags")},
+        )
+        prompt = profile.get("system_prompt", profile.get("system_prompt_template"))
+        with self.database.transaction():
+            CardStore(self.database, self.project_id).add(card)
+            box = BoxStore(self.database, self.project_id).create(
+                [card.card_id], title=f"profile {profile['name']}"
+            )
+            self._run("drop_profile_name", name=profile["name"])
+            self._run(
+                "save_profile",
+                profile_box_id=box.box_id,
+                name=profile["name"],
+                worker_target=profile["worker_target"],
+                tags=jsonb(profile["tags"]),
+                system_prompt=prompt,
+            )
+            return self.get(profile["name"])
+
+    def get(self, name: str) -> ProfileEntry:
+        """The profile of this name, in whatever case. Raises NotFound."""
+        entry = self.find(name)
+        if entry is None:
+            raise NotFound(
+                f"no profile {name!r} in project {self.project_id!r}",
+                hint="`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one",
+            )
+        return entry
+
+    def find(self, name: str) -> ProfileEntry | None:
+        """The profile of this name, or None."""
+        self.database.require("resource.profiles")
+        row = self._row("profile_by_name", name=name)
+        return None if row is None else _entry(row)
+
+    def all(self) -> list[ProfileEntry]:
+        """All profiles of the project by name."""
+        self.database.require("resource.profiles")
+        return [_entry(row) for row in self._rows("list_profiles")]
+
+
+def _entry(row: tuple[Any, ...]) -> ProfileEntry:
+    name, profile_box_id, worker_target, tags, updated_at = row
+    return ProfileEntry(
+        name=name,
+        profile_box_id=profile_box_id,
+        worker_target=worker_target,
+        tags=tags,
+        updated_at=updated_at,
+    )

@@ -1,0 +1,57 @@
+"""Making and upgrading the tables, from the parts of `schema.sql`.
+
+Only parts whose table is missing are run, so what another program made stays as it is. All or nothing,
+one maker at a time.
+"""
+
+import re
+
+from cardbox_cli.errors import SchemaTooNew
+from cardbox_cli.shipped import shipped
+from cardbox_cli.store.database import SCHEMA_VERSION, Database
+
+_PART = re.compile(r"^-- part: ([\w.]+)\n", re.MULTILINE)
+
+
+def parts() -> dict[str, str]:
+    """Each table's name and the SQL that makes it, in the order that they are made."""
+    _, *pieces = _PART.split(shipped("schema.sql").read_text(encoding="utf-8"))
+    return {name: text.strip() for name, text in zip(pieces[::2], pieces[1::2], strict=True)}
+
+
+def missing_parts(database: Database) -> dict[str, str]:
+    """The parts whose table does not exist."""
+    return {name: text for name, text in parts().items() if name not in database.tables}
+
+
+def add_missing_tables(database: Database) -> list[str]:
+    """Make every table that does not exist; their names. Alters none that does."""
+    with database.transaction():
+        return _add_missing_tables(database)
+
+
+def _add_missing_tables(database: Database) -> list[str]:
+    database.run("lock_schema")
+    database.forget_tables()
+    missing = missing_parts(database)
+    for text in missing.values():
+        database.script(text)
+    database.forget_tables()
+    return list(missing)
+
+
+def upgrade(database: Database) -> tuple[int, int]:
+    """Bring the database to this cbx's schema version; the versions before and after.
+
+    Raises SchemaTooNew for a database that a newer cbx has upgraded.
+    """
+    with database.transaction():
+        before = database.schema_version() or 0
+        if before > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"the database has schema version {before}, this cbx knows up to {SCHEMA_VERSION}",
+                hint="use the newer cbx that upgraded it",
+            )
+        _add_missing_tables(database)
+        database.run("record_schema_version", version=SCHEMA_VERSION)
+    return before, SCHEMA_VERSION

@@ -1,0 +1,115 @@
+-- fragment: box_json
+json_build_object(
+    'box_id', b.box_id,
+    'project_id', b.tenant_id,
+    'title', NULL,
+    'card_ids', coalesce(b.card_ids, '[]'),
+    'parent_ids', coalesce(b.parent_ids, '[]'),
+    'updated_at', to_char(b.updated_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- name: insert_box
+-- Writes the box unless its id is taken.
+INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
+VALUES (%(project_id)s, %(box_id)s, %(card_ids)s, %(parent_ids)s, {now})
+ON CONFLICT DO NOTHING
+RETURNING {box_json}
+
+-- name: boxes_by_ids
+-- The project's boxes of these ids, in no order.
+SELECT {box_json}
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+
+-- name: box_id_lists
+-- The id lists alone of these boxes, in no order: what packing reads.
+SELECT b.box_id::text, coalesce(b.card_ids, '[]')::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+
+-- name: lock_box
+-- The box, locked until the end of the transaction.
+SELECT {box_json}
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+FOR UPDATE
+
+-- name: list_boxes
+-- A page of the project's boxes, the last changed first, after the place (updated_at, box_id) if one is given.
+SELECT {box_json}
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (b.updated_at, b.box_id) < (%(after_time)s::timestamptz, %(after_id)s::uuid))
+ORDER BY b.updated_at DESC, b.box_id DESC
+LIMIT %(limit)s
+
+-- name: append_to_box
+-- Appends ids; concurrent appends wait for the row and come one after the other. Answers the new length.
+UPDATE public.card_boxes AS b
+SET card_ids = coalesce(b.card_ids, '[]') || %(card_ids)s, updated_at = {now}
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+RETURNING jsonb_array_length(b.card_ids)
+
+-- name: replace_box
+-- Sets the id list.
+UPDATE public.card_boxes AS b
+SET card_ids = %(card_ids)s, updated_at = {now}
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+RETURNING {box_json}
+
+-- name: delete_box
+-- Removes the row; the cards stay.
+DELETE FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+RETURNING b.box_id
+
+-- name: slots_of_box
+-- Every place of a box in order: the id, what became of its card, and the card.
+SELECT (slot.place - 1)::integer, slot.card_id,
+    CASE WHEN c.card_id IS NULL THEN 'dangling'
+         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
+         WHEN NOT ({visible}) THEN 'expired'
+         ELSE 'present' END,
+    CASE WHEN c.card_id IS NOT NULL THEN {card_json} END
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL jsonb_array_elements_text(coalesce(b.card_ids, '[]')) WITH ORDINALITY AS slot (card_id, place)
+LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+ORDER BY slot.place
+
+-- name: find_box_ids
+-- Up to six boxes of the project whose id, without its dashes, begins or ends with what was typed.
+SELECT b.box_id::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s
+    AND (replace(b.box_id::text, '-', '') LIKE %(pattern)s
+         OR replace(b.box_id::text, '-', '') LIKE %(suffix_pattern)s)
+LIMIT 6
+
+-- name: insert_box_info
+-- What card_boxes has no column for.
+INSERT INTO cbx.box_info (project_id, box_id, title, provenance, created_at)
+VALUES (%(project_id)s, %(box_id)s, %(title)s, %(provenance)s, {now})
+ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = EXCLUDED.provenance
+
+-- name: box_titles
+-- The titles of these boxes.
+SELECT i.box_id::text, i.title
+FROM cbx.box_info AS i
+WHERE i.project_id = %(project_id)s AND i.box_id = ANY(%(box_ids)s::uuid[]) AND i.title IS NOT NULL
+
+-- name: provenance_of_box
+-- How the box was packed, if it was.
+SELECT i.provenance::text
+FROM cbx.box_info AS i
+WHERE i.project_id = %(project_id)s AND i.box_id = %(box_id)s AND i.provenance IS NOT NULL
+
+-- name: delete_box_info
+-- Goes with its box.
+DELETE FROM cbx.box_info AS i WHERE i.project_id = %(project_id)s AND i.box_id = %(box_id)s
+
+-- name: boxes_of_profile
+-- The profile names that point to a box.
+SELECT p.name FROM resource.profiles AS p
+WHERE p.project_id = %(project_id)s AND p.profile_box_id = %(box_id)s

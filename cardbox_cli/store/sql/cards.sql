@@ -1,0 +1,193 @@
+-- fragment: now
+(now() + coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval)
+
+-- fragment: visible
+c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > {now})
+
+-- fragment: utc
+'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
+
+-- fragment: card_json
+json_build_object(
+    'card_id', c.card_id,
+    'project_id', c.tenant_id,
+    'type', coalesce(c.metadata ->> 'type', c.metadata ->> 'semantic_type', 'unknown'),
+    'role', c.metadata ->> 'role',
+    'author_id', coalesce(c.metadata ->> 'author_id', c.metadata #>> '{producer,id}'),
+    'content', c.content,
+    'tool_calls', c.tool_calls,
+    'tool_call_id', c.tool_call_id,
+    'ttl_seconds', c.ttl_seconds,
+    'metadata', coalesce(c.metadata, '{}'),
+    'created_at', to_char(c.created_at AT TIME ZONE 'UTC', {utc}),
+    'expires_at', to_char(c.expires_at AT TIME ZONE 'UTC', {utc}),
+    'deleted_at', to_char(c.deleted_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: stored_metadata
+n.metadata || jsonb_build_object(
+    'project_id', %(project_id)s::text,
+    'created_at', to_char({now} AT TIME ZONE 'UTC', {utc})
+)
+
+-- fragment: same_payload
+c.deleted_at IS NULL
+    AND c.content IS NOT DISTINCT FROM n.content
+    AND c.tool_calls IS NOT DISTINCT FROM n.tool_calls
+    AND c.tool_call_id IS NOT DISTINCT FROM n.tool_call_id
+    AND c.ttl_seconds IS NOT DISTINCT FROM n.ttl_seconds
+    AND c.metadata - 'created_at'
+        = (n.metadata || jsonb_build_object('project_id', %(project_id)s::text)) - 'created_at'
+
+-- fragment: new_card
+(SELECT %(card_id)s::text AS card_id, %(content)s::jsonb AS content, %(tool_calls)s::jsonb AS tool_calls,
+        %(tool_call_id)s::text AS tool_call_id, %(ttl_seconds)s::integer AS ttl_seconds,
+        %(metadata)s::jsonb AS metadata) AS n
+
+-- name: insert_card
+-- Writes the card if nothing stands in its way; no row means that something does.
+INSERT INTO public.cards AS c
+    (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
+SELECT %(project_id)s::text, n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds,
+       {now} + make_interval(secs => n.ttl_seconds), {stored_metadata}, {now}
+FROM {new_card}
+ON CONFLICT DO NOTHING
+RETURNING {card_json}
+
+-- name: compare_card
+-- The card that the project holds under this id, and whether its payload is the same.
+SELECT {same_payload}, {card_json}
+FROM public.cards AS c, {new_card}
+WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
+
+-- name: repair_card
+-- Overwrites the project's card of this id and brings it back if it was deleted.
+UPDATE public.cards AS c
+SET content = n.content, tool_calls = n.tool_calls, tool_call_id = n.tool_call_id,
+    ttl_seconds = n.ttl_seconds, expires_at = {now} + make_interval(secs => n.ttl_seconds),
+    metadata = {stored_metadata}, deleted_at = NULL
+FROM {new_card}
+WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
+RETURNING {card_json}
+
+-- name: make_incoming
+-- Where COPY puts cards before they are written; `label` groups them for counting.
+CREATE TEMP TABLE IF NOT EXISTS cbx_incoming (
+    place bigint GENERATED ALWAYS AS IDENTITY, label integer, card_id text COLLATE "C", content jsonb,
+    tool_calls jsonb, tool_call_id text, ttl_seconds integer, metadata jsonb
+) ON COMMIT DROP
+
+-- name: empty_incoming
+-- For a second bulk write in one transaction.
+TRUNCATE cbx_incoming RESTART IDENTITY
+
+-- name: copy_incoming
+-- The stream of cards.
+COPY cbx_incoming (label, card_id, content, tool_calls, tool_call_id, ttl_seconds, metadata) FROM STDIN
+
+-- name: insert_incoming
+-- Writes the incoming cards, in id order so that two writers of the same cards wait instead of deadlocking,
+-- each a microsecond younger than the one before it so that lists keep their order; answers rows per label.
+WITH inserted AS (
+    INSERT INTO public.cards
+        (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
+    SELECT %(project_id)s::text, n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds,
+           {now} + make_interval(secs => n.ttl_seconds), {stored_metadata},
+           {now} + n.place * interval '1 microsecond'
+    FROM (SELECT DISTINCT ON (card_id) * FROM cbx_incoming ORDER BY card_id, place) AS n
+    ORDER BY n.card_id
+    ON CONFLICT DO NOTHING
+    RETURNING card_id
+)
+SELECT n.label, count(*)
+FROM inserted JOIN (SELECT DISTINCT ON (card_id) card_id, label FROM cbx_incoming ORDER BY card_id, place) AS n
+    USING (card_id)
+GROUP BY n.label
+
+-- name: incoming_conflict
+-- The first incoming card that is not stored as it came, and whether the project holds its id.
+SELECT n.card_id, n.tool_call_id, c.card_id IS NOT NULL
+FROM cbx_incoming AS n
+LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = n.card_id
+WHERE ({same_payload}) IS NOT TRUE
+ORDER BY n.place
+LIMIT 1
+
+-- name: result_card_of_call
+-- The tool result that the project holds for a tool-call id.
+SELECT c.card_id
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = %(tool_call_id)s
+    AND c.metadata ->> 'type' = 'tool.result'
+LIMIT 1
+
+-- name: cards_by_ids
+-- The project's cards of these ids, in no order.
+SELECT {card_json}
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
+    AND (%(include_deleted)s OR {visible})
+
+-- name: absent_card_ids
+-- Those of the given ids that are no card of the project, in the order given.
+SELECT given.card_id
+FROM unnest(%(card_ids)s::text[]) WITH ORDINALITY AS given (card_id, place)
+WHERE NOT EXISTS (
+    SELECT FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.card_id = given.card_id AND c.deleted_at IS NULL)
+ORDER BY given.place
+
+-- name: list_cards
+-- A page of the project's cards, newest first, after the place (created_at, card_id) if one is given.
+SELECT {card_json}
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s
+    AND (%(include_deleted)s OR {visible})
+    AND (%(types)s::text[] IS NULL OR c.metadata ->> 'type' = ANY(%(types)s))
+    AND (%(role)s::text IS NULL OR c.metadata ->> 'role' = %(role)s)
+    AND (%(author_id)s::text IS NULL OR c.metadata ->> 'author_id' = %(author_id)s)
+    AND (%(agent_turn_id)s::text IS NULL OR c.metadata ->> 'agent_turn_id' = %(agent_turn_id)s)
+    AND (%(step_id)s::text IS NULL OR c.metadata ->> 'step_id' = %(step_id)s)
+    AND (%(trace_id)s::text IS NULL OR c.metadata ->> 'trace_id' = %(trace_id)s)
+    AND (%(tool_call_id)s::text IS NULL OR c.tool_call_id = %(tool_call_id)s)
+    AND (%(since)s::timestamptz IS NULL OR c.created_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR c.created_at < %(until)s)
+    AND (%(words)s::text IS NULL OR ({text_vector}) @@ websearch_to_tsquery('simple', %(words)s))
+    AND (%(patterns)s::text[] IS NULL OR {text_contains})
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (c.created_at, c.card_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
+ORDER BY c.created_at DESC, c.card_id DESC
+LIMIT %(limit)s
+
+-- fragment: text_vector
+to_tsvector('simple', coalesce(content - '__type__', '{}')) || to_tsvector('simple', coalesce(tool_calls, '[]'))
+
+-- fragment: text_contains
+(SELECT bool_and(EXISTS (
+    SELECT FROM jsonb_path_query(jsonb_build_array(c.content - '__type__', c.tool_calls), 'strict $.**') AS found
+    WHERE jsonb_typeof(found) = 'string' AND found #>> '{}' ILIKE pattern))
+ FROM unnest(%(patterns)s::text[]) AS pattern)
+
+-- name: index_text
+-- The opt-in index behind a search for words.
+CREATE INDEX IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}))
+
+-- name: find_card_ids
+-- Up to six ids that are `typed`, or else begin or end with it.
+(SELECT c.card_id, true AS whole FROM public.cards AS c
+ WHERE c.tenant_id = %(project_id)s AND c.card_id = %(typed)s)
+UNION ALL
+(SELECT c.card_id, false FROM public.cards AS c
+ WHERE c.tenant_id = %(project_id)s AND c.card_id LIKE %(pattern)s AND c.card_id <> %(typed)s LIMIT 6)
+UNION ALL
+(SELECT c.card_id, false FROM public.cards AS c
+ WHERE c.tenant_id = %(project_id)s AND reverse(c.card_id) LIKE %(reversed_pattern)s AND c.card_id <> %(typed)s
+    AND c.card_id NOT LIKE %(pattern)s
+ LIMIT 6)
+
+-- name: delete_cards
+-- Hides the project's cards of these ids; nothing is purged.
+UPDATE public.cards AS c
+SET deleted_at = {now}
+WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s) AND c.deleted_at IS NULL
+RETURNING c.card_id

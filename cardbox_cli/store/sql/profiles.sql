@@ -1,0 +1,27 @@
+-- name: save_profile
+-- Writes a name, or points it to a new box.
+INSERT INTO resource.profiles AS p
+    (project_id, profile_box_id, name, worker_target, tags, system_prompt_compiled, updated_at)
+VALUES (%(project_id)s, %(profile_box_id)s, %(name)s, %(worker_target)s, %(tags)s, %(system_prompt)s, {now})
+
+-- name: drop_profile_name
+-- Frees a name, whatever its case; its box stays.
+DELETE FROM resource.profiles AS p
+WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
+
+-- fragment: profile_row
+SELECT p.name, p.profile_box_id, p.worker_target, p.tags, p.updated_at
+FROM resource.profiles AS p
+
+-- name: profile_by_name
+-- The profile of this name: the exact spelling first, else any case.
+{profile_row}
+WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
+ORDER BY p.name = %(name)s DESC, p.updated_at DESC
+LIMIT 1
+
+-- name: list_profiles
+-- All profiles of the project by name.
+{profile_row}
+WHERE p.project_id = %(project_id)s
+ORDER BY p.name

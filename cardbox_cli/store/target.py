@@ -1,0 +1,79 @@
+"""Which database a command talks to: the one that is named, libpq's own settings, or the embedded server.
+
+Owns the order of these three and what may be shown of the answer; opens no connection.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cardbox_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.embedded import EmbeddedServer
+
+# Any of these says that the user has a server of their own in mind; PGUSER or PGSSLMODE alone do not.
+_LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Target:
+    """A database to connect to. `conninfo` is None for the embedded server of `home`.
+
+    `named_by` says where the choice came from, for `cbx db status` and error messages.
+    """
+
+    conninfo: str | None
+    named_by: str
+    home: Path
+    announce: Callable[[str], None] = _silent
+
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the server that comes with cbx."""
+        return self.conninfo is None
+
+    def server(self) -> "EmbeddedServer":
+        """The embedded server of this target's home."""
+        from cardbox_cli.store.embedded import EmbeddedServer
+
+        return EmbeddedServer(self.home, announce=self.announce)
+
+
+def find_target(
+    url: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    announce: Callable[[str], None] = _silent,
+) -> Target:
+    """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
+    from cardbox_cli.store.embedded import default_home
+
+    env = os.environ if environ is None else environ
+    home = default_home(env)
+    if url is not None:
+        if not url.strip():
+            raise UsageError("--database-url is empty", hint="leave it out to use the embedded database")
+        return Target(url, "--database-url", home, announce)
+    if env.get("CBX_DATABASE_URL"):
+        return Target(env["CBX_DATABASE_URL"], "CBX_DATABASE_URL", home, announce)
+    for variable in _LIBPQ_VARIABLES:
+        if env.get(variable):
+            return Target("", variable, home, announce)
+    return Target(None, "embedded", home, announce)
+
+
+def hide_password(conninfo: str) -> str:
+    """`conninfo` as a libpq keyword string that can be shown: without the password."""
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    parts = conninfo_to_dict(conninfo)
+    for secret in ("password", "sslpassword", "passfile", "oauth_client_secret"):
+        parts.pop(secret, None)
+    return make_conninfo("", **parts)
