@@ -1,0 +1,54 @@
+"""A request as text for people: each message under a line that names its speaker."""
+
+from typing import Any
+
+from cardbox_cli.context.request import Request
+from cardbox_cli.model import exact_json
+
+
+def text(request: Request) -> str:
+    """The whole request, tools last, ended by a newline if there is anything to show."""
+    sections = [_message(number, message.body) for number, message in enumerate(request.messages, 1)]
+    sections += [_tool(tool) for tool in request.tools]
+    return "\n\n".join(sections) + "\n" if sections else ""
+
+
+def _message(number: int, body: dict[str, Any]) -> str:
+    answers = f" for {body['tool_call_id']}" if body.get("tool_call_id") else ""
+    lines = [f"── {number} {body.get('role')}{answers} ──"]
+    content = body.get("content")
+    if isinstance(content, str) and content:
+        lines.append(content)
+    elif isinstance(content, list):
+        lines += [_part(part) for part in content]
+    for call in body.get("tool_calls") or []:
+        lines.append(_call(call))
+    extra = {key: value for key, value in body.items() if key not in _SHOWN and value is not None}
+    lines += [f"{key}: {_plain(value)}" for key, value in extra.items()]
+    return "\n".join(lines)
+
+
+_SHOWN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    return f"[{_plain(part)}]"
+
+
+def _call(call: Any) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return f"→ {_plain(call)}"
+    return f"→ {function.get('name')}({_plain(function.get('arguments'))})  [{call.get('id')}]"
+
+
+def _tool(tool: dict[str, Any]) -> str:
+    function = tool.get("function")
+    shown = function if isinstance(function, dict) else tool
+    return f"── tool {shown.get('name')} ──\n{shown.get('description') or _plain(tool)}"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else exact_json.encode(value).decode()

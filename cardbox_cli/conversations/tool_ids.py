@@ -1,0 +1,49 @@
+"""Giving the tool calls of a conversation ids that no other conversation has.
+
+For databases that allow one result per tool-call id. Calls and results are renamed together, by the rule
+of `model/pairing.py`; the cards keep their original messages, so export gives the original ids.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.conversations import openai
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.ids import derived_id
+
+
+def remapped(
+    drafts: Sequence[CardDraft], messages: Sequence[dict[str, Any]], scope: Sequence[str]
+) -> list[CardDraft]:
+    """`drafts` of `messages` with new tool-call ids, derived from `scope` and the call's place."""
+    unanswered: dict[str, list[str]] = {}
+    renamed: list[CardDraft] = []
+    for position, (draft, message) in enumerate(zip(drafts, messages, strict=True)):
+        changes: dict[str, Any] = {}
+        if draft.tool_calls is not None:
+            changes["tool_calls"] = [
+                _rename_call(call, unanswered, (*scope, str(position), str(index)))
+                for index, call in enumerate(draft.tool_calls)
+            ]
+        if draft.tool_call_id is not None:
+            waiting = unanswered.get(draft.tool_call_id)
+            orphan = _new_id((*scope, str(position), "orphan"))
+            changes["tool_call_id"] = waiting.pop() if waiting else orphan
+        renamed.append(
+            openai.keep_source(msgspec.structs.replace(draft, **changes), message) if changes else draft
+        )
+    return renamed
+
+
+def _rename_call(call: Any, unanswered: dict[str, list[str]], place: Sequence[str]) -> Any:
+    if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+        return call
+    new_id = _new_id(place)
+    unanswered.setdefault(call["id"], []).append(new_id)
+    return {**call, "id": new_id}
+
+
+def _new_id(place: Sequence[str]) -> str:
+    return f"tc_{derived_id(*place).hex}"

@@ -1,0 +1,185 @@
+"""Packing a context box from a recipe: one transaction, whole or not at all.
+
+Reads what the recipe's rules need, lets `packing/plan.py` decide, writes the new cards and the box. Never
+makes or writes an output box.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.boxes import DANGLING_LINE, Provenance, digest, digest_line
+from cardbox_cli.model.cards import Card
+from cardbox_cli.packing import plan as planning
+from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.profiles import ProfileStore
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from cardbox_cli.model.recipes import Recipe
+
+OPERATOR = "sys.operator"
+TOOL_SUFFIX = "cbx.pack"
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """A packed context box; after a dry run `context_box_id` is None and nothing was written.
+
+    `cards` are the inherited cards that exist, by id, as they were read for the digest.
+    """
+
+    context_box_id: str | None
+    profile_box_id: str
+    profile_name: str
+    plan: Plan
+    digest: str
+    cards: dict[str, Card]
+
+
+def pack(
+    database: Database,
+    project_id: str,
+    *,
+    recipe: "Recipe",
+    recipe_name: str,
+    arguments: Mapping[str, Any],
+    tool_suffix: str = TOOL_SUFFIX,
+    source_agent_id: str = OPERATOR,
+    dry_run: bool = False,
+) -> Packed:
+    """Pack `arguments` by `recipe` into a new context box.
+
+    Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
+    no row remains then. Joins the caller's transaction if there is one.
+    """
+    arguments = recipe.bind(arguments)
+    with database.snapshot() if dry_run else database.transaction():
+        profile = ProfileStore(database, project_id).get(planning.target_profile_name(recipe, arguments))
+        plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id)
+        inherited = _read(database, project_id, plan)
+        contents = _digest(plan, inherited)
+        box_id = None
+        if not dry_run:
+            provenance = Provenance(
+                recipe=recipe_name, recipe_digest=recipe.digest(), digest=contents, rules=plan.rules()
+            )
+            box_id = _write(database, project_id, plan, provenance, f"{recipe_name} for {profile.name}")
+    return Packed(
+        context_box_id=box_id,
+        profile_box_id=profile.profile_box_id,
+        profile_name=profile.name,
+        plan=plan,
+        digest=contents,
+        cards=inherited,
+    )
+
+
+def pack_context(
+    project_id: str,
+    tool_suffix: str,
+    source_agent_id: str,
+    arguments: Mapping[str, Any],
+    handover: "Mapping[str, Any] | Recipe",
+    conn: "Connection[Any] | None" = None,
+) -> tuple[str, str, list[str]]:
+    """Pack a context box; answers (context_box_id, profile_box_id, card_ids), all ids of the new box.
+
+    `handover` is a recipe as a mapping, checked like a file. With `conn` everything joins the caller's
+    transaction; without, it is one of its own on the database that the environment names.
+    """
+    from cardbox_cli.packing.recipe_files import recipe_from_mapping
+
+    recipe = recipe_from_mapping(handover) if isinstance(handover, Mapping) else handover
+    with _database(conn) as database:
+        packed = pack(
+            database,
+            project_id,
+            recipe=recipe,
+            recipe_name=tool_suffix,
+            arguments=arguments,
+            tool_suffix=tool_suffix,
+            source_agent_id=source_agent_id,
+        )
+    assert packed.context_box_id is not None
+    return packed.context_box_id, packed.profile_box_id, packed.plan.card_ids
+
+
+@contextmanager
+def _database(conn: "Connection[Any] | None") -> Iterator[Database]:
+    with Database.open() if conn is None else nullcontext(Database.adopt(conn)) as database:
+        yield database
+
+
+def _plan(
+    database: Database,
+    project_id: str,
+    recipe: "Recipe",
+    arguments: Mapping[str, Any],
+    tool_suffix: str,
+    source_agent_id: str,
+) -> Plan:
+    from_arguments = planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix)
+    boxes = planning.inherited_boxes(recipe, arguments)
+    inherited, left_out = _inherit(database, project_id, recipe, boxes)
+    return planning.arrange(
+        recipe,
+        pack_arguments=from_arguments,
+        inherit_context=inherited,
+        include_parent=planning.parent_card(recipe, source_agent_id=source_agent_id),
+        parents=boxes,
+        left_out=left_out,
+    )
+
+
+def _inherit(
+    database: Database, project_id: str, recipe: "Recipe", boxes: Sequence[InheritedBox]
+) -> tuple[list[PlannedCard], list[LeftOut]]:
+    if not boxes:
+        return [], []
+    id_lists = BoxStore(database, project_id).id_lists([box.box_id for box in boxes])
+    for box in boxes:
+        if box.box_id not in id_lists:
+            raise NotFound(
+                f"no box {box.box_id!r} in project {project_id!r} (argument {box.arg_key!r})",
+                hint="arguments take full box ids; `cbx box list -o jsonl` prints them",
+            )
+    inherited = planning.inherited_cards(boxes, id_lists)
+    limits = recipe.context_packing_config.inherit_context
+    if not planning.narrows(limits):
+        return inherited, []
+    found = CardStore(database, project_id).get_many([place.card_id for place in inherited])
+    return planning.narrow(inherited, {card.card_id: card for card in found.cards}, limits)
+
+
+def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
+    inherited = [place.card_id for place in plan.cards if place.draft is None]
+    if not inherited:
+        return {}
+    found = CardStore(database, project_id).get_many(inherited, include_deleted=True)
+    return {card.card_id: card for card in found.cards}
+
+
+def _digest(plan: Plan, inherited: Mapping[str, Card]) -> str:
+    contents = (place.draft or inherited.get(place.card_id) for place in plan.cards)
+    return digest(DANGLING_LINE if card is None else digest_line(card) for card in contents)
+
+
+def _write(database: Database, project_id: str, plan: Plan, provenance: Provenance, title: str) -> str:
+    cards = CardStore(database, project_id)
+    for draft in plan.drafts:
+        cards.add(draft)
+    box = BoxStore(database, project_id).create(
+        plan.card_ids,
+        parent_ids=plan.parent_ids,
+        title=title,
+        provenance=provenance,
+        allow_dangling=True,
+    )
+    return box.box_id

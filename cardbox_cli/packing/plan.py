@@ -1,0 +1,294 @@
+"""What a handover recipe makes of its arguments: the plan of a context box, without a database.
+
+Every function takes values and gives values; the rules and their order are those of the packing page of
+the spec. Owns what each rule brings and what is left out; reading boxes and writing the plan is
+`packing/pack.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cardbox_cli.errors import BadRequest, InvalidCard
+from cardbox_cli.model.boxes import Rule
+from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
+from cardbox_cli.model.content import Content, JsonContent, content_from_value, fields_schema, json_kind
+from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.model.pairing import exchanges
+from cardbox_cli.model.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.recipes import InheritContext, PackArgument, Recipe
+
+
+class PlannedCard(msgspec.Struct, frozen=True, kw_only=True):
+    """One place of the box to be: the rule that brings it, and the draft if the card is new."""
+
+    card_id: str
+    rule: str
+    draft: CardDraft | None = None
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """An inherited card that the recipe's limits keep out."""
+
+    card_id: str
+    rule: str
+    reason: str
+
+
+class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
+    """A box that an argument names, by its canonical id if it has one."""
+
+    box_id: str
+    arg_key: str
+
+    @property
+    def rule(self) -> str:
+        """The rule that brings this box's cards."""
+        return f"include_boxes_from_args {self.arg_key} (box {self.box_id})"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A context box to be: its cards in order, the boxes it inherits from, and what was left out."""
+
+    cards: list[PlannedCard]
+    parent_ids: list[str]
+    left_out: list[LeftOut]
+
+    @property
+    def card_ids(self) -> list[str]:
+        """The ids of the box, in order."""
+        return [card.card_id for card in self.cards]
+
+    @property
+    def drafts(self) -> list[CardDraft]:
+        """The cards that are new."""
+        return [card.draft for card in self.cards if card.draft is not None]
+
+    def rules(self) -> list[Rule]:
+        """The rules of the plan as runs over its cards."""
+        runs: list[Rule] = []
+        for card in self.cards:
+            if runs and runs[-1].rule == card.rule:
+                runs[-1] = Rule(card.rule, runs[-1].cards + 1)
+            else:
+                runs.append(Rule(card.rule, 1))
+        return runs
+
+
+def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
+    """Rule 1: the profile that the context is for, from the arguments or else the recipe."""
+    if "profile_name" in arguments:
+        name, place = arguments["profile_name"], "argument 'profile_name'"
+    elif recipe.target_profile_config is not None:
+        name, place = recipe.target_profile_config.profile_name, "target_profile_config.profile_name"
+    else:
+        raise BadRequest(
+            "handover failed: profile_name is missing",
+            hint="pass --arg profile_name=NAME, or set target_profile_config.profile_name in the recipe",
+        )
+    if not isinstance(name, str):
+        raise BadRequest(f"{place} must be a string, not {json_kind(name)}")
+    if not name.strip():
+        raise BadRequest(f"{place} is empty", hint="`cbx profile list` shows the names")
+    return name.strip()
+
+
+def argument_cards(recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str) -> list[PlannedCard]:
+    """Rule 2: a new card for each `pack_arguments` rule whose argument is there."""
+    rules = recipe.context_packing_config.pack_arguments
+    return [
+        PlannedCard(card_id=draft.card_id, rule=f"pack_arguments[{index}] {rule.arg_key}", draft=draft)
+        for index, rule in enumerate(rules)
+        if rule.arg_key in arguments
+        for draft in [_argument_card(rule, arguments[rule.arg_key], tool_suffix)]
+    ]
+
+
+def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDraft:
+    metadata = dict(rule.card_metadata)
+    role = metadata.pop("role", "user")
+    try:
+        return draft_card(
+            rule.as_card_type,
+            _argument_content(rule, value),
+            role=role,
+            author_id=tool_suffix,
+            metadata=metadata,
+        )
+    except InvalidCard as exc:
+        raise BadRequest(f"argument {rule.arg_key!r}: {exc.message}", hint=exc.hint) from exc
+
+
+def _argument_content(rule: "PackArgument", value: Any) -> Content:
+    if rule.as_card_type == "task.result_fields":
+        return fields_schema(value)
+    return content_from_value(value)
+
+
+def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[InheritedBox]:
+    """Rule 3, before anything is read: the boxes that the arguments name, checked for shape and permission."""
+    boxes: list[InheritedBox] = []
+    for arg_key in recipe.context_packing_config.inherit_context.include_boxes_from_args:
+        if arg_key in arguments:
+            boxes += [
+                InheritedBox(box_id=as_box_id(box_id) or box_id, arg_key=arg_key)
+                for box_id in _box_ids(arg_key, arguments[arg_key])
+            ]
+    _refuse_unauthorized(recipe.authorized_inherit_box_ids, boxes)
+    return boxes
+
+
+def _box_ids(arg_key: str, value: Any) -> list[str]:
+    items = value if isinstance(value, list) else [value]
+    for index, item in enumerate(items):
+        if isinstance(item, bool) or not isinstance(item, str | int) or item == "":
+            place = (
+                f"item {index} of argument {arg_key!r}"
+                if isinstance(value, list)
+                else f"argument {arg_key!r}"
+            )
+            found = "an empty string" if item == "" else json_kind(item)
+            raise BadRequest(
+                f"inherit_context.{arg_key} must be a box id or a list of box ids: {place} is {found}"
+            )
+    return [str(item).strip() for item in items]
+
+
+def _refuse_unauthorized(allowed: Sequence[str] | None, boxes: Sequence[InheritedBox]) -> None:
+    if allowed is None:
+        return
+    canonical = {as_box_id(box_id) or box_id for box_id in allowed}
+    for box in boxes:
+        if box.box_id not in canonical:
+            raise BadRequest(
+                f"inherit_context: unauthorized box_id: {box.box_id!r} (argument {box.arg_key!r})",
+                hint="authorized_inherit_box_ids in the recipe lists the boxes that may be inherited",
+            )
+
+
+def inherited_cards(
+    boxes: Sequence[InheritedBox], id_lists: Mapping[str, Sequence[str]]
+) -> list[PlannedCard]:
+    """Rule 3: the ids of the boxes in order; the first place of an id wins."""
+    places: dict[str, PlannedCard] = {}
+    for box in boxes:
+        rule = box.rule
+        for card_id in id_lists[box.box_id]:
+            if card_id not in places:
+                places[card_id] = PlannedCard(card_id=card_id, rule=rule)
+    return list(places.values())
+
+
+def narrows(inherit: "InheritContext") -> bool:
+    """Whether the recipe limits what is inherited, so that the cards themselves must be read."""
+    limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
+    return any(limit is not None for limit in limits)
+
+
+def narrow(
+    planned: Sequence[PlannedCard], cards: Mapping[str, Card], inherit: "InheritContext"
+) -> tuple[list[PlannedCard], list[LeftOut]]:
+    """Keep what the recipe's limits allow: by type, then the newest exchanges that fit.
+
+    A tool call and its results stay or go together. Ids without a card are left out.
+    """
+    readable = [place for place in planned if place.card_id in cards]
+    reasons = {place.card_id: "no such card" for place in planned if place.card_id not in cards}
+    groups = exchanges([cards[place.card_id] for place in readable])
+    kept: list[list[int]] = []
+    for group in groups:
+        members = [cards[readable[position].card_id] for position in group]
+        reason = _type_refusal(members, inherit)
+        if reason is None:
+            kept.append(group)
+        else:
+            reasons.update((card.card_id, reason) for card in members)
+    kept = _newest_that_fit(kept, readable, cards, inherit, reasons)
+    chosen = {readable[position].card_id for group in kept for position in group}
+    return (
+        [place for place in planned if place.card_id in chosen],
+        [
+            LeftOut(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
+            for place in planned
+            if place.card_id not in chosen
+        ],
+    )
+
+
+def _type_refusal(members: Sequence[Card], inherit: "InheritContext") -> str | None:
+    included, excluded = inherit.include_card_types, inherit.exclude_card_types
+    for card in members:
+        together = " (with its tool call)" if len(members) > 1 else ""
+        if excluded is not None and card.type in excluded:
+            return f"type {card.type} is excluded{together}"
+        if included is not None and card.type not in included:
+            return f"type {card.type} is not included{together}"
+    return None
+
+
+def _newest_that_fit(
+    groups: list[list[int]],
+    readable: Sequence[PlannedCard],
+    cards: Mapping[str, Card],
+    inherit: "InheritContext",
+    reasons: dict[str, str],
+) -> list[list[int]]:
+    card_budget, token_budget = inherit.max_cards, inherit.max_tokens
+    used_cards = used_tokens = 0
+    full: str | None = None
+    kept: list[list[int]] = []
+    for group in reversed(groups):
+        members = [cards[readable[position].card_id] for position in group]
+        used_cards += len(members)
+        if token_budget is not None:
+            used_tokens += sum(card_tokens(card) for card in members)
+        if full is None and card_budget is not None and used_cards > card_budget:
+            full = f"beyond max_cards {card_budget}"
+        elif full is None and token_budget is not None and used_tokens > token_budget:
+            full = f"beyond max_tokens {token_budget}"
+        if full is None:
+            kept.append(group)
+        else:
+            reasons.update((card.card_id, full) for card in members)
+    return kept[::-1]
+
+
+def card_tokens(card: Card | CardDraft) -> int:
+    """About how many tokens a card costs: its text and its tool calls."""
+    calls = msgspec.json.encode(card.tool_calls).decode() if card.tool_calls else ""
+    return estimate_tokens(card_text(card.content)) + estimate_tokens(calls)
+
+
+def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
+    """Rule 4: the pointer to the parent, if the recipe asks for it."""
+    if not recipe.context_packing_config.inherit_context.include_parent:
+        return []
+    draft = draft_card(
+        "meta.parent_pointer", JsonContent({"parent_agent_id": source_agent_id}), author_id=source_agent_id
+    )
+    return [PlannedCard(card_id=draft.card_id, rule="include_parent", draft=draft)]
+
+
+def arrange(
+    recipe: "Recipe",
+    *,
+    pack_arguments: list[PlannedCard],
+    inherit_context: list[PlannedCard],
+    include_parent: list[PlannedCard],
+    parents: Sequence[InheritedBox],
+    left_out: list[LeftOut],
+) -> Plan:
+    """The plan: what the rules bring, in the recipe's order."""
+    sections = {
+        "pack_arguments": pack_arguments,
+        "inherit_context": inherit_context,
+        "include_parent": include_parent,
+    }
+    return Plan(
+        cards=[card for section in recipe.context_packing_config.order for card in sections[section]],
+        parent_ids=unique(box.box_id for box in parents),
+        left_out=left_out,
+    )
