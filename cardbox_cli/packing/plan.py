@@ -108,8 +108,8 @@ def argument_cards(recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffi
 
 
 def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDraft:
-    metadata = dict(rule.card_metadata)
-    role = metadata.pop("role", "user")
+    metadata = rule.card_metadata.model_dump()
+    role = metadata.pop("role")
     try:
         return draft_card(
             rule.as_card_type,
@@ -129,7 +129,7 @@ def _argument_content(rule: "PackArgument", value: Any) -> Content:
 
 
 def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[InheritedBox]:
-    """Rule 3, before anything is read: the boxes that the arguments name, checked for shape and permission."""
+    """Rule 3, before anything is read: the boxes that the arguments name, of the right shape and allowed."""
     boxes: list[InheritedBox] = []
     for arg_key in recipe.context_packing_config.inherit_context.include_boxes_from_args:
         if arg_key in arguments:

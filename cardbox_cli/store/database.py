@@ -7,10 +7,12 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew
@@ -76,6 +78,14 @@ class Database:
             )
         return cls(connection, target)
 
+    @classmethod
+    def adopt(cls, connection: psycopg.Connection[Any]) -> "Database":
+        """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
+        if not connection.autocommit:
+            # psycopg would commit the first block itself; a transaction that has begun makes it a savepoint.
+            connection.execute("SELECT")
+        return cls(connection, Target("", "the caller's connection", Path()))
+
     def close(self) -> None:
         """Close the connection; harmless when it is closed already."""
         self.connection.close()
@@ -114,12 +124,12 @@ class Database:
     def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of the query `name`."""
         with driver_errors.translated():
-            return self.connection.execute(query(name), parameters).fetchall()
+            return self._cursor().execute(query(name), parameters).fetchall()
 
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         """The first row of the query `name`, or None."""
         with driver_errors.translated():
-            return self.connection.execute(query(name), parameters).fetchone()
+            return self._cursor().execute(query(name), parameters).fetchone()
 
     def value(self, name: str, /, **parameters: Any) -> Any:
         """The first column of the first row of the query `name`, or None."""
@@ -129,7 +139,7 @@ class Database:
     def run(self, name: str, /, **parameters: Any) -> int:
         """Execute the query `name` for its effect; the number of rows that it touched."""
         with driver_errors.translated():
-            return self.connection.execute(query(name), parameters).rowcount
+            return self._cursor().execute(query(name), parameters).rowcount
 
     def script(self, text: str) -> None:
         """Execute our own SQL script, which takes no parameters."""
@@ -139,11 +149,15 @@ class Database:
     def copy_in(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Stream `rows` through the COPY statement `name`; how many there were."""
         count = 0
-        with driver_errors.translated(), self.connection.cursor() as cursor, cursor.copy(query(name)) as copy:
+        with driver_errors.translated(), self._cursor().copy(query(name)) as copy:
             for row in rows:
                 copy.write_row(row)
                 count += 1
         return count
+
+    def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        # A caller's connection may have a row factory of its own.
+        return self.connection.cursor(row_factory=tuple_row)
 
     # --- what the database offers
 

@@ -7,7 +7,7 @@ in by writing `{NAME}`). Parameters are psycopg's `%(name)s`. This module reads 
 import re
 from functools import cache
 from pathlib import Path
-from typing import LiteralString, cast
+from typing import LiteralString
 
 _FOLDER = Path(__file__).parent / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
@@ -30,4 +30,4 @@ def query(name: str) -> LiteralString:
     text = _parts()["name"][name]
     while _INCLUDE.search(text):
         text = _INCLUDE.sub(lambda found: _parts()["fragment"][found[1]], text)
-    return cast(LiteralString, text)
+    return text

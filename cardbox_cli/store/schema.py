@@ -55,3 +55,10 @@ def upgrade(database: Database) -> tuple[int, int]:
         _add_missing_tables(database)
         database.run("record_schema_version", version=SCHEMA_VERSION)
     return before, SCHEMA_VERSION
+
+
+def index_text(database: Database) -> None:
+    """Build the index behind word searches, without blocking writers; replaces a broken attempt."""
+    if database.value("text_index_is_broken"):
+        database.run("drop_text_index")
+    database.run("index_text")

@@ -1,0 +1,90 @@
+"""Where every failure ends: the one place that prints errors and chooses the exit code."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from cardbox_cli.cli.session import Session
+from cardbox_cli.cli.terminal import printable
+from cardbox_cli.errors import CbxError, UsageError
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> int:
+    """Call `command`; its exit code, after its failure if any was printed on stderr."""
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except CbxError as exc:
+        return _report(exc, argv, session)
+    except click.exceptions.NoArgsIsHelpError as exc:
+        click.echo(exc.format_message(), err=True)
+        return UsageError.exit_code
+    except click.ClickException as exc:
+        return _report(_usage_error(exc), argv, session)
+    except (KeyboardInterrupt, click.Abort):
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads on; keep the interpreter's last flush from complaining.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as exc:
+        return _report(_bug(exc), argv, session)
+
+
+def _usage_error(exc: click.ClickException) -> UsageError:
+    context = exc.ctx if isinstance(exc, click.UsageError) else None
+    path = context.command_path if context else "cbx"
+    return UsageError(exc.format_message(), hint=f"`{path} --help` shows what it takes")
+
+
+def _bug(exc: Exception) -> CbxError:
+    return CbxError(
+        f"unexpected {type(exc).__name__}: {exc}",
+        hint="this is a bug in cbx: please report it with the output of the same command and --debug",
+    )
+
+
+def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if session.debug or "--debug" in argv:
+        import traceback
+
+        traceback.print_exc()
+    print(_as_json(error) if _wants_json(argv, session) else _as_text(error), file=sys.stderr)
+    return error.exit_code
+
+
+def _as_text(error: CbxError) -> str:
+    lines = [f"error: {error.message}"]
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    return printable("\n".join(lines))
+
+
+def _as_json(error: CbxError) -> str:
+    parts = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
+    return json.dumps({"error": parts}, default=str)
+
+
+def _wants_json(argv: Sequence[str], session: Session) -> bool:
+    """Whether `-o json` was asked for, even where parsing stopped before it."""
+    if session.output in ("json", "jsonl"):
+        return True
+    pairs = zip(argv, [*argv[1:], ""], strict=True)
+    return any(
+        (word in ("-o", "--output") and value in ("json", "jsonl"))
+        or word in ("-ojson", "-ojsonl", "--output=json", "--output=jsonl")
+        for word, value in pairs
+    )

@@ -1,0 +1,415 @@
+"""`cbx card`: the smallest units of information, one by one and by the file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from cardbox_cli.cli import output
+from cardbox_cli.cli.commands import examples, noun
+from cardbox_cli.cli.describe import CARD_COLUMNS, answers, card_row, spoken_by, time
+from cardbox_cli.cli.inputs import confirm, parse_json, parse_time, read_text, source_name
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.errors import InvalidCard, InvalidInput, NotFound, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card, CardDraft, draft_card, draft_from_mapping
+from cardbox_cli.model.content import (
+    Content,
+    JsonContent,
+    TextContent,
+    ToolContent,
+    fields_schema,
+    json_kind,
+    parse_content,
+)
+from cardbox_cli.store.cards import CardFilter
+
+app = noun("Add, show, list, search, delete, import and export cards.")
+
+CardId = Annotated[
+    str, typer.Argument(metavar="CARD", help="An id, or 4 or more characters of its beginning or end.")
+]
+CardIds = Annotated[
+    list[str], typer.Argument(metavar="CARD...", help="Ids, or unique beginnings or ends of ids.")
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card add --type task.instruction --text 'Refund order 118'\n"
+        '  cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
+        "  cbx card show 5f0c2a91 -o json | cbx -p other card add --card -"
+    )
+)
+def add(
+    type_: Annotated[
+        str | None, typer.Option("--type", "-t", metavar="T", help="metadata.type, such as task.instruction.")
+    ] = None,
+    role: Annotated[str | None, typer.Option(metavar="R", help="Who speaks. Default: by type.")] = None,
+    text: Annotated[str | None, typer.Option(metavar="S", help="The content, as text.")] = None,
+    json_: Annotated[
+        str | None,
+        typer.Option(
+            "--json", metavar="J", help="The content as JSON, or @FILE; a content class if it has __type__."
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="F", help="The content, as the text of a file; - for stdin."),
+    ] = None,
+    card: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F",
+            help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
+        ),
+    ] = None,
+    author: Annotated[str | None, typer.Option(metavar="A", help="author_id, for audit.")] = "sys.operator",
+    card_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
+    ] = None,
+    tool_calls: Annotated[
+        str | None, typer.Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
+    ] = None,
+    tool_call_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="The call that a tool.result answers.")
+    ] = None,
+    ttl: Annotated[
+        int | None, typer.Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Overwrite a card of this project that has the same id.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and print the card, write nothing.")
+    ] = False,
+) -> None:
+    """Write a card. The same card again changes nothing; another one under its id is a conflict."""
+    if card is not None:
+        if type_ or text or json_ or file:
+            raise UsageError("--card brings a whole card", hint="leave out --type, --text, --json and --file")
+        drafts = _whole_cards(card)
+    else:
+        if type_ is None:
+            raise UsageError("a card needs --type", hint="for example --type task.instruction")
+        content = _content(type_, text, json_, file)
+        drafts = [
+            draft_card(
+                type_,
+                content,
+                role=role,
+                author_id=author,
+                card_id=card_id,
+                metadata=_metadata(metadata),
+                tool_calls=_tool_calls(tool_calls),
+                tool_call_id=tool_call_id,
+                ttl_seconds=ttl,
+            )
+        ]
+    if dry_run:
+        announce("dry run: nothing was written")
+        _emit_written(drafts)
+        return
+    with session().stores() as (cards, _), cards.database.transaction():
+        written = [cards.add(draft, repair=repair) for draft in drafts]
+    for one in written:
+        if one.outcome != "inserted":
+            announce(f"{one.outcome}: {one.card.card_id}")
+    _emit_written([one.card for one in written])
+
+
+def _emit_written(cards: Sequence[Card | CardDraft]) -> None:
+    ids = [card.card_id for card in cards]
+    output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.say("\n".join(ids)), ids=ids)
+
+
+def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
+    if sum(value is not None for value in (text, json_, file)) != 1:
+        raise UsageError(
+            "a card's content is one of --text, --json or --file", hint="give exactly one of them"
+        )
+    if text is not None:
+        return TextContent(text)
+    if file is not None:
+        return TextContent(read_text(file))
+    value = parse_json(json_ or "", "--json")
+    if isinstance(value, dict) and "__type__" in value:
+        return parse_content(value)
+    if card_type == "task.result_fields":
+        try:
+            return fields_schema(value)
+        except InvalidCard as exc:
+            raise InvalidCard(f"--json: {exc.message}") from exc
+    if card_type == "sys.tools" and isinstance(value, list):
+        return ToolContent(value)
+    if isinstance(value, dict | list):
+        return JsonContent(value)
+    raise InvalidInput(
+        f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
+    )
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    value = {} if text is None else parse_json(text, "--metadata")
+    if not isinstance(value, dict):
+        raise InvalidInput(f"--metadata must be an object, not {json_kind(value)}")
+    return value
+
+
+def _tool_calls(text: str | None) -> list[Any] | None:
+    value = None if text is None else parse_json(text, "--tool-calls")
+    if value is not None and not isinstance(value, list):
+        raise InvalidInput(f"--tool-calls must be a list, not {json_kind(value)}")
+    return value
+
+
+def _whole_cards(path: str) -> list[CardDraft]:
+    text = read_text(path)
+    try:
+        values = [parse_json(text, source_name(path))]
+    except InvalidInput:
+        lines = [line for line in text.split("\n") if line.strip()]
+        values = [
+            parse_json(line, f"{source_name(path)} line {number}") for number, line in enumerate(lines, 1)
+        ]
+    cards = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    return [draft_from_mapping(value) for value in cards]
+
+
+@app.command(epilog=examples("  cbx card show 5f0c2a91\n  cbx card show 5f0c2a91 -o json | jq .content"))
+def show(
+    card_ids: CardIds,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted and expired cards too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail when one of several is missing.")] = False,
+) -> None:
+    """Show cards whole. Of several, those that are missing are named on stderr."""
+    with session().stores() as (cards, _):
+        if len(card_ids) == 1:
+            card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
+            output.emit(card, table=lambda: _say_card(card), ids=[card.card_id])
+            return
+        wanted, unknown = _resolve_all(cards.resolve, card_ids)
+        found = cards.get_many(wanted, include_deleted=deleted)
+    missing = [*found.missing_card_ids, *unknown]
+    for card_id in missing:
+        announce(f"missing: no card {card_id!r}")
+    output.emit(
+        {"cards": found.cards, "missing_card_ids": missing},
+        table=lambda: _say_cards(found.cards),
+        ids=[card.card_id for card in found.cards],
+    )
+    if strict and missing:
+        raise NotFound(f"{len(missing)} of {len(card_ids)} cards are missing")
+
+
+def _resolve_all(resolve: Any, typed: list[str]) -> tuple[list[str], list[str]]:
+    wanted, unknown = [], []
+    for text in typed:
+        try:
+            wanted.append(resolve(text))
+        except NotFound:
+            unknown.append(text)
+    return wanted, unknown
+
+
+def _say_cards(cards: list[Card]) -> None:
+    for index, card in enumerate(cards):
+        if index:
+            output.say()
+        _say_card(card)
+
+
+def _say_card(card: Card) -> None:
+    hidden = {"type", "role", "author_id", "project_id", "created_at", "source_message"}
+    metadata = {key: value for key, value in card.metadata.items() if key not in hidden}
+    output.facts(
+        [
+            ("card", card.card_id),
+            ("type", card.type),
+            ("role", card.role),
+            ("author", card.author_id),
+            ("created", time(card.created_at)),
+            ("expires", time(card.expires_at)),
+            ("deleted", time(card.deleted_at)),
+            ("calls", answers(card) or None),
+            ("metadata", exact_json.encode(metadata).decode() if metadata else None),
+        ]
+    )
+    if isinstance(card.content, dict):
+        announce(
+            f"warning: card {card.card_id} holds content of no class that cbx knows; shown as it is stored"
+        )
+    output.say()
+    output.say(spoken_by(card))
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "  cbx card list --limit 20\n  cbx card list --type tool.result --since 2026-11-01 -o jsonl"
+    ),
+)
+def list_(
+    limit: Limit = 50,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", "-t", metavar="T", help="Only this type; repeat for several."),
+    ] = None,
+    role: Annotated[str | None, typer.Option(metavar="R", help="Only this role.")] = None,
+    author: Annotated[str | None, typer.Option(metavar="A", help="Only this author_id.")] = None,
+    turn: Annotated[str | None, typer.Option(metavar="ID", help="Only this agent_turn_id.")] = None,
+    step: Annotated[str | None, typer.Option(metavar="ID", help="Only this step_id.")] = None,
+    trace: Annotated[str | None, typer.Option(metavar="ID", help="Only this trace_id.")] = None,
+    tool_call_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only calls and results of this id.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Created at or after, RFC 3339.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before, RFC 3339.")] = None,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Deleted and expired cards too.")] = False,
+) -> None:
+    """List cards, newest first."""
+    where = CardFilter(
+        types=types or None,
+        role=role,
+        author_id=author,
+        agent_turn_id=turn,
+        step_id=step,
+        trace_id=trace,
+        tool_call_id=tool_call_id,
+        since=parse_time(since, "--since"),
+        until=parse_time(until, "--until"),
+        include_deleted=deleted,
+    )
+    _list(where, limit)
+
+
+@app.command(
+    epilog=examples("  cbx card search 'payment timeout'\n  cbx card search 超时 --type tool.result")
+)
+def search(
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help='Words, "a phrase", -word, or; for Chinese, Japanese and Korean any piece of the text.',
+        ),
+    ],
+    limit: Limit = 50,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", "-t", metavar="T", help="Only this type; repeat for several."),
+    ] = None,
+) -> None:
+    """Find cards by what they say, newest first. Case does not matter."""
+    if not text.strip():
+        raise UsageError("there is nothing to search for", hint="give a word")
+    _list(CardFilter(text=text, types=types or None), limit)
+
+
+def _list(where: CardFilter, limit: int) -> None:
+    with session().stores() as (cards, _):
+        output.emit_list(
+            cards.newest(where, limit=limit or None),
+            columns=CARD_COLUMNS,
+            row=card_row,
+            item_id=lambda card: card.card_id,
+            empty=f"no such cards in project {session().project_id!r}",
+        )
+
+
+@app.command(epilog=examples("  cbx card delete 5f0c2a91 --yes"))
+def delete(
+    card_ids: CardIds,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+) -> None:
+    """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so."""
+    with session().stores() as (cards, _):
+        wanted = [cards.resolve(card_id) for card_id in card_ids]
+        if not dry_run:
+            confirm(f"Delete {len(wanted)} card(s) of project {session().project_id!r}?", yes=yes)
+        deleted = wanted if dry_run else cards.delete(wanted)
+    answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
+    verb = "would delete" if dry_run else "deleted"
+    output.emit(answer, table=lambda: output.say(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted)
+
+
+@app.command(
+    "import",
+    epilog=examples(
+        "  cbx card import chat.json --from openai\n"
+        "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
+        "  curl … | cbx card import - --from auto"
+    ),
+)
+def import_(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
+    ],
+    from_: Annotated[str, typer.Option("--from", metavar="F", help="openai, or auto to find out.")] = "auto",
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."
+        ),
+    ] = None,
+    remap_tool_ids: Annotated[
+        bool, typer.Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
+    ] = False,
+) -> None:
+    """Import conversations: cards, and a box each. Importing again adds only what is new."""
+    from cardbox_cli.conversations.files import read_conversations
+    from cardbox_cli.conversations.importing import ImportedBox, import_conversations
+
+    _check_format(from_, "--from", ("openai", "auto"))
+    conversations = read_conversations(read_text(file), source=source_name(file), at=at)
+    with session().database() as database:
+        boxes = import_conversations(
+            database, session().project_id, conversations, remap_tool_ids=remap_tool_ids
+        )
+
+    def table() -> None:
+        output.print_table(["BOX", "CARDS", "NEW", "TITLE"], [_imported_row(box) for box in boxes])
+
+    def _imported_row(box: ImportedBox) -> list[str]:
+        return [box.box_id, str(box.cards), str(box.new_cards), box.title or ""]
+
+    output.emit({"boxes": boxes}, table=table, ids=[box.box_id for box in boxes])
+    new = sum(box.new_cards for box in boxes)
+    announce(f"{len(boxes)} conversation(s), {sum(box.cards for box in boxes)} cards, {new} new")
+
+
+@app.command(epilog=examples("  cbx card export --box 8b1f22c0 --to openai > chat.json"))
+def export(
+    box: Annotated[
+        str, typer.Option(metavar="B", help="The box: an id, or a unique beginning or end of one.")
+    ],
+    to: Annotated[str, typer.Option(metavar="F", help="openai.")] = "openai",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
+    ] = None,
+) -> None:
+    """Print a box as a conversation: what was imported comes out as it went in."""
+    from cardbox_cli.conversations.exporting import export_messages
+
+    _check_format(to, "--to", ("openai",))
+    with session().stores() as (_, boxes):
+        view = boxes.view(boxes.resolve(box))
+    for card_id in view.missing_card_ids:
+        announce(f"warning: card {card_id} is gone and was left out")
+    text = msgspec.json.format(exact_json.encode(export_messages(view.cards)).decode(), indent=2)
+    if out is None:
+        output.write(text)
+    else:
+        out.write_text(text + "\n", encoding="utf-8")
+
+
+def _check_format(name: str, option: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise UsageError(f"{option}: unknown format {name!r}", hint=f"formats are {', '.join(known)}")

@@ -1,0 +1,108 @@
+"""How the command tree is put together: nouns and verbs whose modules are loaded when they are called."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+import typer
+import typer.core
+
+from cardbox_cli.cli.session import common_options
+
+
+class Entry(NamedTuple):
+    """A command of the root: the module whose `app` it is, and its line in `cbx --help`."""
+
+    module: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """The root group. Its help is a static table, so that showing it imports no command."""
+
+    def __init__(self, *, entries: Mapping[str, Entry], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, loaded now."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        app: typer.Typer = import_module(entry.module).app
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        _add_common_options(command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a guess at what a mistyped name meant."""
+        name = args[0]
+        if name not in self.entries and not name.startswith("-"):
+            ctx.fail(f"there is no command {name!r}.{_did_you_mean(name, self.entries)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+
+
+class _Group(typer.core.TyperGroup):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            ctx.fail(f"`{ctx.command_path}` has no command {name!r}.{_did_you_mean(name, self.commands)}")
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def noun(help: str) -> typer.Typer:
+    """A group of verbs, such as `cbx box …`."""
+    app = typer.Typer(cls=_Group, help=help, no_args_is_help=True, **_PLAIN)
+    app.callback()(lambda: None)
+    return app
+
+
+def everyday(help: str) -> typer.Typer:
+    """A verb that stands alone, such as `cbx pack`."""
+    return typer.Typer(help=help, **_PLAIN)
+
+
+# Plain help: rich would cost every call its import.
+_PLAIN: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+    "context_settings": {"help_option_names": ["--help", "-h"]},
+}
+
+
+def examples(text: str) -> str:
+    """The epilog of a command's help, its lines kept as they are."""
+    return f"\b\nExamples:\n{text}"
+
+
+def _add_common_options(command: click.Command) -> None:
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            _add_common_options(child)
+    command.params.extend(common_options())
+
+
+def _did_you_mean(name: str, known: Mapping[str, object]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,71 @@
+"""How cards and boxes look to people: ages, sizes, previews."""
+
+from datetime import UTC, datetime
+
+from cardbox_cli.cli.terminal import one_line
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import call_ids
+
+PREVIEW = 80
+CARD_COLUMNS = ("ID", "TYPE", "ROLE", "AGE", "SIZE", "PREVIEW")
+
+
+def card_row(card: Card) -> list[str]:
+    """A card in a list, under `CARD_COLUMNS`."""
+    return [
+        short_id(card.card_id),
+        card.type,
+        card.role or "-",
+        age(card.created_at),
+        size(spoken_by(card)),
+        preview(card),
+    ]
+
+
+def preview(card: Card, width: int = PREVIEW) -> str:
+    """What a card says, on one line; the calls that it makes when it says nothing."""
+    return one_line(spoken_by(card), width)
+
+
+def spoken_by(card: Card) -> str:
+    """A card's text and its tool calls, as a person would read them."""
+    text = card_text(card.content)
+    calls = [_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []
+    return "\n".join(part for part in (text, *calls) if part)
+
+
+def answers(card: Card) -> str:
+    """The tool calls that a card makes or answers, for `--full`."""
+    made = call_ids(card)
+    return ", ".join(made) if made else (card.tool_call_id or "")
+
+
+def _call(call: object) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return f"→ {call}"
+    return f"→ {function.get('name')}({function.get('arguments')})"
+
+
+def age(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago, in the one unit that fits: 12s, 5m, 3h, 9d."""
+    seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def size(text: str) -> str:
+    """The size of `text` in UTF-8: bytes, kB or MB."""
+    count = len(text.encode("utf-8", "surrogatepass"))
+    for unit, length in (("MB", 1_000_000), ("kB", 1000)):
+        if count >= length:
+            return f"{count / length:.1f}{unit}"
+    return f"{count}B"
+
+
+def time(moment: datetime | None) -> str | None:
+    """An instant in UTC, to the second."""
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,65 @@
+"""The command `cbx`: the table of its commands, and the way in."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cardbox_cli import __version__
+from cardbox_cli.cli import boundary
+from cardbox_cli.cli.commands import Entry, LazyGroup
+from cardbox_cli.cli.session import Session, common_options
+
+COMMANDS = {
+    "demo": Entry("cardbox_cli.cli.demo", "See the whole main job on a bundled conversation."),
+    "card": Entry("cardbox_cli.cli.card", "Add, show, list, search, delete, import and export cards."),
+    "box": Entry("cardbox_cli.cli.box", "Make, show, change and verify boxes of cards."),
+    "profile": Entry("cardbox_cli.cli.profile", "Import, list and show the profiles of agents."),
+    "handover": Entry("cardbox_cli.cli.handover", "List, show and validate handover recipes."),
+    "pack": Entry("cardbox_cli.cli.pack", "Pack a new context box by a handover recipe."),
+    "render": Entry("cardbox_cli.cli.render", "Show the exact LLM request that boxes make."),
+    "db": Entry("cardbox_cli.cli.db", "Start, inspect, upgrade and remove the database."),
+}
+
+
+def root() -> click.Group:
+    """The command tree."""
+    return LazyGroup(
+        name="cbx",
+        entries=COMMANDS,
+        help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",
+        epilog="`cbx COMMAND --help` has examples. Start with `cbx demo`.",
+        params=[
+            *common_options(),
+            click.Option(
+                ["--version"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_version,
+                help="Show the version.",
+            ),
+        ],
+        context_settings={"help_option_names": ["--help", "-h"]},
+        no_args_is_help=True,
+    )
+
+
+def _version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"cbx {__version__}")
+        context.exit()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `cbx` on `arguments` (default: the command line's); the exit code."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    session = Session()
+    return boundary.run(
+        lambda: root().main(argv, prog_name="cbx", standalone_mode=False, obj=session), argv, session
+    )
+
+
+def script() -> None:
+    """The console script."""
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""`cbx pack`: a new context box from a handover recipe."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from cardbox_cli.cli import output
+from cardbox_cli.cli.commands import everyday, examples
+from cardbox_cli.cli.recipes import load_recipe, parse_arguments
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import one_line
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.packing.pack import OPERATOR, Packed, pack
+from cardbox_cli.packing.plan import PlannedCard, card_tokens
+
+app = everyday("Pack a new context box by a handover recipe.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'\n"
+        "  cbx pack --handover review.yaml --args review-args.yaml --arg input_box_ids=$BOX --dry-run\n"
+        "  cbx pack --handover expert --arg question=@question.md --arg result_fields:=@fields.json -o id"
+    )
+)
+def command(
+    handover: Annotated[
+        str,
+        typer.Option(
+            "--handover",
+            "-H",
+            metavar="FILE|NAME",
+            help="A recipe file, or the name of one (`cbx handover list`).",
+        ),
+    ],
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            "-a",
+            metavar="K=V",
+            help="An argument: key=text, key=@file, key:=json. Repeat a key for a list.",
+        ),
+    ] = None,
+    args: Annotated[
+        list[str] | None,
+        typer.Option("--args", metavar="FILE", help="A YAML or JSON file of arguments; - for stdin."),
+    ] = None,
+    source_agent: Annotated[
+        str, typer.Option(metavar="A", help="The agent on whose behalf this is packed.")
+    ] = OPERATOR,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print each card with the rule that brought it.")
+    ] = False,
+) -> None:
+    """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
+    if not source_agent.strip():
+        raise UsageError("--source-agent is empty", hint="leave it out for sys.operator")
+    loaded = load_recipe(handover)
+    arguments = parse_arguments(arg or [], args or [])
+    for name in loaded.recipe.unused_arguments(arguments) if loaded.recipe.arguments is None else []:
+        announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
+    with session().database() as database:
+        packed = pack(
+            database,
+            session().project_id,
+            recipe=loaded.recipe,
+            recipe_name=loaded.name,
+            arguments=arguments,
+            source_agent_id=source_agent,
+            dry_run=dry_run,
+        )
+    _print(packed, explain=explain or dry_run)
+
+
+def _print(packed: Packed, *, explain: bool) -> None:
+    answer: dict[str, Any] = {
+        "context_box_id": packed.context_box_id,
+        "profile_box_id": packed.profile_box_id,
+        "card_ids": packed.plan.card_ids,
+        "parent_ids": packed.plan.parent_ids,
+        "digest": packed.digest,
+        "left_out": packed.plan.left_out,
+    }
+    if explain:
+        answer["plan"] = [_line(packed, place) for place in packed.plan.cards]
+    output.emit(
+        answer,
+        table=lambda: _say(packed, explain=explain),
+        ids=[packed.context_box_id] if packed.context_box_id else [],
+    )
+
+
+def _line(packed: Packed, place: PlannedCard) -> dict[str, Any]:
+    card = place.draft or packed.cards.get(place.card_id)
+    return {
+        "card_id": place.card_id,
+        "rule": place.rule,
+        "new": place.draft is not None,
+        "type": card.type if card else None,
+        "role": card.role if card else None,
+        "tokens": card_tokens(card) if card else 0,
+        "content": card.content if card else None,
+    }
+
+
+def _say(packed: Packed, *, explain: bool) -> None:
+    lines = [_line(packed, place) for place in packed.plan.cards] if explain else []
+    tokens = sum(line["tokens"] for line in lines)
+    output.facts(
+        [
+            ("context box", packed.context_box_id or "(dry run: nothing was written)"),
+            ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
+            ("cards", f"{len(packed.plan.cards)}" + (f", about ~{tokens} tokens" if explain else "")),
+            ("new", str(len(packed.plan.drafts))),
+            ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
+            ("parents", ", ".join(packed.plan.parent_ids) or None),
+            ("digest", packed.digest),
+        ]
+    )
+    if lines:
+        output.say()
+        output.print_table(
+            ["#", "ID", "TYPE", "ROLE", "TOKENS", "RULE", "PREVIEW"],
+            [_row(i, line) for i, line in enumerate(lines)],
+        )
+    if packed.plan.left_out:
+        output.say()
+        _say_left_out([(each.card_id, each.reason, each.rule) for each in packed.plan.left_out])
+
+
+def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
+    output.print_table(["LEFT OUT", "WHY", "RULE"], [[short_id(card), why, rule] for card, why, rule in rows])
+
+
+def _row(position: int, line: dict[str, Any]) -> list[str]:
+    return [
+        str(position),
+        "(new)" if line["new"] else short_id(line["card_id"]),
+        line["type"] or "(dangling)",
+        line["role"] or "-",
+        f"~{line['tokens']}",
+        line["rule"],
+        one_line(card_text(line["content"]), 60),
+    ]

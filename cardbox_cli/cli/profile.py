@@ -1,0 +1,103 @@
+"""`cbx profile`: the static configurations of agents, found by name."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cardbox_cli.cli import output
+from cardbox_cli.cli.commands import examples, noun
+from cardbox_cli.cli.describe import age
+from cardbox_cli.cli.inputs import read_text, source_name
+from cardbox_cli.cli.session import session
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.profiles import ProfileStore
+
+app = noun("Import, list and show the profiles of agents.")
+
+
+@app.command(
+    "import",
+    epilog=examples("  cbx profile import researcher.yaml\n  cbx profile import - < researcher.yaml"),
+)
+def import_(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="YAML files, one profile each; - for stdin.")
+    ],
+) -> None:
+    """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
+    from cardbox_cli.model.profiles import parse_profile
+
+    profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
+    with session().database() as database:
+        store = ProfileStore(database, session().project_id)
+        with database.transaction():
+            entries = [store.save(profile, author_id="sys.operator") for profile in profiles]
+    answers = [{"profile_box_id": entry.profile_box_id, "name": entry.name} for entry in entries]
+    output.emit(
+        answers[0] if len(files) == 1 else answers,
+        table=lambda: output.print_table(
+            ["NAME", "BOX"], [[each.name, each.profile_box_id] for each in entries]
+        ),
+        ids=[entry.profile_box_id for entry in entries],
+    )
+
+
+@app.command("list", epilog=examples("  cbx profile list\n  cbx profile list -o json | jq -r '.[].name'"))
+def list_() -> None:
+    """List the profiles of the project by name."""
+    with session().database() as database:
+        entries = ProfileStore(database, session().project_id).all()
+    output.emit_list(
+        entries,
+        columns=["NAME", "BOX", "WORKER TARGET", "TAGS", "AGE"],
+        row=lambda entry: [
+            entry.name,
+            short_id(entry.profile_box_id),
+            entry.worker_target,
+            ", ".join(map(str, entry.tags)) or "-",
+            age(entry.updated_at),
+        ],
+        item_id=lambda entry: entry.profile_box_id,
+        empty=f"no profiles in project {session().project_id!r}",
+    )
+
+
+@app.command(
+    epilog=examples("  cbx profile show researcher\n  cbx profile show researcher -o yaml > researcher.yaml")
+)
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The profile's name, in any case.")],
+) -> None:
+    """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
+    with session().database() as database, database.snapshot():
+        entry = ProfileStore(database, session().project_id).get(name)
+        cards = BoxStore(database, session().project_id).view(entry.profile_box_id).cards
+    profile = next((card for card in cards if card.type == "sys.profile"), None)
+    if profile is None:
+        raise NotFound(
+            f"the box {entry.profile_box_id} of profile {entry.name!r} holds no sys.profile card",
+            hint="import the profile again",
+        )
+    configuration: Any = getattr(profile.content, "data", profile.content)
+
+    def table() -> None:
+        output.facts(
+            [
+                ("profile", entry.name),
+                ("box", entry.profile_box_id),
+                ("card", profile.card_id),
+                ("worker target", entry.worker_target),
+            ]
+        )
+        output.say()
+        if isinstance(configuration, dict):
+            output.facts((key, _plain(value)) for key, value in configuration.items())
+
+    output.emit(configuration, table=table, ids=[entry.profile_box_id])
+
+
+def _plain(value: Any) -> str | None:
+    return value if isinstance(value, str) else exact_json.encode(value).decode()

@@ -1,0 +1,133 @@
+"""`cbx render`: the exact LLM request that boxes make."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli import output
+from cardbox_cli.cli.commands import everyday, examples
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import one_line
+from cardbox_cli.context.explain import Explanation, explain
+from cardbox_cli.context.formats import openai, text
+from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.store.boxes import BoxStore
+
+FORMATS = ("openai", "text")
+
+app = everyday("Show the exact LLM request that boxes make.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx render --box 8b1f22c0\n"
+        "  cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
+        "  cbx render --box 8b1f22c0 --format text\n"
+        "  cbx render --box 8b1f22c0 --explain"
+    )
+)
+def command(
+    box: Annotated[
+        list[str],
+        typer.Option(
+            "--box",
+            "-b",
+            metavar="B",
+            help="A box: an id, or a unique beginning or end of one. Repeat for several, in order.",
+        ),
+    ],
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", "-f", metavar="F", help="openai (a chat-completions body) or text (to read)."
+        ),
+    ] = "openai",
+    model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+    explain_: Annotated[
+        bool, typer.Option("--explain", help="Where each message comes from, and what was left out.")
+    ] = False,
+) -> None:
+    """Print the request body that the boxes make, ready to send. A profile's box gives the system prompt."""
+    if format_ not in FORMATS:
+        raise UsageError(f"--format: unknown format {format_!r}", hint=f"formats are {', '.join(FORMATS)}")
+    with session().stores() as (_, boxes), boxes.database.snapshot():
+        entries = [entry for typed in box for entry in _entries(boxes, boxes.resolve(typed))]
+    request = request_of(entries, model=model)
+    if explain_:
+        _print_explained(request)
+        return
+    for left in request.left_out:
+        if left.reason.endswith("card"):
+            announce(
+                f"warning: {left.reason} {left.card_id} at position {left.position} of box {left.box_id}"
+            )
+    _print(request, format_)
+
+
+def _entries(boxes: BoxStore, box_id: str) -> list[Entry]:
+    view = boxes.view(box_id)
+    provenance = boxes.provenance(box_id)
+    return [
+        Entry(
+            slot=slot,
+            box_id=view.box.box_id,
+            rule=None if provenance is None else provenance.rule_of(slot.position),
+        )
+        for slot in view.slots
+    ]
+
+
+def _print(request: Request, format_: str) -> None:
+    if format_ == "text":
+        output.say(text.text(request).rstrip("\n"))
+        return
+    body = openai.body(request)
+    if "model" not in body:
+        announce("note: no model is known; name one with --model, or add the profile's box")
+    output.emit_document(body)
+
+
+def _print_explained(request: Request) -> None:
+    explanation = explain(request)
+    output.emit(
+        {"request": openai.body(request), "explanation": explanation},
+        table=lambda: _say(request, explanation),
+    )
+
+
+def _say(request: Request, explanation: Explanation) -> None:
+    output.facts(
+        [
+            ("model", request.model or "unknown"),
+            ("messages", str(len(request.messages))),
+            ("tools", str(len(request.tools)) if request.tools else None),
+            ("tokens", f"~{explanation.tokens}"),
+        ]
+    )
+    if explanation.messages:
+        output.say()
+        output.print_table(
+            ["#", "ROLE", "LAYER", "CARD", "CHARS", "TOKENS", "RULE", "PREVIEW"],
+            [
+                [
+                    str(number),
+                    line.role,
+                    line.layer,
+                    short_id(line.card_id) if line.card_id else "-",
+                    str(line.characters),
+                    f"~{line.tokens}",
+                    line.rule or "-",
+                    one_line(line.preview, 60),
+                ]
+                for number, line in enumerate(explanation.messages, 1)
+            ],
+        )
+    if explanation.left_out:
+        output.say()
+        rows = [
+            [short_id(left.card_id), short_id(left.box_id), str(left.position), left.reason]
+            for left in explanation.left_out
+        ]
+        output.print_table(["LEFT OUT", "BOX", "#", "WHY"], rows)

@@ -1,0 +1,110 @@
+"""What every command is told besides its own arguments: project, database, output format, debugging.
+
+The four options are accepted before and after the subcommand; the later one wins.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from cardbox_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.cards import CardStore
+    from cardbox_cli.store.database import Database
+    from cardbox_cli.store.target import Target
+
+FORMATS = ("table", "json", "jsonl", "yaml", "id")
+
+
+@dataclass
+class Session:
+    """The settings of one run, and the way to its database."""
+
+    project_id: str = field(default_factory=lambda: os.environ.get("CBX_PROJECT") or "default")
+    database_url: str | None = None
+    output: str = "table"
+    debug: bool = False
+
+    def target(self) -> "Target":
+        """The database that this run talks to."""
+        from cardbox_cli.store.target import find_target
+
+        return find_target(self.database_url, announce=announce)
+
+    @contextmanager
+    def database(self) -> "Iterator[Database]":
+        """A connection with its tables in place, closed at the end."""
+        from cardbox_cli.store.database import Database
+
+        self._check_project()
+        with Database.open_target(self.target()) as database:
+            yield database
+
+    @contextmanager
+    def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
+        """The cards and boxes of this run's project."""
+        from cardbox_cli.store.boxes import BoxStore
+        from cardbox_cli.store.cards import CardStore
+
+        with self.database() as database:
+            yield CardStore(database, self.project_id), BoxStore(database, self.project_id)
+
+    def _check_project(self) -> None:
+        project = self.project_id
+        if not project.strip() or len(project) > 255 or not project.isprintable():
+            raise UsageError(
+                f"the project {project[:40]!r} must have 1 to 255 printable characters",
+                hint="name it with --project, or CBX_PROJECT",
+            )
+
+
+def session() -> Session:
+    """The session of the command that is running."""
+    return cast(Session, click.get_current_context().find_root().obj)
+
+
+def announce(message: str) -> None:
+    """Tell the person something that is not data."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def common_options() -> list[click.Option]:
+    """Fresh copies of the options that every command takes."""
+
+    def kept(name: str, *declarations: str, **attributes: Any) -> click.Option:
+        def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+            if value not in (None, False):
+                setattr(context.find_root().obj, name, value)
+
+        return click.Option(declarations, expose_value=False, callback=keep, **attributes)
+
+    return [
+        kept(
+            "project_id",
+            "--project",
+            "-p",
+            metavar="ID",
+            help="Project (tenant). Default: CBX_PROJECT, else 'default'.",
+        ),
+        kept(
+            "database_url",
+            "--database-url",
+            metavar="URL",
+            help="Database. Default: CBX_DATABASE_URL, libpq's variables, else the embedded one.",
+        ),
+        kept(
+            "output",
+            "--output",
+            "-o",
+            type=click.Choice(FORMATS),
+            help="How to print the answer. Default: table.",
+        ),
+        kept("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
+    ]

@@ -1,0 +1,69 @@
+"""What can be wrong with a box: references that lead nowhere, torn exchanges, contents that changed."""
+
+from typing import Literal
+
+import msgspec
+
+from cardbox_cli.model.boxes import BoxView, Provenance
+from cardbox_cli.model.pairing import pair_calls
+
+Kind = Literal["dangling", "deleted", "expired", "call-without-result", "result-without-call", "digest-differs"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing found, at a position of the box from 0; None where it is about the whole box."""
+
+    position: int | None
+    card_id: str | None
+    kind: Kind
+    message: str
+
+
+def verify(view: BoxView, provenance: Provenance | None) -> list[Finding]:
+    """Everything found in the box, by position; [] for a sound one."""
+    findings = _references(view) + _exchanges(view)
+    findings.sort(key=lambda finding: finding.position or 0)
+    if provenance is not None and provenance.digest != view.digest:
+        message = f"packed as {provenance.digest}, now {view.digest}"
+        findings.append(Finding(position=None, card_id=None, kind="digest-differs", message=message))
+    return findings
+
+
+def _references(view: BoxView) -> list[Finding]:
+    messages = {"dangling": "no such card", "deleted": "the card was deleted", "expired": "the card has expired"}
+    return [
+        Finding(
+            position=slot.position,
+            card_id=slot.card_id,
+            kind=slot.fate,
+            message=f"{slot.card_id}: {messages[slot.fate]}",
+        )
+        for slot in view.slots
+        if slot.fate != "present"
+    ]
+
+
+def _exchanges(view: BoxView) -> list[Finding]:
+    cards = [slot.card if slot.fate == "present" else None for slot in view.slots]
+    pairing = pair_calls(cards)
+    findings = [
+        Finding(
+            position=position,
+            card_id=view.slots[position].card_id,
+            kind="call-without-result",
+            message=f"the tool call {call_id!r} has no result",
+        )
+        for position, call_id in pairing.unanswered
+    ]
+    for position in pairing.orphans:
+        card = cards[position]
+        call_id = card.tool_call_id if card else None
+        findings.append(
+            Finding(
+                position=position,
+                card_id=view.slots[position].card_id,
+                kind="result-without-call",
+                message=f"no earlier call {call_id!r} waits for this result",
+            )
+        )
+    return findings
