@@ -8,7 +8,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
-from cardbox_cli.cli.describe import age, preview, size, spoken_by, time
+from cardbox_cli.cli.describe import age, preview, short_rule, size, spoken_by, time
 from cardbox_cli.cli.inputs import confirm, read_text
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import Findings, NotFound, UsageError
@@ -238,7 +238,7 @@ def _row(slot: Slot, now: datetime, provenance: Provenance | None, why: bool) ->
 def _rule_text(provenance: Provenance | None, slot: Slot) -> str:
     if provenance is None:
         return "unknown"
-    return provenance.rule_of(slot.position) or "appended later"
+    return short_rule(provenance.rule_of(slot.position) or "appended later")
 
 
 def _say_full(slots: Sequence[Slot], provenance: Provenance | None) -> None:

@@ -1,5 +1,6 @@
 """How cards and boxes look to people: ages, sizes, previews."""
 
+import re
 from datetime import UTC, datetime
 
 from cardbox_cli.cli.terminal import one_line
@@ -46,6 +47,14 @@ def _call(call: object) -> str:
     if not isinstance(function, dict):
         return f"→ {call}"
     return f"→ {function.get('name')}({function.get('arguments')})"
+
+
+def short_rule(rule: str) -> str:
+    """A recipe rule as a table shows it: box ids by their short form."""
+    return _BOX_ID.sub(lambda found: short_id(found[0]), rule)
+
+
+_BOX_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def age(moment: datetime, now: datetime | None = None) -> str:

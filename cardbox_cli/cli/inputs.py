@@ -26,7 +26,7 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"{name} is not UTF-8 (byte {exc.start})", hint="convert it with iconv") from exc
+        raise InvalidInput(f"{name} is not UTF-8 (byte {exc.start})", hint="convert it") from exc
 
 
 def source_name(path: str) -> str:
@@ -35,7 +35,7 @@ def source_name(path: str) -> str:
 
 
 def parse_json(text: str, option: str) -> Any:
-    """The JSON value that `text` spells, or the file it names as @FILE. Raises InvalidInput naming `option`."""
+    """The JSON value that `text` spells, or that of the file @FILE. Raises InvalidInput naming `option`."""
     if text.startswith("@"):
         text = read_text(text[1:])
     try:

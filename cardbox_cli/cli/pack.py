@@ -7,6 +7,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
+from cardbox_cli.cli.describe import short_rule
 from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import one_line
@@ -134,7 +135,9 @@ def _say(packed: Packed, *, explain: bool) -> None:
 
 
 def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
-    output.print_table(["LEFT OUT", "WHY", "RULE"], [[short_id(card), why, rule] for card, why, rule in rows])
+    output.print_table(
+        ["LEFT OUT", "WHY", "RULE"], [[short_id(card), why, short_rule(rule)] for card, why, rule in rows]
+    )
 
 
 def _row(position: int, line: dict[str, Any]) -> list[str]:
@@ -144,6 +147,6 @@ def _row(position: int, line: dict[str, Any]) -> list[str]:
         line["type"] or "(dangling)",
         line["role"] or "-",
         f"~{line['tokens']}",
-        line["rule"],
+        short_rule(line["rule"]),
         one_line(card_text(line["content"]), 60),
     ]

@@ -6,6 +6,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
+from cardbox_cli.cli.describe import short_rule
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.context.explain import Explanation, explain
@@ -118,7 +119,7 @@ def _say(request: Request, explanation: Explanation) -> None:
                     short_id(line.card_id) if line.card_id else "-",
                     str(line.characters),
                     f"~{line.tokens}",
-                    line.rule or "-",
+                    short_rule(line.rule or "-"),
                     one_line(line.preview, 60),
                 ]
                 for number, line in enumerate(explanation.messages, 1)

@@ -135,7 +135,7 @@ def _write(database: Database, project_id: str, batch: Sequence[_Incoming]) -> l
 
 
 def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
-    """The box that now holds the conversation: its newest version that this is a continuation of, or a new one."""
+    """The box that now holds the conversation: the version of it that this continues, or a new one."""
     version, previous = 1, None
     card_ids = incoming.card_ids
     while True:

@@ -1,11 +1,11 @@
 """Boxes: ordered lists of card ids, and what becomes of them when they are read.
 
 A box references cards and never holds them, so reading one can find references that lead nowhere; a
-`Slot` says so with its position. Owns the digest of a box and the comparison of two.
+`Slot` says so with its position. Owns the digest of a box.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
@@ -103,31 +103,3 @@ def digest_line(card: Card | CardDraft) -> bytes:
         {key: value for key, value in metadata.items() if key not in CIRCUMSTANCES},
     ]
     return exact_json.canonical(exact_json.encode(parts))
-
-
-class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """How box `b` differs from box `a`, by ids."""
-
-    added: list[str]
-    removed: list[str]
-    moved: list[str]
-
-
-def diff_ids(a: Sequence[str], b: Sequence[str]) -> BoxDiff:
-    """What was added to, removed from and moved within `a` to give `b`.
-
-    Moved are the ids of both that do not keep their order: the fewest that explain the change.
-    """
-    from difflib import SequenceMatcher
-
-    in_a, in_b = dict.fromkeys(a), dict.fromkeys(b)
-    kept_a = [card_id for card_id in in_a if card_id in in_b]
-    kept_b = [card_id for card_id in in_b if card_id in in_a]
-    in_order: set[str] = set()
-    for start, _, size in SequenceMatcher(None, kept_a, kept_b, autojunk=False).get_matching_blocks():
-        in_order.update(kept_a[start : start + size])
-    return BoxDiff(
-        added=[card_id for card_id in in_b if card_id not in in_a],
-        removed=[card_id for card_id in in_a if card_id not in in_b],
-        moved=[card_id for card_id in kept_b if card_id not in in_order],
-    )

@@ -14,11 +14,13 @@ from cardbox_cli.model.cards import Card
 class Pairing(msgspec.Struct, frozen=True):
     """The exchanges of a card list, by position.
 
-    `results` maps the position of a result to that of the card that called for it; `unanswered` holds
-    (position, tool_call_id) of calls without a result, `orphans` the positions of results without a call.
+    `results` maps the position of a result to that of the card that called for it, `scheduled` that of a
+    `tool.call` card to the thought that it schedules; `unanswered` holds (position, tool_call_id) of calls
+    without a result, `orphans` the positions of results without a call.
     """
 
     results: dict[int, int]
+    scheduled: dict[int, int]
     unanswered: list[tuple[int, str]]
     orphans: list[int]
 
@@ -27,20 +29,27 @@ def pair_calls(cards: Sequence[Card | None]) -> Pairing:
     """Pair the calls and results among `cards`; None stands for a card that cannot be read."""
     open_calls: dict[str, list[int]] = {}
     results: dict[int, int] = {}
+    scheduled: dict[int, int] = {}
     orphans: list[int] = []
     for position, card in enumerate(cards):
         if card is None:
             continue
         for call_id in call_ids(card):
             open_calls.setdefault(call_id, []).append(position)
-        if card.type == "tool.result" and card.tool_call_id:
-            waiting = open_calls.get(card.tool_call_id)
+        if card.tool_call_id is None or card.type not in ("tool.call", "tool.result"):
+            continue
+        waiting = open_calls.setdefault(card.tool_call_id, [])
+        if card.type == "tool.call":
             if waiting:
-                results[position] = waiting.pop()
+                scheduled[position] = waiting[-1]
             else:
-                orphans.append(position)
+                waiting.append(position)
+        elif waiting:
+            results[position] = waiting.pop()
+        else:
+            orphans.append(position)
     unanswered = [(position, call_id) for call_id, waiting in open_calls.items() for position in waiting]
-    return Pairing(results, sorted(unanswered), orphans)
+    return Pairing(results, scheduled, sorted(unanswered), orphans)
 
 
 def call_ids(card: Card) -> list[str]:
@@ -53,8 +62,9 @@ def call_ids(card: Card) -> list[str]:
 
 def exchanges(cards: Sequence[Card]) -> list[list[int]]:
     """The positions of `cards`, a call grouped with its results, in the order of their first cards."""
-    paired = pair_calls(cards).results
+    pairing = pair_calls(cards)
+    caller = {**pairing.results, **pairing.scheduled}
     groups: dict[int, list[int]] = {}
     for position in range(len(cards)):
-        groups.setdefault(paired.get(position, position), []).append(position)
+        groups.setdefault(caller.get(position, position), []).append(position)
     return list(groups.values())

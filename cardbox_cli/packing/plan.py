@@ -47,7 +47,7 @@ class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rule(self) -> str:
         """The rule that brings this box's cards."""
-        return f"include_boxes_from_args {self.arg_key} (box {self.box_id})"
+        return f"inherit_context {self.arg_key} (box {self.box_id})"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Profiles in Postgres: names in `resource.profiles` that point to boxes holding a `sys.profile` card."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
     profile_box_id: str
     worker_target: str
     tags: list[Any]
-    updated_at: datetime | None
+    updated_at: datetime
 
 
 class ProfileStore(ProjectStore):
@@ -82,5 +82,5 @@ def _entry(row: tuple[Any, ...]) -> ProfileEntry:
         profile_box_id=profile_box_id,
         worker_target=worker_target,
         tags=tags,
-        updated_at=updated_at,
+        updated_at=updated_at.astimezone(UTC),
     )

@@ -1,3 +1,6 @@
+-- fragment: moment
+(clock_timestamp() + coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval)
+
 -- fragment: box_json
 json_build_object(
     'box_id', b.box_id,
@@ -11,7 +14,7 @@ json_build_object(
 -- name: insert_box
 -- Writes the box unless its id is taken.
 INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
-VALUES (%(project_id)s, %(box_id)s, %(card_ids)s, %(parent_ids)s, {now})
+VALUES (%(project_id)s, %(box_id)s, %(card_ids)s, %(parent_ids)s, {moment})
 ON CONFLICT DO NOTHING
 RETURNING {box_json}
 
@@ -47,14 +50,14 @@ LIMIT %(limit)s
 -- name: append_to_box
 -- Appends ids; concurrent appends wait for the row and come one after the other. Answers the new length.
 UPDATE public.card_boxes AS b
-SET card_ids = coalesce(b.card_ids, '[]') || %(card_ids)s, updated_at = {now}
+SET card_ids = coalesce(b.card_ids, '[]') || %(card_ids)s, updated_at = {moment}
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING jsonb_array_length(b.card_ids)
 
 -- name: replace_box
 -- Sets the id list.
 UPDATE public.card_boxes AS b
-SET card_ids = %(card_ids)s, updated_at = {now}
+SET card_ids = %(card_ids)s, updated_at = {moment}
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING {box_json}
 

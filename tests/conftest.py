@@ -1,0 +1,167 @@
+"""Real Postgres for every test: one server per worker process, one fresh database per test.
+
+The databases are copies of a template that holds the tables, so that a test costs some 30 ms. A server is
+the embedded one, or Debian's PostgreSQL 15 under the same start code.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cardbox_cli.cli.main import main
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.embedded import EmbeddedServer
+from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.target import Target
+from tests.packages import debian_postgres_15
+
+PROJECT = "p"
+TEMPLATE = "cbx_template"
+
+
+class Databases:
+    """A server that hands out fresh databases, by connection string."""
+
+    def __init__(self, server: EmbeddedServer) -> None:
+        self.server = server
+        self.admin = server.connect(autocommit=True)
+        self.admin.execute(f"CREATE DATABASE {TEMPLATE}")
+        with Database.connect(self.target(TEMPLATE)) as database:
+            add_missing_tables(database)
+
+    def target(self, name: str) -> Target:
+        return Target(self.server.conninfo(name), "the test", self.server.home)
+
+    def make(self, template: str = TEMPLATE) -> str:
+        name = f"t_{uuid.uuid4().hex}"
+        self.admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+    def drop(self, name: str) -> None:
+        self.admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def embedded_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    server = EmbeddedServer(tmp_path_factory.mktemp("cbx-home"))
+    yield Databases(server)
+    server.destroy()
+
+
+@pytest.fixture(scope="session")
+def debian_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    server = EmbeddedServer(tmp_path_factory.mktemp("cbx-home-15"), binaries=debian_postgres_15())
+    yield Databases(server)
+    server.destroy()
+
+
+@pytest.fixture
+def databases(embedded_databases: Databases) -> Databases:
+    """The server of this test. A module that asks for both servers overrides this."""
+    return embedded_databases
+
+
+@pytest.fixture
+def target(databases: Databases) -> Iterator[Target]:
+    """A fresh database with the tables of cbx."""
+    name = databases.make()
+    yield databases.target(name)
+    databases.drop(name)
+
+
+@pytest.fixture
+def empty_target(databases: Databases) -> Iterator[Target]:
+    """A fresh database without any table."""
+    name = databases.make("template1")
+    yield databases.target(name)
+    databases.drop(name)
+
+
+@pytest.fixture
+def database(target: Target) -> Iterator[Database]:
+    with Database.open_target(target) as opened:
+        yield opened
+
+
+@pytest.fixture
+def cards(database: Database) -> CardStore:
+    return CardStore(database, PROJECT)
+
+
+@pytest.fixture
+def boxes(database: Database) -> BoxStore:
+    return BoxStore(database, PROJECT)
+
+
+@pytest.fixture
+def profiles(database: Database) -> ProfileStore:
+    return ProfileStore(database, PROJECT)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did: exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        """The error that `-o json` printed: the last line of stderr."""
+        return json.loads(self.err.strip().splitlines()[-1])["error"]
+
+
+Cbx = Callable[..., Result]
+
+
+@pytest.fixture
+def cbx(target: Target, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cbx:
+    """Run a command line in this process on the test's database, in project PROJECT."""
+    monkeypatch.setenv("CBX_DATABASE_URL", target.conninfo or "")
+    monkeypatch.setenv("CBX_PROJECT", PROJECT)
+
+    def run(*arguments: str) -> Result:
+        capsys.readouterr()
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def row_counts(database: Database) -> Callable[[], dict[str, int]]:
+    """How many rows every table of the database has."""
+
+    def count() -> dict[str, int]:
+        connection: psycopg.Connection[Any] = database.connection
+        tables = connection.execute(
+            "SELECT format('%I.%I', schemaname, relname) FROM pg_stat_user_tables ORDER BY 1"
+        ).fetchall()
+        return {
+            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables
+        }
+
+    return count
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real conversations beside the checkout; tests that need it skip where it is missing."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the real conversations are not beside this checkout")
+    return folder
