@@ -1,0 +1,101 @@
+"""What a profile file may say: the static configuration of an agent, as it is stored in a `sys.profile` card.
+
+Owns the checks and the normal form of the file. Keys that cbx does not know are kept, since workers of
+other makes read them. Loads pydantic: import this module only where a profile is read.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictStr,
+    ValidationInfo,
+    field_validator,
+)
+
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.handwritten import Name, Section, Trimmed, fit, refuse
+from cardbox_cli.model.wording import shown
+from cardbox_cli.model.yaml_files import read_yaml
+
+DEFAULT_WORKER_TARGET = "worker_generic"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SUBJECT_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f-\x9f]+")
+
+
+def _on_one_line(name: str) -> str:
+    return refuse(f"holds a control character: {shown(name)}") if _CONTROL.search(name) else name
+
+
+def _subject_token(target: str) -> str:
+    if not _SUBJECT_TOKEN.fullmatch(target):
+        refuse(f"must be one word without '.', '*' and '>', found the string {shown(target)}")
+    return target
+
+
+def _listed(tags: object) -> object:
+    """Tags that are written as one string, as a list."""
+    return [tag for tag in map(str.strip, tags.split(",")) if tag] if isinstance(tags, str) else tags
+
+
+class DelegationPolicy(Section):
+    """Whom an agent may ask: with target_profiles null or absent everybody, with [] nobody."""
+
+    model_config = ConfigDict(extra="allow")
+    may_be_null = frozenset({"target_profiles"})
+
+    target_profiles: list[Name] | None = Field(
+        default=None, description="The names of the profiles it may ask."
+    )
+    target_tags: list[Name] = Field(
+        default=[], description="If any: the asked profile must have one of these."
+    )
+
+
+class Profile(Section):
+    """The static configuration of an agent. Any other key is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Annotated[Trimmed, AfterValidator(_on_one_line)] = Field(description="Unique in its project.")
+    worker_target: Annotated[StrictStr, AfterValidator(_subject_token)] = Field(
+        default=DEFAULT_WORKER_TARGET,
+        description="The pool of workers that serve it; one token of a NATS subject.",
+    )
+    tags: Annotated[list[Trimmed], BeforeValidator(_listed)] = Field(
+        default=[], description="A list, or one string with commas."
+    )
+    description: StrictStr = Field(default="", description="What it is good at.")
+    system_prompt: StrictStr = Field(default="", description="What it is told first.")
+    system_prompt_template: StrictStr = Field(default="", description="Another name of system_prompt.")
+    delegation_policy: DelegationPolicy | None = Field(
+        default=None, description="Whom it may ask; absent: nobody."
+    )
+    allowed_tools: list[Name] = Field(default=[], description="The tools it may call.")
+    allowed_internal_tools: list[Name] = Field(default=[], description="The internal handlers it may call.")
+    must_end_with: list[Name] = Field(
+        default=[], description="A turn ends only with a call of one of these tools."
+    )
+    llm_config: dict[str, Any] = Field(default={}, description="The model and its settings.")
+
+    @field_validator("system_prompt_template")
+    @classmethod
+    def _is_the_only_prompt(cls, template: str, info: ValidationInfo) -> str:
+        if info.data.get("system_prompt"):
+            refuse("another name of system_prompt, which is there too; keep one")
+        return template
+
+
+def parse_profile(text: str, source: str) -> dict[str, Any]:
+    """The profile in `text` as a JSON object to store: as it is written, with its worker target and its tags.
+
+    Raises InvalidInput with all that is wrong; `source` names the file in it.
+    """
+    profile = fit(Profile, read_yaml(text, source), refuse_with=InvalidInput)
+    normal = {"worker_target": profile.worker_target, "tags": profile.tags}
+    return {**profile.model_dump(exclude_unset=True), **normal}

@@ -1,0 +1,126 @@
+"""Where recipes are found and how they are read.
+
+A name stands for a file in one of the caller's folders, or else for a recipe that ships; whatever has a
+slash or ends in .yaml or .yml is a path. Owns finding, reading and listing. What a recipe may say is
+`model.recipes`, which is loaded, with pydantic, only when one is read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cardbox_cli.errors import InvalidRecipe, NotFound
+from cardbox_cli.model.documents import Document, Problem, document_of, refusal
+from cardbox_cli.model.wording import did_you_mean
+from cardbox_cli.model.yaml_files import MAX_BYTES, read_yaml, text_of
+from cardbox_cli.shipped import shipped
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.recipes import Recipe
+
+_ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRecipe:
+    """A recipe, its name, the file it came from, or None, and the text as it was written."""
+
+    recipe: "Recipe"
+    name: str
+    source: Path | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRecipe:
+    """A recipe that can be used by its name. `problem` is the first line of the error if it is broken."""
+
+    name: str
+    description: str
+    source: Path
+    shipped: bool
+    problem: str | None = None
+
+
+def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:
+    """Find and read a recipe; of several with one name, that of the first folder.
+
+    Raises NotFound, or InvalidRecipe with all that is wrong with the file.
+    """
+    path = Path(name_or_path) if _is_path(name_or_path) else _named(name_or_path, folders)
+    text = _text(path)
+    return LoadedRecipe(parse_recipe(text, str(path)), name=path.stem, source=path, text=text)
+
+
+def parse_recipe(text: str, source: str) -> "Recipe":
+    """The recipe in `text`; `source` names it in errors. Raises InvalidRecipe with all that is wrong."""
+    return _recipe(read_yaml(text, source))
+
+
+def recipe_from_mapping(mapping: Mapping[str, object]) -> "Recipe":
+    """The recipe that a Python caller made as a mapping. Raises InvalidRecipe with all that is wrong."""
+    return _recipe(document_of(mapping, "handover"))
+
+
+def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
+    """The recipes that can be used by name, sorted by it: those of `folders`, and those that ship."""
+    return [_listed(name, path) for name, path in sorted(_known(folders).items())]
+
+
+def _recipe(document: Document) -> "Recipe":
+    from cardbox_cli.model.handwritten import fit
+    from cardbox_cli.model.recipes import Recipe
+
+    hint = "`cbx handover schema` prints what a recipe may say"
+    return fit(Recipe, document, refuse_with=InvalidRecipe, hint=hint)
+
+
+def _is_path(name_or_path: str) -> bool:
+    return "/" in name_or_path or name_or_path.endswith(_ENDINGS)
+
+
+def _known(folders: Sequence[Path]) -> dict[str, Path]:
+    """The recipe files by name; an earlier folder hides a later one, and what ships comes last."""
+    known: dict[str, Path] = {}
+    for folder in [*folders, shipped("handovers")]:
+        for path in sorted(folder.glob("*.y*ml")):
+            if path.suffix in _ENDINGS:
+                known.setdefault(path.stem, path)
+    return known
+
+
+def _named(name: str, folders: Sequence[Path]) -> Path:
+    known = _known(folders)
+    if name in known:
+        return known[name]
+    raise NotFound(
+        f"no handover recipe is named {name!r}{did_you_mean(name, known)}",
+        hint=f"there are {', '.join(sorted(known))}; a file is named by its path, such as ./{name}.yaml",
+        details={"name": name, "known": sorted(known)},
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(
+            f"no such recipe file: {path}",
+            hint="`cbx handover list` shows the recipes that can be used by name",
+            details={"file": str(path)},
+        ) from None
+    except OSError as exc:
+        problem = Problem((), f"cannot be read: {exc.strerror}")
+        raise refusal(InvalidRecipe, str(path), [problem]) from exc
+    return text_of(data, str(path), refuse_with=InvalidRecipe)
+
+
+def _listed(name: str, path: Path) -> ListedRecipe:
+    ships = path.parent.resolve() == shipped("handovers").resolve()
+    try:
+        recipe = parse_recipe(_text(path), str(path))
+    except (InvalidRecipe, NotFound) as error:
+        return ListedRecipe(name, "", path, ships, problem=error.message.splitlines()[0])
+    return ListedRecipe(name, recipe.description, path, ships)
