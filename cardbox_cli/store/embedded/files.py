@@ -1,0 +1,188 @@
+"""The folders of a server: made so that a kill at any moment leaves nothing that fails later, and removed
+only when they are ours. Data folders bear a marker; what lacks it was not made by cbx and is left alone.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from glob import escape
+from pathlib import Path
+
+from cardbox_cli.errors import Conflict, DatabaseUnavailable
+from cardbox_cli.store.embedded.account import ROOT, Account
+from cardbox_cli.store.embedded.dialing import SUPERUSER
+from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Location
+
+MARKER = "made-by-cbx"
+
+
+def make_home(home: Path) -> None:
+    """Make CBX_HOME unless it is there: private, save that root lets the server's account pass through."""
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        home.mkdir()
+    except FileExistsError:
+        if not home.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder") from None
+        return
+    home.chmod(0o711 if os.geteuid() == 0 else 0o700)
+
+
+def make_folders(
+    home: Path, location: Location, account: Account, lock: int, announce: Callable[[str], None]
+) -> None:
+    """See to it that data and socket folder are there. The caller holds the home's lock, as `lock`."""
+    for folder in (location.data, location.socket):
+        _sweep(folder)
+        if folder.is_relative_to(SYSTEM_FOLDER):
+            _make_system_folder(SYSTEM_FOLDER, 0o755)
+            _make_system_folder(folder.parent, 0o711)
+    _check_or_make_socket_folder(location.socket, account)
+    if not location.data.exists():
+        announce(_first_words(location, account))
+        _make_data(home, location, account, lock)
+    elif not _bears_marker(location.data):
+        raise DatabaseUnavailable(
+            f"{str(location.data)!r} was not made by cbx",
+            hint="move it away, or set CBX_HOME to another folder",
+        )
+
+
+def check_removable(location: Location) -> None:
+    """Raise Conflict when the recorded data folder is not one that cbx made."""
+    if os.path.lexists(location.data) and not _bears_marker(location.data):
+        raise Conflict(
+            f"{str(location.data)!r} does not look like data made by cbx; nothing was removed",
+            hint="look at it, and remove it by hand if it is not needed",
+        )
+
+
+def remove_folders(location: Location) -> list[Path]:
+    """Remove the data and the socket folder of a stopped server; what was removed."""
+    check_removable(location)
+    removed = []
+    for folder in (location.data, location.socket):
+        _sweep(folder)
+    if location.data.exists():
+        shutil.rmtree(location.data)
+        removed.append(location.data)
+    if _remove_socket_folder(location.socket):
+        removed.append(location.socket)
+    for place in {location.data.parent, location.socket.parent}:
+        if place.parent == SYSTEM_FOLDER:
+            with suppress(OSError):
+                place.rmdir()
+    return removed
+
+
+def _first_words(location: Location, account: Account) -> str:
+    if account.lent:
+        return (
+            f"running as root: Postgres runs as the account {account.name!r}; its data is in {location.data}"
+        )
+    return f"first use: making a Postgres {location.major} database in {location.data}"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what attempts at making `folder` left behind when they were killed."""
+    for leftover in folder.parent.glob(f"{escape(folder.name)}.new-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _make_system_folder(folder: Path, mode: int) -> None:
+    if folder.is_dir():
+        return
+    try:
+        ROOT.make_folder(folder, mode)
+    except OSError:
+        if not folder.is_dir():  # else another root command made it at the same moment
+            raise
+
+
+def _make_data(home: Path, location: Location, account: Account, lock: int) -> None:
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{location.data.name}.new-", dir=location.data.parent))
+    account.give(unfinished)
+    _initdb(unfinished, location, account, lock)
+    marker = unfinished / MARKER
+    marker.write_text(f"The data of the embedded Postgres of {home}\n", encoding="utf-8", errors="replace")
+    account.give(marker)
+    unfinished.rename(location.data)
+    _sync(location.data.parent)
+
+
+def _initdb(folder: Path, location: Location, account: Account, lock: int) -> None:
+    locale = ["--locale=C.UTF-8"]
+    if location.major >= 17:
+        locale.append("--locale-provider=builtin")
+    done = account.run(
+        [
+            location.binaries / "initdb",
+            f"--pgdata={folder}",
+            f"--username={SUPERUSER}",
+            "--encoding=UTF8",
+            *locale,
+            # The socket's folder is the lock on the door: mode 0700, and no other way in.
+            "--auth=trust",
+            "--no-instructions",
+        ],
+        # If we are killed, an initdb that lives on still holds the lock: nobody sweeps under its feet.
+        pass_fds=(lock,),
+    )
+    if done.returncode != 0:
+        problems = [line for line in done.stdout.splitlines() if "error:" in line or "FATAL:" in line]
+        shutil.rmtree(folder, ignore_errors=True)
+        raise DatabaseUnavailable(
+            f"the embedded Postgres cannot make its data in {str(location.data.parent)!r}: "
+            + ("; ".join(problems) or done.stdout.strip()),
+            hint="see to the folder and its disk, or set CBX_HOME to another folder",
+        )
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_or_make_socket_folder(folder: Path, account: Account) -> None:
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        account.make_folder(folder)
+        return
+    if stat.S_ISLNK(found.st_mode):
+        problem = "is a symbolic link"
+    elif not stat.S_ISDIR(found.st_mode):
+        problem = "is not a folder"
+    elif found.st_uid != account.uid:
+        problem = f"belongs to the uid {found.st_uid}, not to {account.name or account.uid}"
+    elif found.st_mode & 0o077:
+        problem = f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
+    else:
+        return
+    raise DatabaseUnavailable(
+        f"the folder for the server's socket, {str(folder)!r}, {problem}",
+        hint="remove it if it is yours; else set CBX_HOME to another folder",
+    )
+
+
+def _remove_socket_folder(folder: Path) -> bool:
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    for name in (SOCKET_NAME, f"{SOCKET_NAME}.lock"):
+        (folder / name).unlink(missing_ok=True)
+    try:
+        folder.rmdir()
+    except OSError:  # it holds something that is not the server's
+        return False
+    return True
+
+
+def _bears_marker(data: Path) -> bool:
+    return not data.is_symlink() and (data / MARKER).is_file() and (data / "PG_VERSION").is_file()

