@@ -46,22 +46,27 @@ class Databases:
         self.admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
+    def close(self) -> None:
+        self.admin.close()
+        self.server.destroy()
+
     def drop(self, name: str) -> None:
         self.admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")
 def embedded_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    server = EmbeddedServer(tmp_path_factory.mktemp("cbx-home"))
-    yield Databases(server)
-    server.destroy()
+    databases = Databases(EmbeddedServer(tmp_path_factory.mktemp("cbx-home")))
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(scope="session")
 def debian_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    server = EmbeddedServer(tmp_path_factory.mktemp("cbx-home-15"), binaries=debian_postgres_15())
-    yield Databases(server)
-    server.destroy()
+    home = tmp_path_factory.mktemp("cbx-home-15")
+    databases = Databases(EmbeddedServer(home, binaries=debian_postgres_15()))
+    yield databases
+    databases.close()
 
 
 @pytest.fixture
@@ -151,9 +156,7 @@ def row_counts(database: Database) -> Callable[[], dict[str, int]]:
         tables = connection.execute(
             "SELECT format('%I.%I', schemaname, relname) FROM pg_stat_user_tables ORDER BY 1"
         ).fetchall()
-        return {
-            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables
-        }
+        return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables}
 
     return count
 

@@ -63,7 +63,7 @@ def command(
         raise UsageError("--source-agent is empty", hint="leave it out for sys.operator")
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [])
-    for name in loaded.recipe.unused_arguments(arguments) if loaded.recipe.arguments is None else []:
+    for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
     with session().database() as database:
         packed = pack(

@@ -6,7 +6,7 @@ cannot hold. Knows nothing of cards.
 """
 
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -27,9 +27,17 @@ class Unstorable(ValueError):
 
 
 def exact_number(text: str) -> float | Decimal:
-    """The number that `text` spells: a float if that float prints just so, else a Decimal."""
+    """The number that `text` spells: a float if that float prints just so, else a Decimal.
+
+    Raises ValueError for an exponent beyond all bounds.
+    """
     number = float(text)
-    return number if repr(number) == text else Decimal(text)
+    if repr(number) == text:
+        return number
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"the number {text[:40]} is beyond what JSONB can hold") from None
 
 
 _decoder = msgspec.json.Decoder(float_hook=exact_number)

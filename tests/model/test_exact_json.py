@@ -1,0 +1,86 @@
+import json
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+
+from cardbox_cli.model import exact_json
+from tests import jsonb_values
+
+
+@pytest.mark.parametrize("text", ["1.10", "1e400", "0.1", "123456789012345678901234567890", "-0.0", "1E-7"])
+def test_a_number_comes_out_as_it_went_in(text: str) -> None:
+    for read in (exact_json.read, exact_json.decode):
+        assert Decimal(exact_json.encode(read(text)).decode()) == Decimal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("1.10", "1.10"),
+        ("1e2", "100"),
+        ("1.0e2", "100"),
+        ("1.50e1", "15.0"),
+        ("-0.0", "0.0"),
+        ("0e5", "0"),
+        ("1E-7", "0.0000001"),
+        ('{"b": 1, "a": [1.0, null]}', '{"a":[1.0,null],"b":1}'),
+        ('{"é": "\\u00e9\\n", "z\\u0301": "\\u007f"}', '{"z\u0301":"\x7f","é":"é\\n"}'),
+    ],
+)
+def test_canonical_spelling(text: str, canonical: str) -> None:
+    assert exact_json.canonical(text.encode()).decode() == canonical
+
+
+@given(jsonb_values.values)
+def test_canonical_is_what_sorted_compact_json_is(value: object) -> None:
+    """For texts, keys and integers anyone can recompute it with a standard JSON library."""
+    spelled = exact_json.canonical(exact_json.encode(value))
+    assert exact_json.canonical(spelled) == spelled
+    plain = json.loads(spelled)
+    again = json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if _has_no_fractions(plain):
+        assert again == spelled.decode()
+
+
+def _has_no_fractions(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_has_no_fractions, value.values()))
+    if isinstance(value, list):
+        return all(map(_has_no_fractions, value))
+    return not isinstance(value, float)
+
+
+@given(jsonb_values.values)
+def test_what_jsonb_holds_is_storable(value: object) -> None:
+    exact_json.check_storable(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), "x: is nan, which JSON has no spelling for"),
+        ([1, float("inf")], "x[1]: is inf, which JSON has no spelling for"),
+        ({"a": {"b": "\x00"}}, "x.a.b: holds a NUL character at offset 0"),
+        ({"a\x00": 1}, "x.'a\\x00': holds a NUL character at offset 1"),
+        ({"a": "ok\ud800"}, "x.a: holds a lone surrogate at offset 2"),
+        (Decimal("1e200000"), "x: is a number beyond what JSONB can hold"),
+        (Decimal("1e-20000"), "x: is a number beyond what JSONB can hold"),
+        ({1: 2}, "x: has the key 1, and JSON keys are strings"),
+        ({"when": object}, "x.when: is a type, which is no JSON value"),
+    ],
+)
+def test_what_jsonb_cannot_hold_is_named(value: object, message: str) -> None:
+    with pytest.raises(exact_json.Unstorable) as raised:
+        exact_json.check_storable(value, "x")
+    assert str(raised.value) == message
+
+
+def test_bottomless_nesting_is_refused() -> None:
+    value: list[object] = []
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(exact_json.Unstorable, match="nested too deeply"):
+        exact_json.check_storable(value, "x")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        exact_json.read("[" * 100_000 + "]" * 100_000)

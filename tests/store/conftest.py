@@ -1,0 +1,11 @@
+"""The stores are tested on both servers: the embedded one and Debian's PostgreSQL 15."""
+
+import pytest
+
+from tests.conftest import Databases
+
+
+@pytest.fixture(params=["embedded", "debian"])
+def databases(request: pytest.FixtureRequest) -> Databases:
+    found: Databases = request.getfixturevalue(f"{request.param}_databases")
+    return found

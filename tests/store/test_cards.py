@@ -1,0 +1,332 @@
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from cardbox_cli.errors import AmbiguousId, CardConflict, InvalidCard, NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import digest_line
+from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.content import JsonContent, TextContent
+from cardbox_cli.store.cards import CardFilter, CardStore, Counts
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.target import Target
+from tests import jsonb_values
+
+reuse = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def text(words: str, card_id: str | None = None, **attributes: Any) -> CardDraft:
+    return draft_card("task.instruction", words, card_id=card_id, **attributes)
+
+
+def other(draft: CardDraft) -> CardDraft:
+    return msgspec.structs.replace(draft, content=TextContent("something else"))
+
+
+@reuse
+@given(data=jsonb_values.objects, extra=jsonb_values.objects)
+def test_what_jsonb_can_hold_survives(cards: CardStore, data: dict[str, Any], extra: dict[str, Any]) -> None:
+    metadata = {f"x-{key}": value for key, value in extra.items()}
+    draft = draft_card("x", JsonContent(data), metadata=metadata, tool_calls=[data])
+    stored = cards.get(cards.add(draft).card.card_id)
+    assert isinstance(stored.content, JsonContent)
+    assert normal(stored.content.data) == normal(data)
+    assert normal(stored.tool_calls) == normal([data])
+    assert normal({key: stored.metadata[key] for key in metadata}) == normal(metadata)
+    assert digest_line(stored) == digest_line(draft)
+    assert cards.add(draft).outcome == "unchanged"
+
+
+def normal(value: Any) -> bytes:
+    return exact_json.canonical(exact_json.encode(value))
+
+
+def test_a_card_knows_its_project_and_time(cards: CardStore) -> None:
+    card = cards.add(text("hi", author_id="me", metadata={"step_id": "s"})).card
+    created = card.created_at.isoformat().replace("+00:00", "Z")
+    assert card.metadata == {
+        "type": "task.instruction",
+        "role": "user",
+        "author_id": "me",
+        "project_id": "p",
+        "step_id": "s",
+        "created_at": created,
+    }
+
+
+class TestReplayAndConflict:
+    def test_the_same_card_again_changes_nothing(self, cards: CardStore) -> None:
+        draft = text("hi")
+        first = cards.add(draft)
+        again = cards.add(draft)
+        assert (first.outcome, again.outcome) == ("inserted", "unchanged")
+        assert again.card == first.card
+
+    def test_other_content_under_an_id_is_refused(self, cards: CardStore) -> None:
+        draft = text("hi")
+        first = cards.add(draft).card
+        with pytest.raises(CardConflict):
+            cards.add(other(draft))
+        assert cards.get(draft.card_id) == first
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"tool_calls": [{"id": "c"}]},
+            {"tool_call_id": "c"},
+            {"ttl_seconds": 5},
+            {"metadata": {"type": "task.instruction", "role": "user", "more": 1}},
+        ],
+        ids=lambda change: next(iter(change)),
+    )
+    def test_every_part_of_the_payload_counts(self, cards: CardStore, change: dict[str, Any]) -> None:
+        draft = text("hi")
+        cards.add(draft)
+        with pytest.raises(CardConflict):
+            cards.add(msgspec.structs.replace(draft, **change))
+
+    def test_repair_overwrites_and_brings_back(self, cards: CardStore) -> None:
+        draft = text("hi")
+        cards.add(draft)
+        cards.delete([draft.card_id])
+        with pytest.raises(CardConflict):
+            cards.add(draft)
+        repaired = cards.add(other(draft), repair=True)
+        assert repaired.outcome == "repaired"
+        assert cards.get(draft.card_id).content == TextContent("something else")
+
+    @pytest.mark.parametrize("repair", [False, True])
+    def test_an_id_of_another_project_is_only_said_to_be_taken(
+        self, cards: CardStore, database: Database, repair: bool
+    ) -> None:
+        theirs = CardStore(database, "q").add(text("secret", card_id="shared")).card
+        with pytest.raises(CardConflict) as raised:
+            cards.add(text("mine", card_id="shared"), repair=repair)
+        assert raised.value.message == "the card id 'shared' is taken"
+        assert raised.value.details == {}
+        assert CardStore(database, "q").get("shared") == theirs
+        assert cards.get_many(["shared"]).missing_card_ids == ["shared"]
+
+    def test_two_writers_of_one_card_agree(self, cards: CardStore, target: Target) -> None:
+        draft = text("hi")
+        with Database.open_target(target) as second:
+            with cards.database.transaction():
+                cards.add(draft)
+                outcomes: list[str] = []
+                writer = threading.Thread(
+                    target=lambda: outcomes.append(CardStore(second, "p").add(draft).outcome)
+                )
+                writer.start()
+                writer.join(0.2)
+                assert outcomes == []  # it waits for the first writer
+            writer.join()
+        assert outcomes == ["unchanged"]
+
+
+class TestAddMany:
+    def test_counts_and_keeps_order(self, cards: CardStore) -> None:
+        drafts = [text(f"card {number}") for number in range(2500)]
+        assert cards.add_many(iter(drafts)) == Counts(2500, 0)
+        assert cards.add_many([*drafts, text("new")]) == Counts(1, 2500)
+        listed = [card.content for card in cards.newest()]
+        assert listed == [TextContent("new")] + [draft.content for draft in reversed(drafts)]
+
+    def test_a_conflict_takes_everything_back(self, cards: CardStore) -> None:
+        known = text("known")
+        cards.add(known)
+        with pytest.raises(CardConflict, match=known.card_id):
+            cards.add_many([text("new"), other(known)])
+        assert [card.card_id for card in cards.newest()] == [known.card_id]
+
+    def test_one_id_twice_must_be_one_card(self, cards: CardStore) -> None:
+        draft = text("hi")
+        assert cards.add_many([draft, draft]) == Counts(1, 1)
+        with pytest.raises(CardConflict):
+            cards.add_many([again := text("a", card_id="twice"), other(again)])
+        assert cards.get_many(["twice"]).cards == []
+
+    def test_an_invalid_card_in_the_stream_takes_everything_back(self, cards: CardStore) -> None:
+        def stream() -> Iterator[CardDraft]:
+            yield text("fine")
+            yield msgspec.structs.replace(text("bad"), content=TextContent("\x00"))
+
+        with pytest.raises(InvalidCard, match="holds a NUL character"):
+            cards.add_many(stream())
+        assert list(cards.newest()) == []
+
+    def test_texts_that_copy_would_read_as_its_own_signs(self, cards: CardStore) -> None:
+        nasty = 'tab\t newline\n backslash\\ \\N \\. \r quote" \u2028'
+        draft = text(nasty, card_id="id with \\ and 'quotes'", tool_call_id="\\N")
+        cards.add_many([draft])
+        stored = cards.get(draft.card_id)
+        assert (stored.content, stored.tool_call_id) == (TextContent(nasty), "\\N")
+
+    def test_twice_within_one_transaction(self, cards: CardStore) -> None:
+        with cards.database.transaction():
+            assert cards.add_many([text("a")]) == Counts(1, 0)
+            assert cards.add_many([text("b")]) == Counts(1, 0)
+
+
+class TestLifetime:
+    def test_an_expired_card_is_skipped(self, cards: CardStore) -> None:
+        card = cards.add(text("soon gone", ttl_seconds=60)).card
+        assert card.expires_at is not None
+        assert (card.expires_at - card.created_at).total_seconds() == 60
+        with later(cards.database, "61 seconds"):
+            assert cards.get_many([card.card_id]).missing_card_ids == [card.card_id]
+            assert list(cards.newest()) == []
+            assert cards.get(card.card_id, include_deleted=True) == card
+        assert cards.get(card.card_id) == card
+
+    def test_a_deleted_card_is_hidden_and_kept(self, cards: CardStore) -> None:
+        card = cards.add(text("gone")).card
+        assert cards.delete([card.card_id]) == [card.card_id]
+        assert cards.delete([card.card_id]) == []
+        with pytest.raises(NotFound):
+            cards.get(card.card_id)
+        assert cards.get(card.card_id, include_deleted=True).deleted_at is not None
+
+    def test_deleting_an_unknown_card_deletes_none(self, cards: CardStore) -> None:
+        card = cards.add(text("stays")).card
+        with pytest.raises(NotFound, match="nope"):
+            cards.delete([card.card_id, "nope"])
+        assert cards.get(card.card_id) == card
+
+
+class later:
+    """A transaction in which the database's clock is ahead, by cbx's own setting."""
+
+    def __init__(self, database: Database, offset: str) -> None:
+        self.transaction = database.transaction()
+        self.database, self.offset = database, offset
+
+    def __enter__(self) -> None:
+        self.transaction.__enter__()
+        self.database.connection.execute("SELECT set_config('cbx.clock_offset', %s, true)", [self.offset])
+
+    def __exit__(self, *exc: Any) -> None:
+        self.transaction.__exit__(*exc)
+
+
+class TestReading:
+    def test_a_batch_answers_in_request_order(self, cards: CardStore) -> None:
+        a, b = cards.add(text("a")).card, cards.add(text("b")).card
+        found = cards.get_many([b.card_id, "x", a.card_id, b.card_id, "x"])
+        assert (found.cards, found.missing_card_ids) == ([b, a], ["x"])
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            CardFilter(types=["agent.thought"]),
+            CardFilter(role="assistant"),
+            CardFilter(author_id="ann"),
+            CardFilter(agent_turn_id="turn_1"),
+            CardFilter(step_id="step_1"),
+            CardFilter(trace_id="t"),
+            CardFilter(tool_call_id="call_1"),
+        ],
+        ids=lambda where: next(name for name in where.__struct_fields__ if getattr(where, name)),
+    )
+    def test_each_filter_finds_its_card(self, cards: CardStore, where: CardFilter) -> None:
+        metadata = {"agent_turn_id": "turn_1", "step_id": "step_1", "trace_id": "t"}
+        wanted = cards.add(
+            draft_card("agent.thought", "x", author_id="ann", metadata=metadata, tool_call_id="call_1")
+        ).card
+        cards.add(text("y"))
+        assert list(cards.newest(where)) == [wanted]
+
+    def test_a_time_range_is_half_open(self, cards: CardStore) -> None:
+        first, second = cards.add(text("1")).card, cards.add(text("2")).card
+        assert list(cards.newest(CardFilter(since=second.created_at))) == [second]
+        assert list(cards.newest(CardFilter(until=second.created_at))) == [first]
+
+    def test_the_limit_holds_across_pages(self, cards: CardStore) -> None:
+        cards.add_many([text(str(number)) for number in range(1500)])
+        assert len(list(cards.newest(limit=1200))) == 1200
+        assert len({card.card_id for card in cards.newest()}) == 1500
+
+
+class TestSearch:
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("timeout", True),
+            ("TIMEOUT payment", True),
+            ('"payment timeout"', True),
+            ('"timeout payment"', False),
+            ("timeout -payment", False),
+            ("nothing or timeout", True),
+            ("超时", True),
+            ("支付超时", True),
+            ("超时 支付", True),
+            ("超时 订单", False),
+            ("タイムアウト", True),
+            ("시간 초과", True),
+            ("100%_\\", True),
+            ("TextContent", False),
+            ("text", False),
+            ("customer_name", True),
+        ],
+    )
+    def test_words_and_pieces(self, cards: CardStore, query: str, found: bool) -> None:
+        call = {"id": "c", "function": {"name": "f", "arguments": '{"customer_name": "Ann"}'}}
+        words = "The payment timeout at 100%_\\. 支付超时了 タイムアウト 시간 초과"
+        cards.add(draft_card("agent.thought", words, tool_calls=[call]))
+        cards.add(text("another card"))
+        assert len(list(cards.newest(CardFilter(text=query)))) == int(found)
+
+    def test_a_percent_sign_matches_itself_alone(self, cards: CardStore) -> None:
+        cards.add(text("百分之 50"))
+        assert list(cards.newest(CardFilter(text="百%之"))) == []
+
+
+class TestShortIds:
+    def test_beginning_and_end(self, cards: CardStore) -> None:
+        for card_id in ("abcd-1-wxyz", "abcd-2-stuv", "50%_-x"):
+            cards.add(text("x", card_id=card_id))
+        assert cards.resolve("abcd-1") == "abcd-1-wxyz"
+        assert cards.resolve("stuv") == "abcd-2-stuv"
+        assert cards.resolve("50%_") == "50%_-x"
+        with pytest.raises(NotFound):
+            cards.resolve("ab%%")
+
+    def test_an_ambiguous_one_lists_the_candidates(self, cards: CardStore) -> None:
+        for number in range(3):
+            cards.add(text("x", card_id=f"same-{number}"))
+        with pytest.raises(AmbiguousId) as raised:
+            cards.resolve("same")
+        assert raised.value.details == {"candidates": ["same-0", "same-1", "same-2"]}
+
+    def test_a_whole_id_wins_over_longer_ones(self, cards: CardStore) -> None:
+        for card_id in ("same", "same-1"):
+            cards.add(text("x", card_id=card_id))
+        assert cards.resolve("same") == "same"
+
+    def test_three_characters_are_too_few_unless_they_are_the_id(self, cards: CardStore) -> None:
+        cards.add(text("x", card_id="abcd"))
+        cards.add(text("x", card_id="xyz"))
+        assert cards.resolve("xyz") == "xyz"
+        with pytest.raises(NotFound):
+            cards.resolve("abc")
+
+    def test_ids_of_another_project_are_no_candidates(self, cards: CardStore, database: Database) -> None:
+        CardStore(database, "q").add(text("x", card_id="theirs-1"))
+        mine = cards.add(text("x", card_id="theirs-2")).card
+        assert cards.resolve("theirs") == mine.card_id
+
+
+def test_content_of_an_unknown_class_is_shown_as_it_is(cards: CardStore, database: Database) -> None:
+    database.connection.execute(
+        "INSERT INTO cards (tenant_id, card_id, content, metadata) VALUES"
+        """ ('p', 'odd', '{"__type__": "New", "n": 1.10}', '{"type": "x"}'),"""
+        """ ('p', 'bare', '{"a": 1}', NULL), ('p', 'null', NULL, '{}'), ('p', 'list', '[1]', '{}')"""
+    )
+    stored: dict[str, Card] = {card.card_id: card for card in cards.newest()}
+    assert exact_json.encode(stored["odd"].content) == b'{"n":1.10,"__type__":"New"}'
+    assert (stored["bare"].content, stored["bare"].type) == ({"a": 1}, "unknown")
+    assert stored["null"].content is None
+    assert stored["list"].content == {"__type__": None, "data": [1]}
