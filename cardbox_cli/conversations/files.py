@@ -34,7 +34,7 @@ def read_conversations(text: str, *, source: str, at: str | None = None) -> Iter
     Raises InvalidConversation naming the file and the place.
     """
     documents = _documents(text, source)
-    if at is None and len(documents) > 1 and all(_is_message(document) for _, document in documents):
+    if at is None and all(_is_message(document) for _, document in documents):
         yield _conversation([document for _, document in documents], {}, source)
         return
     for place, document in documents:

@@ -151,7 +151,9 @@ class Recipe(Section):
         default=None,
         description="The arguments by name. What is neither declared here nor used by a rule is refused.",
     )
-    context_packing_config: ContextPackingConfig = Field(description="What the context is made of.")
+    context_packing_config: ContextPackingConfig = Field(
+        default_factory=ContextPackingConfig, description="What the context is made of."
+    )
     authorized_inherit_box_ids: Annotated[tuple[Name, ...], AfterValidator(_canonical_ids)] | None = Field(
         default=None, description="The only boxes that may be inherited; an empty list allows none."
     )

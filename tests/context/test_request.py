@@ -1,0 +1,278 @@
+"""From boxes to a request: pure, so cards are made here and no database is needed."""
+
+import socket
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cardbox_cli.context.composer import compose
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.formats import openai, text
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.boxes import Fate, Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import (
+    Content,
+    FieldSchema,
+    FieldsSchemaContent,
+    ImageFileContent,
+    JsonContent,
+    MultiFileContent,
+    PdfFileContent,
+    TextContent,
+    ToolCallContent,
+    ToolContent,
+    ToolResultContent,
+)
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def card(
+    card_type: str, content: Content | dict[str, Any] | None, role: str | None = "user", **attributes: Any
+) -> Card:
+    values: dict[str, Any] = {
+        "card_id": f"{card_type}-id",
+        "project_id": "p",
+        "author_id": None,
+        "tool_calls": None,
+        "tool_call_id": None,
+        "ttl_seconds": None,
+        "metadata": {},
+        "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "expires_at": None,
+        "deleted_at": None,
+    }
+    return Card(type=card_type, role=role, content=content, **{**values, **attributes})
+
+
+def request(
+    *cards: Card, fate: Fate = "present", rule: str | None = None, model: str | None = None
+) -> Request:
+    entries = [
+        Entry(slot=Slot(position, each.card_id, each, fate), box_id="b", rule=rule)
+        for position, each in enumerate(cards)
+    ]
+    return request_of(entries, model=model)
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (card("task.instruction", TextContent("hi")), {"role": "user", "content": "hi"}),
+        (card("task.instruction", JsonContent({"a": 1})), {"role": "user", "content": '{"a":1}'}),
+        (card("agent.thought", TextContent("x"), "assistant"), {"role": "assistant", "content": "x"}),
+        (
+            card("agent.thought", TextContent(""), "assistant", tool_calls=[CALL]),
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        ),
+        (
+            card("tool.result", ToolResultContent("success", "suspend", result="ok"), "tool", tool_call_id="c"),
+            {"role": "tool", "tool_call_id": "c", "content": "ok"},
+        ),
+        (
+            card("tool.result", ToolResultContent("success", "suspend", result={"a": [1]}), "tool", tool_call_id="c"),
+            {"role": "tool", "tool_call_id": "c", "content": '{"a":[1]}'},
+        ),
+        (
+            card("tool.result", ToolResultContent("success", "suspend"), "tool", tool_call_id="c"),
+            {"role": "tool", "tool_call_id": "c", "content": ""},
+        ),
+        (
+            card(
+                "tool.result",
+                ToolResultContent("failed", "suspend", error={"code": "e", "message": "m"}),
+                "tool",
+                tool_call_id="c",
+            ),
+            {"role": "tool", "tool_call_id": "c", "content": '{"error":{"code":"e","message":"m"}}'},
+        ),
+        (
+            card(
+                "tool.result",
+                ToolResultContent("partial", "suspend", result=[1], error={"code": "e", "message": "m"}),
+                "tool",
+                tool_call_id="c",
+            ),
+            {
+                "role": "tool",
+                "tool_call_id": "c",
+                "content": '{"error":{"code":"e","message":"m"},"result":[1]}',
+            },
+        ),
+        (
+            card("task.result_fields", FieldsSchemaContent([FieldSchema("a", "the a"), FieldSchema("b")]), "system"),
+            {"role": "system", "content": "The result must contain these fields:\n- a: the a\n- b"},
+        ),
+        (
+            card("meta.parent_pointer", JsonContent({"parent_agent_id": "x"}), "system"),
+            {"role": "system", "content": '{"parent_agent_id":"x"}'},
+        ),
+        (card("sys.rendered_prompt", TextContent("s"), "system"), {"role": "system", "content": "s"}),
+        (
+            card("chat.message", MultiFileContent([ImageFileContent("https://h/p", "c"), PdfFileContent("s3://b/k", "c")])),
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "https://h/p"}},
+                    {"type": "text", "text": "[PdfFile: s3://b/k]"},
+                ],
+            },
+        ),
+        (card("x", {"__type__": "New", "a": 1}, None), {"role": "user", "content": '{"a":1}'}),
+        (card("x", None), {"role": "user", "content": ""}),
+    ],
+    ids=lambda value: value.type if isinstance(value, Card) else "",
+)  # fmt: skip
+def test_cards_that_speak(stored: Card, message: dict[str, Any]) -> None:
+    assert openai.body(request(stored))["messages"] == [message]
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        (
+            card("tool.call", ToolCallContent("f", {}, "called"), "assistant"),
+            "scheduling and audit; the call stands in its thought",
+        ),
+        (card("sys.profile", JsonContent({"name": "x"}), "system"), "makes the system prompt"),
+        (card("sys.tools", ToolContent([]), "system"), "becomes the request's tools"),
+        (card("todo.item", JsonContent({"text": "x", "done": False}), "system"), "belongs to the layer todo__context"),
+    ],
+    ids=lambda value: value.type if isinstance(value, Card) else "",
+)  # fmt: skip
+def test_cards_that_are_silent(stored: Card, reason: str) -> None:
+    made = request(stored)
+    assert made.messages == []
+    assert [left.reason for left in made.left_out] == [reason]
+
+
+@pytest.mark.parametrize("fate", ["dangling", "deleted", "expired"])
+def test_references_that_lead_nowhere_are_left_out(fate: Fate) -> None:
+    made = request(card("task.instruction", TextContent("hi")), fate=fate)
+    assert (made.messages, [left.reason for left in made.left_out]) == ([], [f"{fate} card"])
+
+
+def test_a_card_counts_once_at_its_first_place() -> None:
+    hi, other = (
+        card("task.instruction", TextContent("hi")),
+        card("agent.thought", TextContent("x"), "assistant"),
+    )
+    made = request(hi, other, hi)
+    assert [message.body["content"] for message in made.messages] == ["hi", "x"]
+    assert [(left.position, left.reason) for left in made.left_out] == [
+        (2, "stands at an earlier place already")
+    ]
+
+
+def test_profile_tools_and_summaries_find_their_parts() -> None:
+    profile = {
+        "name": "x",
+        "system_prompt": "Be kind.",
+        "llm_config": {"model": "m", "temperature": 0.2, "tool_choice": "auto", "stream": True, "unknown": 1},
+    }
+    made = request(
+        card("task.instruction", TextContent("hi"), card_id="1"),
+        card("context.compression", TextContent("before"), "system", card_id="2"),
+        card("sys.profile", JsonContent(profile), "system"),
+        card("sys.tools", ToolContent([{"type": "function"}]), "system"),
+        card("context.compression", TextContent("and after"), "system", card_id="3"),
+    )
+    assert openai.body(made) == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "system", "content": "before\n\nand after"},
+            {"role": "user", "content": "hi"},
+        ],
+        "tools": [{"type": "function"}],
+        "temperature": 0.2,
+        "tool_choice": "auto",
+    }
+
+
+def test_the_model_of_the_command_line_wins() -> None:
+    profile = card(
+        "sys.profile", JsonContent({"llm_config": {"model": "m", "tool_choice": "auto"}}), "system"
+    )
+    assert openai.body(request(profile, model="other")) == {"model": "other", "messages": []}
+
+
+def test_an_imported_original_is_what_is_sent() -> None:
+    original = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]}
+    stored = card(
+        "task.instruction", TextContent(""), metadata={"source_format": "openai", "source_message": original}
+    )
+    assert openai.body(request(stored))["messages"] == [original]
+    foreign = card(
+        "task.instruction", TextContent("t"), metadata={"source_format": "other", "source_message": original}
+    )
+    assert openai.body(request(foreign))["messages"] == [{"role": "user", "content": "t"}]
+
+
+def test_explaining_names_card_rule_and_cost() -> None:
+    told = explain(request(card("task.instruction", TextContent("hello there")), rule="include_parent"))
+    (line,) = told.messages
+    assert (line.layer, line.role, line.card_id, line.rule) == (
+        "checkpoint_messages",
+        "user",
+        "task.instruction-id",
+        "include_parent",
+    )
+    assert (line.characters, line.tokens, told.tokens) == (11, 3, 3)
+
+
+def test_the_text_format_shows_everything() -> None:
+    made = request(
+        card("task.instruction", TextContent("hi"), card_id="1"),
+        card("agent.thought", TextContent("look"), "assistant", tool_calls=[CALL], card_id="2"),
+        card("tool.result", TextContent("ok"), "tool", tool_call_id="c", card_id="3"),
+        card("sys.tools", ToolContent([{"type": "function", "function": {"name": "f", "description": "does f"}}]), "system"),
+    )  # fmt: skip
+    assert text.text(made) == (
+        "── 1 user ──\nhi\n\n── 2 assistant ──\nlook\n→ f({})  [c]\n\n── 3 tool for c ──\nok\n\n"
+        "── tool f ──\ndoes f\n"
+    )
+    assert text.text(request()) == ""
+
+
+class TestComposer:
+    def test_layers_have_one_order(self) -> None:
+        history = [Message(layer="checkpoint_messages", body={"role": "user", "content": "h"})]
+        contexts = {
+            "zoo__context": "z",
+            "compression__context": "c",
+            "framework__context": "f",
+            "todo__context": "",
+            "apple__context": "a",
+        }
+        messages = compose(system_prompt="s", checkpoint_messages=history, contexts=contexts, query="q")
+        assert [(each.layer, each.body["role"]) for each in messages] == [
+            ("system_prompt", "system"),
+            ("framework__context", "system"),
+            ("compression__context", "system"),
+            ("apple__context", "system"),
+            ("zoo__context", "system"),
+            ("checkpoint_messages", "user"),
+            ("query", "user"),
+        ]
+
+    def test_a_layer_needs_its_suffix(self) -> None:
+        with pytest.raises(InvalidInput, match="the layer 'todo' does not end in '__context'"):
+            compose(system_prompt=None, checkpoint_messages=[], contexts={"todo": "x"}, query=None)
+
+    def test_composing_is_pure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise AssertionError("composing reached for the outside")
+
+        stored = card("task.instruction", TextContent("hi"))
+        for module, name in ((socket, "socket"), (time, "time"), (time, "monotonic")):
+            monkeypatch.setattr(module, name, refuse)
+        monkeypatch.setattr("builtins.open", refuse)
+        first, second = (openai.body(request(stored)) for _ in range(2))
+        monkeypatch.undo()
+        assert first == second

@@ -1,0 +1,84 @@
+"""Where the conversations of a file are."""
+
+import json
+from typing import Any
+
+import pytest
+
+from cardbox_cli.conversations.files import read_conversations
+from cardbox_cli.errors import InvalidConversation
+
+A = {"role": "user", "content": "a"}
+B = {"role": "assistant", "content": "b"}
+
+
+def found(document: Any, at: str | None = None) -> list[list[Any]]:
+    text = document if isinstance(document, str) else json.dumps(document)
+    return [conversation.messages for conversation in read_conversations(text, source="f", at=at)]
+
+
+def lines(*documents: Any) -> str:
+    return "\n".join(map(json.dumps, documents)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ([A, B], [[A, B]]),
+        ({"messages": [A, B]}, [[A, B]]),
+        ({"messages": []}, [[]]),
+        ({"traj": [A], "tools": [{"name": "t"}]}, [[A]]),
+        ({"request": {"body": {"messages": [A]}}, "n": 1}, [[A]]),
+        ([{"traj": [A]}, {"traj": [B]}], [[A], [B]]),
+        ([[A], [B], []], [[A], [B], []]),
+        ([], [[]]),
+        (lines(A, B), [[A, B]]),
+        (lines({"messages": [A]}, {"messages": [B]}), [[A], [B]]),
+        (lines([A], [B]), [[A], [B]]),
+        ("\n" + lines({"messages": [A]}) + "\n\n" + lines({"messages": [B]}), [[A], [B]]),
+        (json.dumps(A), [[A]]),
+    ],
+)
+def test_found_by_itself(document: Any, expected: list[list[Any]]) -> None:
+    assert found(document) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "at", "expected"),
+    [
+        ({"a": [A], "b": [B]}, "b", [[B]]),
+        ([{"x": {"y": [A]}}, {"x": {"y": [B]}}], "x.y", [[A], [B]]),
+        (lines({"t": [A]}, {"t": []}), "t", [[A], []]),
+    ],
+)
+def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> None:
+    assert found(document, at) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "at", "message", "hint"),
+    [
+        ("", None, "f is empty", "give a JSON or JSONL file of messages"),
+        ("{", None, "f:1:2: not JSON: Expecting property name enclosed in double quotes", "the file must be JSON or JSONL"),
+        ('{"messages": []}\n{oops}\n', None, "f:2:2: not JSON: Expecting property name enclosed in double quotes", None),
+        ("3", None, "f: no messages found", "name their key with --at KEY; the conversation is no object"),
+        ({"a": 1, "b": []}, None, "f: no messages found", "name their key with --at KEY; its keys are 'a', 'b'"),
+        ({"a": [A], "b": [B]}, None, "f: messages stand at several keys: a, b", "choose one, for example --at a"),
+        ([{"t": [A]}, {"u": [B]}], "t", "f[1]: there is no list of messages at 't'", "its keys are 'u'"),
+        ("1e99999999999999999999", None, "f: the number 1e99999999999999999999 is beyond what JSONB can hold", None),
+    ],
+)  # fmt: skip
+def test_what_is_not_found_is_explained(
+    document: Any, at: str | None, message: str, hint: str | None
+) -> None:
+    with pytest.raises(InvalidConversation) as raised:
+        found(document, at)
+    assert (raised.value.message, raised.value.hint) == (message, hint)
+
+
+def test_an_own_id_and_title_are_kept() -> None:
+    text = json.dumps(
+        [{"id": 7, "title": "T", "messages": [A]}, {"session_id": "s", "id": "x", "messages": [A]}, [A]]
+    )
+    ids = [(each.own_id, each.title, each.place) for each in read_conversations(text, source="f")]
+    assert ids == [("7", "T", "f[0]"), ("s", None, "f[1]"), (None, None, "f[2]")]
