@@ -71,7 +71,8 @@ def session() -> Session:
 
 
 def announce(message: str) -> None:
-    """Tell the person something that is not data."""
+    """Tell the person something that is not data, after the data so far."""
+    sys.stdout.flush()
     print(message, file=sys.stderr, flush=True)
 
 

@@ -1,0 +1,72 @@
+"""Every `console` block of the README and docs/ is run, in order, and its output compared.
+
+A file is one shell session on one fresh database, beside the project's `examples`. In the expected output
+`…` stands for anything within a line, and a line that is only `…` for any number of lines.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.store.target import Target
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# Between two commands a line with a number; `$?` stays that of the command.
+SHELL = 'exec 2>&1; mark() { local status=$?; echo "@@$1"; return $status; }'
+
+
+def commands(document: Path) -> list[tuple[str, str]]:
+    """Each command of the document with the output that it shows."""
+    pairs: list[tuple[str, str]] = []
+    for block in BLOCK.findall(document.read_text(encoding="utf-8")):
+        for piece in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = piece.split("\n")
+            typed = 1
+            while lines[typed - 1].endswith("\\") or lines[typed].startswith(">"):
+                typed += 1
+            command = "\n".join(line.removeprefix(">").removeprefix(" ") for line in lines[:typed])
+            pairs.append((command, "\n".join(lines[typed:]).rstrip()))
+    return pairs
+
+
+def pattern(expected: str) -> re.Pattern[str]:
+    lines = []
+    for line in expected.split("\n"):
+        lines.append(r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n")
+    return re.compile("".join(lines))
+
+
+@pytest.mark.parametrize(
+    "document", [document for document in DOCUMENTS if commands(document)], ids=lambda path: path.name
+)
+def test_what_the_document_shows_is_what_happens(document: Path, target: Target, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    pairs = commands(document)
+    script = "\n".join(f"mark {number}\n{command}" for number, (command, _) in enumerate(pairs))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("CBX_", "PG"))}
+    run = subprocess.run(
+        ["bash", "-c", f"{SHELL}\n{script}\nmark end"],
+        cwd=tmp_path,
+        env={
+            **environment,
+            "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
+            "CBX_DATABASE_URL": target.conninfo or "",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    outputs = re.split(r"^@@(?:\d+|end)\n", run.stdout, flags=re.MULTILINE)[1:-1]
+    assert len(outputs) == len(pairs), run.stdout
+    for (command, expected), output in zip(pairs, outputs, strict=True):
+        normal = "".join(line.rstrip() + "\n" for line in output.rstrip("\n").split("\n")) if output else ""
+        wanted = pattern(expected) if expected else re.compile("")
+        assert wanted.fullmatch(normal), f"$ {command}\n{output}\n--- is not what is shown:\n{expected}"
