@@ -7,7 +7,15 @@ import msgspec
 from cardbox_cli.model.boxes import BoxView, Provenance
 from cardbox_cli.model.pairing import pair_calls
 
-Kind = Literal["dangling", "deleted", "expired", "call-without-result", "result-without-call", "digest-differs"]
+Kind = Literal[
+    "dangling", "deleted", "expired", "call-without-result", "result-without-call", "digest-differs"
+]
+
+_LEADS_NOWHERE = {
+    "dangling": "no such card",
+    "deleted": "the card was deleted",
+    "expired": "the card has expired",
+}
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,13 +38,12 @@ def verify(view: BoxView, provenance: Provenance | None) -> list[Finding]:
 
 
 def _references(view: BoxView) -> list[Finding]:
-    messages = {"dangling": "no such card", "deleted": "the card was deleted", "expired": "the card has expired"}
     return [
         Finding(
             position=slot.position,
             card_id=slot.card_id,
             kind=slot.fate,
-            message=f"{slot.card_id}: {messages[slot.fate]}",
+            message=f"{slot.card_id}: {_LEADS_NOWHERE[slot.fate]}",
         )
         for slot in view.slots
         if slot.fate != "present"
