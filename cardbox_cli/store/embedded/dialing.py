@@ -106,8 +106,8 @@ def create_database(location: Location) -> None:
     try:
         with dial(location, MAINTENANCE_DATABASE, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
-    except psycopg.errors.DuplicateDatabase:
-        pass
+    except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
+        pass  # the latter from the session of a killed command that was just making it
     except psycopg.Error as exc:
         raise DatabaseUnavailable(
             f"the embedded Postgres cannot make the database {DATABASE!r}: {exc}",

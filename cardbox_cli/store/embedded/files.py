@@ -40,6 +40,7 @@ def make_folders(
         _sweep(folder)
         if folder.is_relative_to(SYSTEM_FOLDER):
             _make_system_folder(SYSTEM_FOLDER, 0o755)
+            _sweep(folder.parent)
             _make_system_folder(folder.parent, 0o711)
     _check_or_make_socket_folder(location.socket, account)
     if not location.data.exists():

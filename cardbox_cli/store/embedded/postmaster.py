@@ -76,10 +76,10 @@ def start(location: Location, account: Account) -> str | None:
 
 def stop(postmaster: Postmaster, location: Location) -> None:
     """Stop the server as `pg_ctl stop --mode=fast` does: sessions end, what was committed is kept."""
+    deadline = time.monotonic() + _STOP_SECONDS
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(postmaster.pid)
         process.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + _STOP_SECONDS
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             if time.monotonic() > deadline:
                 raise failure(f"did not stop within {_STOP_SECONDS:.0f} s", location)

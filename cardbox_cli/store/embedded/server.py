@@ -67,7 +67,7 @@ class EmbeddedServer:
         self._announce = announce
 
     def conninfo(self, dbname: str = DATABASE) -> str:
-        """A libpq keyword string for `dbname`; starts nothing. Only PGSERVICE can still bend it."""
+        """A libpq keyword string for `dbname`; starts nothing. Only PGSERVICE and PGTZ can bend it."""
         return psycopg.conninfo.make_conninfo(**parameters(self._location(), dbname))
 
     def url(self, dbname: str = DATABASE) -> str:

@@ -1,0 +1,206 @@
+"""Homes of all sorts: default, moved, oddly named, long, unusable; and records that are lost or broken."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.embedded import EmbeddedServer, default_home
+from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
+from tests.store.embedded.helpers import (
+    PRELUDE,
+    REPOSITORY,
+    OrdinaryUser,
+    has_kept_row,
+    keep_row,
+    only_as_root,
+    psql,
+    value,
+)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"CBX_HOME": "/srv/cbx", "HOME": "/h"}, "/srv/cbx"),
+        ({"CBX_HOME": "", "HOME": "/h"}, "/h/.local/share/cbx"),
+        ({"CBX_HOME": "", "XDG_DATA_HOME": "", "HOME": "/h"}, "/h/.local/share/cbx"),
+        ({"XDG_DATA_HOME": "/x", "HOME": "/h"}, "/x/cbx"),
+        ({"XDG_DATA_HOME": "relative", "HOME": "/h"}, "/h/.local/share/cbx"),
+        ({"HOME": "/h"}, "/h/.local/share/cbx"),
+    ],
+)
+def test_default_home(environ: dict[str, str], expected: str) -> None:
+    assert default_home(environ) == Path(expected)
+
+
+def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert default_home({"CBX_HOME": "here/../box"}) == tmp_path / "box"
+
+
+@pytest.mark.parametrize("name", ['it\'s "my" $HOME `id` %2F%s größer\t\\', "a,b"])
+def test_a_name_that_shells_and_libpq_would_read_differently(open_home: Path, name: str) -> None:
+    server = EmbeddedServer(open_home.parent / name)
+    try:
+        assert value(server, "SELECT 1") == 1
+        assert psql(server, "SELECT 1") == "1"
+        assert server.stop()
+    finally:
+        assert server.destroy()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"data": 1}', None])
+def test_a_lost_or_broken_record_loses_no_data(shared: EmbeddedServer, text: str | None) -> None:
+    record = shared.home / "embedded.json"
+    if text is None:
+        record.unlink()
+    else:
+        record.write_text(text)
+    assert has_kept_row(shared)
+    assert json.loads(record.read_text())["major"] == 18
+
+
+def test_a_moved_home_takes_its_server_along(made_home: Path) -> None:
+    EmbeddedServer(made_home).start()
+    moved = made_home.with_name("elsewhere")
+    made_home.rename(moved)
+    server = EmbeddedServer(moved)
+    assert has_kept_row(server)
+    server.stop()
+    assert has_kept_row(server)
+    assert server.destroy()[0] == moved / "postgres-18"
+
+
+@only_as_root
+def test_a_moved_home_whose_data_stayed_behind_says_so(home: Path) -> None:
+    keep_row(EmbeddedServer(home))
+    moved = home.with_name("elsewhere")
+    home.rename(moved)
+    for act in (EmbeddedServer(moved).connect, EmbeddedServer(moved).destroy):
+        with pytest.raises(DatabaseUnavailable, match=r"was moved or copied from .*; its data stayed in "):
+            act()
+    moved.rename(home)
+    assert has_kept_row(EmbeddedServer(home))
+
+
+LONG = "long-" * 20
+
+
+@pytest.mark.parametrize("variable", ["XDG_RUNTIME_DIR", "TMPDIR"])
+def test_a_long_home_has_its_socket_elsewhere(user: OrdinaryUser, variable: str) -> None:
+    short = user.make_folder(variable)
+    code = """
+server.connect().close()
+print(server.status().socket, server.status().running)
+print(server.destroy()[1])
+"""
+    _, used, removed = user.run(user.folder / LONG / variable, code, **{variable: str(short)}).splitlines()
+    assert re.fullmatch(rf"{short}/cbx-{user.uid}-[0-9a-f]{{12}} True", used)
+    assert used == f"{removed} True"
+    assert list(short.iterdir()) == []
+
+
+@only_as_root
+def test_root_keeps_the_socket_of_a_long_home_in_its_own_folder(open_home: Path) -> None:
+    server = EmbeddedServer(open_home / LONG)
+    try:
+        assert value(server, "SELECT 1") == 1
+        status = server.status()
+        assert status.data.is_relative_to(open_home)
+        assert status.socket.is_relative_to(SYSTEM_FOLDER)
+    finally:
+        server.destroy()
+    assert not status.socket.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("trap", "complaint"),
+    [
+        ("os.symlink('/tmp', folder)", "is a symbolic link"),
+        ("open(folder, 'w').close()", "is not a folder"),
+        ("os.mkdir(folder); os.chmod(folder, 0o755)", "is open to others (mode 0755)"),
+    ],
+    ids=["link", "file", "open"],
+)
+def test_a_socket_folder_that_someone_prepared_is_refused(
+    user: OrdinaryUser, trap: str, complaint: str, request: pytest.FixtureRequest
+) -> None:
+    case = request.node.callspec.id
+    code = f"""
+from cardbox_cli.errors import DatabaseUnavailable
+folder = server.status().socket
+{trap}
+try:
+    server.connect()
+except DatabaseUnavailable as exc:
+    print(exc.message)
+"""
+    output = user.run(user.folder / LONG / case, code, TMPDIR=str(user.make_folder(case)))
+    assert output.startswith("the folder for the server's socket, ")
+    assert output.endswith(f"{complaint}\n")
+
+
+@only_as_root
+def test_a_socket_folder_of_someone_else_is_refused(open_home: Path) -> None:
+    (open_home / "socket").mkdir(parents=True, mode=0o700)
+    with pytest.raises(DatabaseUnavailable, match=r"/socket', belongs to the uid 0, not to ") as caught:
+        EmbeddedServer(open_home).connect()
+    assert caught.value.hint == "remove it if it is yours; else set CBX_HOME to another folder"
+
+
+def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+    home = tmp_path / "cbx"
+    home.touch()
+    server = EmbeddedServer(home)
+    with pytest.raises(DatabaseUnavailable) as caught:
+        server.connect()
+    assert caught.value.message == f"cannot keep a database in {str(home)!r}: it is not a folder"
+    assert not server.status().running
+    assert server.destroy() == []
+
+
+def test_a_home_that_cannot_be_made() -> None:
+    with pytest.raises(DatabaseUnavailable, match="cannot keep a database in '/proc/cbx': ") as caught:
+        EmbeddedServer(Path("/proc/cbx")).connect()
+    assert str(caught.value.hint).startswith("set CBX_HOME to a folder that you can write to")
+
+
+def test_a_home_that_cannot_be_written(user: OrdinaryUser) -> None:
+    home = user.make_folder("read-only")
+    home.chmod(0o500)
+    code = """
+from cardbox_cli.errors import DatabaseUnavailable
+try:
+    server.connect()
+except DatabaseUnavailable as exc:
+    print(exc.message)
+"""
+    assert user.run(home, code) == (
+        f"cannot keep a database in '{home}': Permission denied ({home}/embedded.lock)\n"
+    )
+
+
+@only_as_root
+def test_a_full_disk(tmp_path: Path) -> None:
+    """On a small disk of its own, mounted where only the child sees it."""
+    mount = f'mount -t tmpfs -o size=8m,mode=755 tmpfs {SYSTEM_FOLDER.parent} && exec "$@"'
+    code = f"""{PRELUDE}
+from cardbox_cli.errors import DatabaseUnavailable
+try:
+    server.connect()
+except DatabaseUnavailable as exc:
+    print(exc.message)
+    print(list(Path({str(SYSTEM_FOLDER)!r}).glob("*/*.new-*")))
+"""
+    command = ["unshare", "--mount", "sh", "-c", mount, "sh", sys.executable, "-c", code, tmp_path / "cbx"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    if re.search("unshare failed|mount:", done.stderr):
+        pytest.skip(f"no disk can be mounted here: {done.stderr}")
+    assert "the embedded Postgres cannot make its data in" in done.stdout, done.stdout + done.stderr
+    assert "No space left on device" in done.stdout
+    assert done.stdout.endswith("\n[]\n")
