@@ -10,11 +10,20 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import CARD_COLUMNS, answers, card_row, spoken_by, time
-from cardbox_cli.cli.inputs import confirm, parse_json, parse_time, read_text, source_name
+from cardbox_cli.cli.inputs import (
+    confirm,
+    parse_json,
+    parse_time,
+    read_json_values,
+    read_text,
+    resolved_or_typed,
+    source_name,
+    write_text,
+)
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import InvalidCard, InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, CardDraft, draft_card, draft_from_mapping
+from cardbox_cli.model.cards import Card, CardDraft, draft_card, draft_from_mapping, shown_draft
 from cardbox_cli.model.content import (
     Content,
     JsonContent,
@@ -24,6 +33,7 @@ from cardbox_cli.model.content import (
     json_kind,
     parse_content,
 )
+from cardbox_cli.model.ids import unique
 from cardbox_cli.store.cards import CardFilter
 
 app = noun("Add, show, list, search, delete, import and export cards.")
@@ -41,7 +51,7 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so man
     epilog=examples(
         "  cbx card add --type task.instruction --text 'Refund order 118'\n"
         '  cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
-        "  cbx card show 5f0c2a91 -o json | cbx -p other card add --card -"
+        "  cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
     )
 )
 def add(
@@ -67,7 +77,9 @@ def add(
             help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
         ),
     ] = None,
-    author: Annotated[str | None, typer.Option(metavar="A", help="author_id, for audit.")] = "sys.operator",
+    author: Annotated[
+        str | None, typer.Option(metavar="A", help="author_id, for audit. Default: sys.operator.")
+    ] = None,
     card_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
     ] = None,
@@ -92,8 +104,21 @@ def add(
 ) -> None:
     """Write a card. The same card again changes nothing; another one under its id is a conflict."""
     if card is not None:
-        if type_ or text or json_ or file:
-            raise UsageError("--card brings a whole card", hint="leave out --type, --text, --json and --file")
+        _refuse_beside_card(
+            {
+                "--type": type_,
+                "--role": role,
+                "--text": text,
+                "--json": json_,
+                "--file": file,
+                "--author": author,
+                "--id": card_id,
+                "--metadata": metadata,
+                "--tool-calls": tool_calls,
+                "--tool-call-id": tool_call_id,
+                "--ttl": ttl,
+            }
+        )
         drafts = _whole_cards(card)
     else:
         if type_ is None:
@@ -104,7 +129,7 @@ def add(
                 type_,
                 content,
                 role=role,
-                author_id=author,
+                author_id=author or "sys.operator",
                 card_id=card_id,
                 metadata=_metadata(metadata),
                 tool_calls=_tool_calls(tool_calls),
@@ -114,19 +139,29 @@ def add(
         ]
     if dry_run:
         announce("dry run: nothing was written")
-        _emit_written(drafts)
+        ids = [draft.card_id for draft in drafts]
+        _emit_written(ids, [shown_draft(draft, session().project_id) for draft in drafts])
         return
     with session().stores() as (cards, _), cards.database.transaction():
         written = [cards.add(draft, repair=repair) for draft in drafts]
     for one in written:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
-    _emit_written([one.card for one in written])
+    _emit_written([one.card.card_id for one in written], [one.card for one in written])
 
 
-def _emit_written(cards: Sequence[Card | CardDraft]) -> None:
-    ids = [card.card_id for card in cards]
-    output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.say("\n".join(ids)), ids=ids)
+def _emit_written(ids: Sequence[str], cards: Sequence[Any]) -> None:
+    def table() -> None:
+        for card_id in ids:
+            output.say(card_id)
+
+    output.emit(cards[0] if len(cards) == 1 else cards, table=table, ids=ids)
+
+
+def _refuse_beside_card(options: dict[str, Any]) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")
 
 
 def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
@@ -170,16 +205,18 @@ def _tool_calls(text: str | None) -> list[Any] | None:
 
 
 def _whole_cards(path: str) -> list[CardDraft]:
-    text = read_text(path)
+    values = read_json_values(path)
+    if len(values) == 1 and isinstance(values[0][1], list):
+        [(place, cards)] = values
+        values = [(f"{place}[{index}]", card) for index, card in enumerate(cards)]
+    return [_whole_card(value, place) for place, value in values]
+
+
+def _whole_card(value: Any, place: str) -> CardDraft:
     try:
-        values = [parse_json(text, source_name(path))]
-    except InvalidInput:
-        lines = [line for line in text.split("\n") if line.strip()]
-        values = [
-            parse_json(line, f"{source_name(path)} line {number}") for number, line in enumerate(lines, 1)
-        ]
-    cards = values[0] if len(values) == 1 and isinstance(values[0], list) else values
-    return [draft_from_mapping(value) for value in cards]
+        return draft_from_mapping(value)
+    except InvalidCard as exc:
+        raise InvalidCard(f"{place}: {exc.message}", hint=exc.hint) from exc
 
 
 @app.command(epilog=examples("  cbx card show 5f0c2a91\n  cbx card show 5f0c2a91 -o json | jq .content"))
@@ -194,28 +231,17 @@ def show(
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
             output.emit(card, table=lambda: _say_card(card), ids=[card.card_id])
             return
-        wanted, unknown = _resolve_all(cards.resolve, card_ids)
+        wanted = unique(resolved_or_typed(cards.resolve, typed) for typed in card_ids)
         found = cards.get_many(wanted, include_deleted=deleted)
-    missing = [*found.missing_card_ids, *unknown]
-    for card_id in missing:
+    for card_id in found.missing_card_ids:
         announce(f"missing: no card {card_id!r}")
     output.emit(
-        {"cards": found.cards, "missing_card_ids": missing},
+        {"cards": found.cards, "missing_card_ids": found.missing_card_ids},
         table=lambda: _say_cards(found.cards),
         ids=[card.card_id for card in found.cards],
     )
-    if strict and missing:
-        raise NotFound(f"{len(missing)} of {len(card_ids)} cards are missing")
-
-
-def _resolve_all(resolve: Any, typed: list[str]) -> tuple[list[str], list[str]]:
-    wanted, unknown = [], []
-    for text in typed:
-        try:
-            wanted.append(resolve(text))
-        except NotFound:
-            unknown.append(text)
-    return wanted, unknown
+    if strict and found.missing_card_ids:
+        raise NotFound(f"{len(found.missing_card_ids)} of {len(wanted)} cards are missing")
 
 
 def _say_cards(cards: list[Card]) -> None:
@@ -331,7 +357,7 @@ def delete(
 ) -> None:
     """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so."""
     with session().stores() as (cards, _):
-        wanted = [cards.resolve(card_id) for card_id in card_ids]
+        wanted = unique(map(cards.resolve, card_ids))
         if not dry_run:
             confirm(f"Delete {len(wanted)} card(s) of project {session().project_id!r}?", yes=yes)
         deleted = wanted if dry_run else cards.delete(wanted)
@@ -407,7 +433,7 @@ def export(
     if out is None:
         output.write(text)
     else:
-        out.write_text(text + "\n", encoding="utf-8")
+        write_text(out, text + "\n")
 
 
 def _check_format(name: str, option: str, known: tuple[str, ...]) -> None:

@@ -3,12 +3,15 @@
 import io
 import re
 import shlex
+import shutil
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.main import root
-from cardbox_cli.cli.session import Session, session
+from cardbox_cli.cli.session import Session, announce, session
+from cardbox_cli.model.ids import short_id
 from cardbox_cli.shipped import shipped
 
 # What is told, and the command: `NAME=$(…)` keeps what it prints, `$NAME` uses it.
@@ -45,7 +48,7 @@ _STEPS = (
 _NEXT = """\
 That was the main job. Try next:
   cbx -p demo card search timeout                 find cards by what they say
-  cbx -p demo box show {context} -o json          the same as data, for jq
+  cbx -p demo box show {context} -o json       the same as data, for jq
   cbx -p demo render --box {context} --format text
   cbx handover show delegate                      the recipes that ship
   cbx card import YOUR-CHAT.json --from openai    your own conversation
@@ -64,7 +67,9 @@ def command() -> None:
     kept = {"examples": str(shipped("examples"))}
     for told, written in _STEPS:
         _run(told, written.format(**kept), kept)
-    _say(_NEXT.format(context=kept["CONTEXT"][-8:]))
+    _say(_NEXT.format(context=short_id(kept["CONTEXT"])))
+    if shutil.which("cbx") is None:
+        announce(f'cbx is not on your PATH yet: PATH="{Path(sys.executable).parent}:$PATH"')
 
 
 def _run(told: str, written: str, kept: dict[str, str]) -> None:

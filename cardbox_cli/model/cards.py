@@ -229,6 +229,14 @@ def _refuse_unknown_keys(data: dict[str, Any]) -> None:
         )
 
 
+def shown_draft(draft: CardDraft, project_id: str) -> dict[str, Any]:
+    """A draft in the shape of the card that it would become, with null for what the store decides."""
+    given = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
+    described = {"project_id": project_id, "type": draft.type, "role": draft.role}
+    values = {**given, **described, "author_id": draft.metadata.get("author_id")}
+    return {name: values.get(name) for name in Card.__struct_fields__}
+
+
 def check_draft(draft: CardDraft) -> None:
     """Raise InvalidCard, naming the card and the place, for what the database could not hold."""
     if not draft.card_id or len(draft.card_id) > 255:
