@@ -1,5 +1,6 @@
 """Where every failure ends: the one place that prints errors and chooses the exit code."""
 
+import errno
 import json
 import os
 import sys
@@ -33,17 +34,27 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads on; keep the interpreter's last flush from complaining.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return PIPE_CLOSED
     except Exception as exc:
-        return _report(_bug(exc), argv, session)
+        return _report(_no_room(exc) or _bug(exc), argv, session)
+
+
+def _forget_stdout() -> None:
+    """Nobody takes our output; keep the interpreter's last flush from complaining."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage_error(exc: click.ClickException) -> UsageError:
     context = exc.ctx if isinstance(exc, click.UsageError) else None
     path = context.command_path if context else "cbx"
     return UsageError(exc.format_message(), hint=f"`{path} --help` shows what it takes")
+
+
+def _no_room(exc: Exception) -> CbxError | None:
+    if not isinstance(exc, OSError) or exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return None
+    return CbxError(f"cannot write the answer: {exc.strerror}", hint="make room, or send it elsewhere")
 
 
 def _bug(exc: Exception) -> CbxError:
@@ -56,8 +67,8 @@ def _bug(exc: Exception) -> CbxError:
 def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        _forget_stdout()
     if session.debug or "--debug" in argv:
         import traceback
 

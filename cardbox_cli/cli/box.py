@@ -9,16 +9,16 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import age, preview, short_rule, size, spoken_by, time
-from cardbox_cli.cli.inputs import confirm, read_text
+from cardbox_cli.cli.inputs import confirm, read_text, resolved_or_typed
 from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import flat
 from cardbox_cli.errors import Findings, NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Provenance, Slot
-from cardbox_cli.model.ids import hash_ids, short_id
+from cardbox_cli.model.ids import hash_ids, short_id, unique
 from cardbox_cli.model.tokens import estimate_tokens
 from cardbox_cli.model.verify import verify as findings_in
 from cardbox_cli.packing.plan import card_tokens
-from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 
 app = noun("Make, show, change and verify boxes of cards.")
@@ -105,7 +105,9 @@ def show(
         if len(box_ids) == 1:
             found, missing = [boxes.view(boxes.resolve(box_ids[0]))], list[str]()
         else:
-            found, missing = _views(boxes, box_ids)
+            wanted = unique(resolved_or_typed(boxes.resolve, typed) for typed in box_ids)
+            known = boxes.get_many(wanted)
+            found, missing = [boxes.view(box.box_id) for box in known.boxes], known.missing_box_ids
         provenance = {view.box.box_id: boxes.provenance(view.box.box_id) for view in found} if why else {}
     for box_id in missing:
         announce(f"missing: no box {box_id!r}")
@@ -131,17 +133,6 @@ def show(
     lost = [card_id for view in found for card_id in view.missing_card_ids]
     if strict and (missing or lost):
         raise NotFound(f"{len(missing)} box(es) and {len(lost)} card(s) are missing")
-
-
-def _views(boxes: BoxStore, typed: Sequence[str]) -> tuple[list[BoxView], list[str]]:
-    found: list[BoxView] = []
-    missing: list[str] = []
-    for text in typed:
-        try:
-            found.append(boxes.view(boxes.resolve(text)))
-        except NotFound:
-            missing.append(text)
-    return found, missing
 
 
 def _places(view: BoxView, types: set[str] | None, tail: int | None) -> list[Slot]:
@@ -247,7 +238,7 @@ def _say_full(slots: Sequence[Slot], provenance: Provenance | None) -> None:
         rule = f"  by {_rule_text(provenance, slot)}" if provenance is not None else ""
         kind = f"{card.type}  {card.role or '-'}" if card else "(dangling: no such card)"
         fate = f"  ({slot.fate})" if card and slot.fate != "present" else ""
-        output.say(f"── {slot.position}  {slot.card_id}  {kind}{fate}{rule}")
+        output.say(flat(f"── {slot.position}  {slot.card_id}  {kind}{fate}{rule}"))
         if card is not None:
             output.say(spoken_by(card))
         output.say()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal import json_safe, printable
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import flat, json_safe, printable
 from cardbox_cli.model import exact_json
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
 Row = Sequence[str]
 
@@ -53,7 +53,7 @@ def emit_list(
             if rows:
                 print_table(columns, rows)
             else:
-                print(empty, file=sys.stderr)
+                announce(empty)
         case "json":
             _write_array(items)
         case "jsonl":
@@ -100,29 +100,33 @@ def say(text: str = "") -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """A table without lines. The last column is cut to a terminal's width; in a pipe nothing is."""
+    """A table without lines, each row on one. On a terminal the last column alone is cut to fit the width.
+
+    Coloured on a terminal unless NO_COLOR or TERM=dumb forbid it; in a pipe without colour and never cut.
+    """
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    body = [[printable(flat(cell)) for cell in row] for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in columns:
-        numeric = name in _NUMERIC
-        table.add_column(name, no_wrap=True, overflow="ellipsis", justify="right" if numeric else "left")
-    for cells in rows:
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    print_rich(table)
+        table.add_column(name, no_wrap=name != columns[-1], justify="right" if name in _NUMERIC else "left")
+    for cells in body:
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
+    uncut = [max(map(cell_len, column)) + _GAP for column in zip(columns, *body, strict=True)][:-1]
+    console = _console()
+    console.width = max(console.width, sum(uncut) + _LEAST)
+    with console.capture() as captured:
+        console.print(table)
+    lines = captured.get().split("\n")
+    sys.stdout.write("\n".join(line.rstrip() for line in lines))
 
 
 _NUMERIC = frozenset({"#", "CARDS", "NEW", "SIZE", "TOKENS", "CHARS", "AGE"})
-
-
-def print_rich(renderable: "RenderableType") -> None:
-    """Print with rich: colour on a terminal unless NO_COLOR or TERM=dumb forbid it, none in a pipe."""
-    console = _console()
-    with console.capture() as captured:
-        console.print(renderable)
-    lines = captured.get().split("\n")
-    sys.stdout.write("\n".join(line.rstrip() for line in lines))
+# Spaces between columns, and what is left of the last one on a terminal that is too narrow for the others.
+_GAP = 2
+_LEAST = 12
 
 
 def _console() -> "Console":
@@ -142,11 +146,14 @@ def _console() -> "Console":
 
 
 def facts(pairs: Iterable[tuple[str, str | None]]) -> None:
-    """Print name and value, a line each; a pair without a value is skipped."""
+    """Print name and value, a line each, further lines of a value under its first; None is skipped."""
     shown = [(name, value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        say(f"{name.ljust(width)}  {value}")
+        first, *others = value.rstrip("\n").split("\n")
+        say(f"{name.ljust(width)}  {first}")
+        for line in others:
+            say(f"{'':{width}}  {line}" if line else "")
 
 
 def _pretty(value: Any) -> str:

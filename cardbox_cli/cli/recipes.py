@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.inputs import parse_json, read_text, source_name
-from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
 
 if TYPE_CHECKING:
     from cardbox_cli.packing.recipe_files import LoadedRecipe
@@ -25,12 +25,14 @@ def recipe_folders() -> list[Path]:
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":
     """The recipe of a name or path, or on standard input for `-`."""
+    from cardbox_cli.model.yaml_files import MAX_BYTES, text_of
     from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe
 
     if name_or_path != "-":
         return read_recipe(name_or_path, folders=recipe_folders())
-    text = sys.stdin.read()
-    return LoadedRecipe(parse_recipe(text, "standard input"), name="stdin", source=None, text=text)
+    source = source_name("-")
+    text = text_of(sys.stdin.buffer.read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
+    return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
 
 
 def parse_arguments(given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:

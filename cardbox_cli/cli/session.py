@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from cardbox_cli.cli.terminal import printable
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def session() -> Session:
 
 
 def announce(message: str) -> None:
-    """Tell the person something that is not data, after the data so far."""
+    """Tell the person something that is not data, after the data so far. Nothing in it acts on a terminal."""
     sys.stdout.flush()
-    print(message, file=sys.stderr, flush=True)
+    print(printable(message), file=sys.stderr, flush=True)
 
 
 def common_options() -> list[click.Option]:

@@ -14,6 +14,14 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def flat(text: str) -> str:
+    """`text` on one line: each line break or tab is a space."""
+    return _BREAKS.sub(" ", text)
+
+
+_BREAKS = re.compile("[\t\n]")
+
+
 def json_safe(text: str) -> str:
     """JSON `text` with the same characters as JSON escapes: it means the same."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
