@@ -1,0 +1,189 @@
+"""What the tests of the command line share: standard input, real processes, real terminals, small writers."""
+
+import fcntl
+import io
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardbox_cli.cli.main import main
+from cardbox_cli.store.target import Target
+from tests.conftest import PROJECT, Cbx, Result
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def offline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cbx:
+    """Run a command line in this process where no database can be reached."""
+    monkeypatch.setenv("CBX_DATABASE_URL", "host=127.0.0.1 port=1")
+    monkeypatch.setenv("CBX_PROJECT", PROJECT)
+
+    def run(*arguments: str) -> Result:
+        capsys.readouterr()
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def feed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], None]:
+    """Make a text, or bytes, the standard input of the next command in this process."""
+
+    def put(text: str | bytes) -> None:
+        data = text.encode() if isinstance(text, str) else text
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+
+    return put
+
+
+@pytest.fixture
+def add(cbx: Cbx) -> Callable[..., str]:
+    """Add a card that says `text`; its id."""
+
+    def add_card(text: str = "hello", *options: str, type: str = "task.instruction") -> str:
+        return succeed(cbx("card", "add", "--type", type, "--text", text, *options, "-o", "id")).strip()
+
+    return add_card
+
+
+@pytest.fixture
+def box_of(cbx: Cbx) -> Callable[..., str]:
+    """Make a box of card ids; its id."""
+
+    def make(*card_ids: str, title: str | None = None, project: str = PROJECT) -> str:
+        options = ["--title", title] if title else []
+        made = cbx("-p", project, "box", "create", *card_ids, "--allow-dangling", *options, "-o", "id")
+        return succeed(made).strip()
+
+    return make
+
+
+def succeed(result: Result) -> str:
+    """What a command that must succeed printed."""
+    assert result.code == 0, result.err
+    return result.out
+
+
+def lines(result: Result) -> list[str]:
+    """The lines that a command that must succeed printed."""
+    return succeed(result).splitlines()
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Commands as processes of their own, on the test's database, with `cbx` on the path of shell lines."""
+
+    environment: Mapping[str, str]
+    folder: Path
+
+    def start(self, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+        """Start `cbx` on `arguments`, its streams piped."""
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return subprocess.Popen(
+            [sys.executable, "-m", "cardbox_cli", *arguments],
+            env=dict(self.environment),
+            cwd=self.folder,
+            **{**pipes, **options},
+        )
+
+    def run(self, *arguments: str, stdin: bytes = b"", **variables: str) -> Result:
+        """Run `cbx` on `arguments`."""
+        return self._run([sys.executable, "-m", "cardbox_cli", *arguments], stdin, variables)
+
+    def line(self, text: str, **variables: str) -> Result:
+        """Run a line of bash; a failing part of a pipe does not hide."""
+        return self._run(["bash", "-o", "pipefail", "-c", text], b"", variables)
+
+    def python(self, code: str) -> Result:
+        """Run Python code."""
+        return self._run([sys.executable, "-c", code], b"", {})
+
+    def _run(self, command: list[str], stdin: bytes, variables: Mapping[str, str]) -> Result:
+        ran = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            env={**self.environment, **variables},
+            cwd=self.folder,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return Result(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    def on_terminal(
+        self,
+        *arguments: str,
+        typed: str = "",
+        columns: int = 100,
+        stdout: int | None = None,
+        **variables: str,
+    ) -> Result:
+        """Run `cbx` with all its streams on a pseudo-terminal, on which `typed` is typed.
+
+        `out` is all that reached the terminal. `stdout` is a file descriptor that takes standard output.
+        """
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.write(ours, typed.encode())
+        with subprocess.Popen(
+            [sys.executable, "-m", "cardbox_cli", *arguments],
+            stdin=theirs,
+            stdout=theirs if stdout is None else stdout,
+            stderr=theirs,
+            env={**self.environment, **variables},
+            cwd=self.folder,
+            start_new_session=True,
+        ) as process:
+            os.close(theirs)
+            shown = _read_all(ours)
+            code = process.wait(PATIENCE)
+        os.close(ours)
+        return Result(code, shown.decode().replace("\r\n", "\n"), "")
+
+
+def _read_all(terminal: int) -> bytes:
+    """Everything that is written to a terminal until its last writer has closed it."""
+    pieces = []
+    with suppress(OSError):  # Linux says EIO when nobody holds the other end
+        while piece := os.read(terminal, 65536):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+@pytest.fixture
+def shell(target: Target, tmp_path: Path) -> Shell:
+    """Run `cbx` as a process of its own, in an empty folder and a plain environment."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    script = programs / "cbx"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cardbox_cli "$@"\n')
+    script.chmod(0o755)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "LC_ALL", "PYTHONPATH") if name in os.environ}
+    environment = {
+        **kept,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "TERM": "xterm-256color",
+        "CBX_DATABASE_URL": target.conninfo or "",
+        "CBX_PROJECT": PROJECT,
+    }
+    return Shell(environment, folder)
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    """Skip a test where a program of the operating system is missing."""
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")

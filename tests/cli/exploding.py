@@ -1,0 +1,11 @@
+"""A command that fails as only a bug can, for the test of what is said then."""
+
+from cardbox_cli.cli.commands import everyday
+
+app = everyday("Explode.")
+
+
+@app.command()
+def command() -> None:
+    """Divide by zero."""
+    1 / 0  # noqa: B018  # it is the failure that counts

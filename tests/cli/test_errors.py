@@ -1,0 +1,427 @@
+"""Every kind of failure, brought about by a real command line: its exit code and its exact words."""
+
+import json
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import cardbox_cli
+from cardbox_cli import errors
+from cardbox_cli.cli.commands import Entry
+from cardbox_cli.cli.main import COMMANDS
+from cardbox_cli.errors import CbxError
+from cardbox_cli.model.ids import hash_ids
+from cardbox_cli.store.database import Database
+from tests.cli.conftest import succeed
+from tests.conftest import Cbx
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a setup has at hand: commands, a connection of its own, the folder that commands run in."""
+
+    cbx: Cbx
+    connection: "psycopg.Connection[Any]"
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+
+
+@pytest.fixture
+def stage(cbx: Cbx, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.chdir(tmp_path)
+    return Stage(cbx, database.connection, tmp_path, monkeypatch)
+
+
+# Setups. What they return fills the {names} of the row.
+
+
+def nothing(_: Stage) -> dict[str, str]:
+    return {}
+
+
+def a_card(stage: Stage) -> dict[str, str]:
+    succeed(stage.cbx("card", "add", "--type", "x.y", "--text", "one", "--id", "card-1"))
+    return {}
+
+
+def two_cards_with_one_ending(stage: Stage) -> dict[str, str]:
+    for card_id in ("one-4711", "two-4711"):
+        succeed(stage.cbx("card", "add", "--type", "x.y", "--text", "one", "--id", card_id))
+    return {}
+
+
+def a_box(stage: Stage) -> dict[str, str]:
+    return {"box": succeed(stage.cbx("box", "create", "-o", "id")).strip()}
+
+
+def a_box_that_dangles(stage: Stage) -> dict[str, str]:
+    made = stage.cbx("box", "create", "no-such-card", "--allow-dangling", "-o", "json")
+    digest = stage.cbx("box", "show", made.json()["box_id"], "-o", "json").json()["digest"]
+    return {"box": made.json()["box_id"], "digest": digest}
+
+
+def a_locked_box(stage: Stage) -> dict[str, str]:
+    """Another transaction holds the box, and this database waits for nobody."""
+    names = {**a_box(stage), "database": stage.connection.info.dbname}
+    stage.connection.execute(f"ALTER DATABASE {names['database']} SET lock_timeout = '20ms'")
+    stage.connection.execute("BEGIN")
+    stage.connection.execute("SELECT FROM card_boxes FOR UPDATE")
+    return names
+
+
+def a_recipe_with_two_slips(stage: Stage) -> dict[str, str]:
+    (stage.folder / "slips.yaml").write_text("descripton: x\narguments: {a: {typ: string}}\n")
+    return {}
+
+
+def a_file_that_is_no_conversation(stage: Stage) -> dict[str, str]:
+    (stage.folder / "chat.json").write_text('{"messages": [{"role": "human", "content": "hi"}]}')
+    return {}
+
+
+def no_cards_table(stage: Stage) -> dict[str, str]:
+    stage.connection.execute("DROP TABLE public.cards")
+    return {}
+
+
+def a_newer_schema(stage: Stage) -> dict[str, str]:
+    stage.connection.execute("INSERT INTO cbx.schema_version (version) VALUES (99)")
+    return {}
+
+
+def a_trigger_of_the_administrator(stage: Stage) -> dict[str, str]:
+    stage.connection.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'we are closed'; END $$"
+    )
+    stage.connection.execute("CREATE TRIGGER closed BEFORE INSERT ON public.cards EXECUTE FUNCTION refuse()")
+    return {}
+
+
+def a_command_with_a_bug(stage: Stage) -> dict[str, str]:
+    stage.monkeypatch.setitem(COMMANDS, "explode", Entry("tests.cli.exploding", "Explode."))
+    return {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command line that fails: as what kind, and what it says. `{names}` are those of the setup."""
+
+    kind: type[CbxError]
+    setup: Callable[[Stage], dict[str, str]]
+    command: tuple[str, ...]
+    exit_code: int
+    code: str
+    message: str
+    hint: str | None
+    details: dict[str, Any] = field(default_factory=dict)
+    on_stdout: Any = None
+    id: str = ""
+
+
+ADD = ("card", "add", "--type", "x.y")
+
+TABLE = [
+    Row(
+        errors.UsageError,
+        nothing,
+        ("box", "shwo"),
+        2,
+        "usage",
+        "`cbx box` has no command 'shwo'. Did you mean 'show'?",
+        "`cbx box --help` shows what it takes",
+    ),
+    Row(
+        errors.NotFound,
+        nothing,
+        ("box", "show", "8b1f22c0"),
+        3,
+        "not-found",
+        "no box '8b1f22c0' in project 'p'",
+        "`cbx box list` shows the newest",
+    ),
+    Row(
+        errors.InvalidInput,
+        nothing,
+        (*ADD, "--json", "{{bad"),
+        4,
+        "invalid-input",
+        "--json: not JSON at line 1 column 2: Expecting property name enclosed in double quotes",
+        'quote it for the shell, for example \'{{"key": "value"}}\', or pass @FILE',
+    ),
+    Row(
+        errors.BadRequest,
+        nothing,
+        ("pack", "--handover", "delegate", "--arg", "profile_name=researcher"),
+        4,
+        "bad-request",
+        "argument 'instruction' is missing",
+        "`cbx handover show` lists what a recipe takes; NAME:=JSON passes what is not text",
+        {"problems": [{"argument": "instruction", "message": "argument 'instruction' is missing"}]},
+    ),
+    Row(
+        errors.InvalidRecipe,
+        a_recipe_with_two_slips,
+        ("handover", "validate", "slips.yaml"),
+        4,
+        "invalid-recipe",
+        "slips.yaml: 2 problems\n"
+        "slips.yaml:1:1: descripton: unknown key; did you mean 'description'?\n"
+        "slips.yaml:2:17: arguments.a.typ: unknown key; did you mean 'type'?",
+        "`cbx handover schema` prints what a recipe may say",
+        {
+            "problems": [
+                {
+                    "file": "slips.yaml",
+                    "line": 1,
+                    "column": 1,
+                    "path": "descripton",
+                    "message": "unknown key; did you mean 'description'?",
+                },
+                {
+                    "file": "slips.yaml",
+                    "line": 2,
+                    "column": 17,
+                    "path": "arguments.a.typ",
+                    "message": "unknown key; did you mean 'type'?",
+                },
+            ]
+        },
+    ),
+    Row(
+        errors.InvalidCard,
+        nothing,
+        (*ADD, "--id", "c", "--json", '{{"a": [1, NaN]}}'),
+        4,
+        "invalid-card",
+        "card 'c': content.data.a[1]: is nan, which JSON has no spelling for",
+        "remove or replace that value; nothing was written",
+    ),
+    Row(
+        errors.InvalidConversation,
+        a_file_that_is_no_conversation,
+        ("card", "import", "chat.json"),
+        4,
+        "invalid-conversation",
+        "chat.json: message 0: the role 'human' is none of OpenAI's",
+        "roles are user, assistant, tool, function, system, developer",
+    ),
+    Row(
+        errors.Conflict,
+        a_locked_box,
+        ("box", "append", "{box}", "no-such-card", "--allow-dangling"),
+        5,
+        "conflict",
+        "another transaction was in the way: canceling statement due to lock timeout",
+        "run the command again; nothing was written",
+    ),
+    Row(
+        errors.CardConflict,
+        a_card,
+        (*ADD, "--id", "card-1", "--text", "two"),
+        5,
+        "card-conflict",
+        "the card id 'card-1' is taken",
+        "use another id, or --repair to overwrite a card of this project",
+    ),
+    Row(
+        errors.BoxConflict,
+        a_box,
+        ("box", "replace", "{box}", "--if-ids", "stale"),
+        5,
+        "box-conflict",
+        f"box {{box}} has changed: its ids hash to {hash_ids([])}, not stale",
+        "read it again with `cbx box show`, then replace",
+    ),
+    Row(
+        errors.AmbiguousId,
+        two_cards_with_one_ending,
+        ("card", "show", "4711"),
+        5,
+        "ambiguous-id",
+        "'4711' fits several: one-4711, two-4711",
+        "type more characters of the id, from its beginning or its end",
+        {"candidates": ["one-4711", "two-4711"]},
+    ),
+    Row(
+        errors.DatabaseUnavailable,
+        nothing,
+        ("--database-url", "host=127.0.0.1 port=1 dbname=d user=u", "box", "list"),
+        7,
+        "database-unavailable",
+        "cannot connect (--database-url: user=u dbname=d host=127.0.0.1 port=1): connection failed: "
+        'connection to server at "127.0.0.1", port 1 failed: Connection refused',
+        "check that the server runs and that the address, database and role are right",
+    ),
+    Row(
+        errors.SchemaMissing,
+        no_cards_table,
+        ("card", "list"),
+        7,
+        "schema-missing",
+        "the database has no table public.cards",
+        "`cbx db init` makes the tables of cbx",
+    ),
+    Row(
+        errors.SchemaTooNew,
+        a_newer_schema,
+        ("card", "list"),
+        7,
+        "schema-too-new",
+        "the database has schema version 99, this cbx knows up to 1",
+        "use the newer cbx that upgraded it",
+    ),
+    Row(
+        errors.Findings,
+        a_box_that_dangles,
+        ("box", "verify", "{box}"),
+        8,
+        "findings",
+        "1 finding(s) in box {box}",
+        None,
+        on_stdout={
+            "box_id": "{box}",
+            "digest": "{digest}",
+            "findings": [
+                {
+                    "position": 0,
+                    "card_id": "no-such-card",
+                    "kind": "dangling",
+                    "message": "no-such-card: no such card",
+                }
+            ],
+        },
+    ),
+    Row(
+        errors.CbxError,
+        a_trigger_of_the_administrator,
+        (*ADD, "--text", "x"),
+        1,
+        "failure",
+        "the database reported P0001: we are closed",
+        None,
+    ),
+    Row(
+        errors.CbxError,
+        a_command_with_a_bug,
+        ("explode",),
+        1,
+        "failure",
+        "unexpected ZeroDivisionError: division by zero",
+        "this is a bug in cbx: please report it with the output of the same command and --debug",
+        id="unexpected",
+    ),
+]
+
+
+def filled(value: Any, names: dict[str, str]) -> Any:
+    """`value` with the {names} of its texts filled in."""
+    if isinstance(value, str):
+        return value.format(**names)
+    if isinstance(value, dict):
+        return {key: filled(item, names) for key, item in value.items()}
+    return [filled(item, names) for item in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id or row.kind.__name__)
+def test_each_kind_says_just_this_as_text_and_as_json(row: Row, stage: Stage) -> None:
+    names = row.setup(stage)
+    command, message, hint = filled([row.command, row.message, row.hint], names)
+
+    as_text = stage.cbx(*command)
+    assert as_text.err == f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")
+    assert (as_text.out != "") is (row.on_stdout is not None)
+
+    as_json = stage.cbx(*command, "-o", "json")
+    parts = {"code": row.code, "message": message, "hint": hint, "details": row.details}
+    assert json.loads(as_json.err) == {"error": parts}
+    assert (json.loads(as_json.out) if as_json.out else None) == filled(row.on_stdout, names)
+
+    assert as_text.code == as_json.code == row.exit_code == row.kind.exit_code
+
+
+def test_every_kind_of_error_is_in_the_table() -> None:
+    for module in pkgutil.walk_packages(cardbox_cli.__path__, "cardbox_cli."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    assert {CbxError, *subclasses(CbxError)} == {row.kind for row in TABLE}
+
+
+def subclasses(kind: type[CbxError]) -> set[type[CbxError]]:
+    found = set(kind.__subclasses__())
+    return found | {deeper for one in found for deeper in subclasses(one)}
+
+
+def test_the_codes_are_told_apart() -> None:
+    kinds = {row.kind for row in TABLE}
+    assert len({kind.code for kind in kinds}) == len(kinds)
+
+
+class TestBeforeACommandIsKnown:
+    """Where parsing itself fails, `-o json` is still heard, wherever it stands."""
+
+    @pytest.mark.parametrize(
+        ("command", "message"),
+        [
+            (("-o", "json", "nope"), "there is no command 'nope'."),
+            (("nope", "-o", "json"), "there is no command 'nope'."),
+            (("--output", "json", "bx"), "there is no command 'bx'. Did you mean 'box'?"),
+            (("-ojson", "box", "shw"), "`cbx box` has no command 'shw'. Did you mean 'show'?"),
+            (("box", "show", "--output=json"), "Missing argument 'BOX...'."),
+            (("box", "show", "-o", "jsonl"), "Missing argument 'BOX...'."),
+            (("box", "--no-such", "-o", "json"), "No such option '--no-such'."),
+            (
+                ("box", "list", "--limit", "x", "-o", "json"),
+                "Invalid value for '--limit' / '-n': 'x' is not a valid integer range.",
+            ),
+            (("-o", "json"), "Missing command."),
+            (("box", "-o", "json"), "Missing command."),
+        ],
+        ids=" ".join,
+    )
+    def test_it_is_an_error_in_json(self, command: tuple[str, ...], message: str, offline: Cbx) -> None:
+        result = offline(*command)
+        assert (result.code, result.out) == (2, "")
+        error = json.loads(result.err)["error"]
+        assert (error["code"], error["message"], error["details"]) == ("usage", message, {})
+        assert error["hint"].endswith("--help` shows what it takes")
+
+    def test_an_unknown_format_is_a_text(self, offline: Cbx) -> None:
+        result = offline("-o", "xml", "box", "list")
+        assert (result.code, result.out) == (2, "")
+        assert result.err == (
+            "error: Invalid value for '--output' / '-o': 'xml' is not one of"
+            " 'table', 'json', 'jsonl', 'yaml', 'id'.\nhint: `cbx --help` shows what it takes\n"
+        )
+
+    @pytest.mark.parametrize("command", [(), ("box",)], ids=["cbx", "cbx box"])
+    def test_without_a_command_the_help_is_shown(self, command: tuple[str, ...], offline: Cbx) -> None:
+        result = offline(*command)
+        assert (result.code, result.out) == (2, "")
+        assert result.err == offline(*command, "--help").out
+
+
+class TestDebug:
+    @pytest.mark.parametrize(
+        "command", [("--debug", "card", "show", "none"), ("card", "show", "none", "--debug")], ids=" ".join
+    )
+    def test_a_traceback_comes_before_the_error(self, command: tuple[str, ...], offline: Cbx) -> None:
+        result = offline(*command)
+        assert result.code == 7
+        traceback, error = result.err.split("\nerror: ")
+        assert traceback.startswith("Traceback (most recent call last):\n")
+        assert error.startswith("cannot connect (CBX_DATABASE_URL")
+
+    def test_the_error_in_json_is_the_last_line(self, offline: Cbx) -> None:
+        result = offline("card", "show", "none", "--debug", "-o", "json")
+        assert result.err.startswith("Traceback")
+        assert result.error["code"] == "database-unavailable"
+
+    def test_without_it_there_is_no_traceback(self, offline: Cbx) -> None:
+        assert "Traceback" not in offline("card", "show", "none").err

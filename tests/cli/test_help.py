@@ -1,0 +1,216 @@
+"""What the commands say of themselves, and what saying it costs. Walks the whole tree of commands."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import click
+import pytest
+
+from cardbox_cli.cli.commands import LazyGroup
+from cardbox_cli.cli.main import COMMANDS, root
+from cardbox_cli.cli.session import Session
+from tests.cli.conftest import Shell, succeed
+from tests.conftest import Cbx
+
+Path = tuple[str, ...]
+
+
+def tree() -> dict[Path, click.Command]:
+    """Every command by its words, groups too."""
+    top = root()
+    context = click.Context(top, info_name="cbx")
+    found: dict[Path, click.Command] = {}
+    for name in top.list_commands(context):
+        command = top.get_command(context, name)
+        assert command is not None
+        found[(name,)] = command
+        if isinstance(command, click.Group):
+            found |= {(name, verb): child for verb, child in command.commands.items()}
+    return found
+
+
+TREE = tree()
+GROUPS = {path: command for path, command in TREE.items() if isinstance(command, click.Group)}
+VERBS = {path: command for path, command in TREE.items() if path not in GROUPS}
+
+each_verb = pytest.mark.parametrize("path", VERBS, ids=" ".join)
+
+
+def parse(words: list[str]) -> tuple[Path, dict[str, Any], Session]:
+    """Parse a command line as `cbx` does and stop before the command runs: its words, what it was given."""
+    reached: list[tuple[Path, dict[str, Any]]] = []
+
+    def stop_at(path: Path, command: click.Command) -> None:
+        if isinstance(command, click.Group):
+            for verb, child in command.commands.items():
+                stop_at((*path, verb), child)
+        else:
+            command.callback = lambda **given: reached.append((path, given))
+
+    class Parser(LazyGroup):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            command = super().get_command(ctx, cmd_name)
+            if command is not None:
+                stop_at((cmd_name,), command)
+            return command
+
+    session = Session()
+    parser = Parser(name="cbx", entries=COMMANDS, params=root().params)
+    parser.main(words, prog_name="cbx", standalone_mode=False, obj=session)
+    [(path, given)] = reached
+    return path, given, session
+
+
+def fillers(command: click.Command) -> list[str]:
+    """Words for the arguments and options that a command cannot do without."""
+    words: list[str] = []
+    for parameter in command.params:
+        if parameter.required:
+            words += [parameter.opts[0], "x"] if isinstance(parameter, click.Option) else ["x"]
+    return words
+
+
+class TestTheRoot:
+    def test_its_lines_are_the_help_of_the_modules(self) -> None:
+        for name, entry in COMMANDS.items():
+            assert entry.help == import_module(entry.module).app.info.help, name
+
+    def test_it_lists_every_command(self, offline: Cbx) -> None:
+        listed = succeed(offline("--help")).split("Commands:\n")[1].split("\n\n")[0]
+        pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in listed.splitlines()]
+        assert dict(pairs) == {name: entry.help for name, entry in COMMANDS.items()}
+
+    def test_h_is_help(self, offline: Cbx) -> None:
+        assert succeed(offline("-h")) == succeed(offline("--help"))
+
+    def test_the_version(self, offline: Cbx) -> None:
+        assert re.fullmatch(r"cbx \d+\.\d+\.\d+\n", succeed(offline("--version")))
+
+
+class TestEveryCommand:
+    def test_the_walk_finds_them(self) -> None:
+        assert len(GROUPS) >= 5
+        assert len(VERBS) >= 34
+
+    @pytest.mark.parametrize("path", TREE, ids=" ".join)
+    def test_it_says_what_it_does_in_a_sentence(self, path: Path) -> None:
+        text = TREE[path].help or ""
+        assert re.match(r"[A-Z].+\.", text), f"`cbx {' '.join(path)}` says {text!r}"
+
+    @each_verb
+    def test_each_of_its_own_options_says_what_it_is_for(self, path: Path) -> None:
+        for parameter in VERBS[path].params:
+            assert getattr(parameter, "help", None), f"{parameter.name} of `cbx {' '.join(path)}`"
+
+    @each_verb
+    def test_its_examples_are_command_lines_that_exist(self, path: Path) -> None:
+        shown = list(examples(VERBS[path]))
+        assert any(parse(words)[0] == path for words in shown), "no example shows the command itself"
+        for words in shown:
+            parse(words)
+
+    @each_verb
+    def test_its_help_ends_with_the_examples(self, path: Path, offline: Cbx) -> None:
+        text = succeed(offline(*path, "--help"))
+        assert text.startswith(f"Usage: cbx {' '.join(path)} ")
+        _, shown = text.split("\n  Examples:\n")
+        assert shown.lstrip().splitlines()[0] in (VERBS[path].epilog or "")
+
+    @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
+    def test_a_noun_lists_its_verbs(self, path: Path, offline: Cbx) -> None:
+        listed = succeed(offline(*path, "--help")).split("Commands:\n")[1]
+        assert [line.split()[0] for line in listed.splitlines()] == [
+            verb for noun, verb in VERBS_OF_NOUNS if noun == path[0]
+        ]
+
+
+VERBS_OF_NOUNS = [path for path in VERBS if len(path) == 2]
+
+
+def examples(command: click.Command) -> Iterator[list[str]]:
+    """The words after `cbx` of each command line in a command's examples."""
+    _, text = (command.epilog or "").split("Examples:\n")
+    for line in text.splitlines():
+        for words in simple_commands(line):
+            if "cbx" in words:
+                after = words[words.index("cbx") + 1 :]
+                yield [*after, "x"] if "xargs" in words else after
+
+
+def simple_commands(line: str) -> Iterator[list[str]]:
+    """The words of each command that a shell line runs, in pipes and $(…) too; redirections are left out."""
+    unquoted = line.replace('"$(', "$(").replace(')"', ")")
+    lexer = shlex.shlex(unquoted, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for token in lexer:
+        if token in (">", "<"):
+            lexer.get_token()
+        elif set(token) <= set("|&;()"):
+            yield words
+            words = []
+        else:
+            words.append(token)
+    yield words
+
+
+class TestTheCommonOptions:
+    """--project, --database-url, --output and --debug, before and after the subcommand."""
+
+    GIVEN = ("--project", "one", "--database-url", "url", "--output", "yaml", "--debug")
+    SHORT = ("-p", "two", "-o", "id")
+
+    @each_verb
+    def test_they_are_taken_before_and_after_and_the_later_one_wins(self, path: Path) -> None:
+        needed = fillers(VERBS[path])
+        settings = Session(project_id="one", database_url="url", output="yaml", debug=True)
+        assert parse([*self.GIVEN, *path, *needed])[2] == settings
+        assert parse([*path, *needed, *self.GIVEN])[2] == settings
+        assert parse([*path, *self.GIVEN, *needed])[2] == settings
+        later = Session(project_id="two", database_url="url", output="id", debug=True)
+        assert parse([*self.GIVEN, *path, *needed, *self.SHORT])[2] == later
+
+    @pytest.mark.parametrize("path", VERBS_OF_NOUNS, ids=" ".join)
+    def test_they_are_taken_between_a_noun_and_its_verb(self, path: Path) -> None:
+        noun, verb = path
+        settings = Session(project_id="one", database_url="url", output="yaml", debug=True)
+        assert parse([noun, *self.GIVEN, verb, *fillers(VERBS[path])])[2] == settings
+
+
+class TestWhatItCosts:
+    """A command imports what it needs and no more. Each in a process of its own."""
+
+    HEAVY = ("psycopg", "pydantic", "rich", "yaml", "uuid6", "msgspec")
+
+    def imported(self, shell: Shell, *arguments: str) -> set[str]:
+        """Which of the heavy packages a command line imports."""
+        code = (
+            "import contextlib, io, sys\n"
+            "from cardbox_cli.cli.main import main\n"
+            f"with contextlib.redirect_stdout(io.StringIO()): code = main({list(arguments)!r})\n"
+            f"print(code, *(name for name in {self.HEAVY!r} if name in sys.modules))"
+        )
+        code_and_names = succeed(shell.python(code)).split()
+        assert code_and_names[0] == "0"
+        return set(code_and_names[1:])
+
+    @pytest.mark.parametrize("command", [("--help",), ("--version",)], ids=" ".join)
+    def test_help_and_version_import_no_library_but_the_command_lines(
+        self, command: tuple[str, ...], shell: Shell
+    ) -> None:
+        assert self.imported(shell, *command) == set()
+
+    def test_validating_a_recipe_needs_no_database_driver(self, shell: Shell) -> None:
+        (shell.folder / "mine.yaml").write_text("context_packing_config: {}\n")
+        assert self.imported(shell, "handover", "validate", "mine.yaml") == {"pydantic", "yaml", "msgspec"}
+
+    @pytest.mark.parametrize(
+        "command", [("box", "show", "--help"), ("card", "list", "-o", "json")], ids=" ".join
+    )
+    def test_everyday_commands_need_neither_pydantic_nor_rich(
+        self, command: tuple[str, ...], shell: Shell
+    ) -> None:
+        assert self.imported(shell, *command) == {"psycopg", "msgspec"}
