@@ -22,14 +22,15 @@ MARKER = "made-by-cbx"
 
 def make_home(home: Path) -> None:
     """Make CBX_HOME unless it is there: private, save that root lets the server's account pass through."""
+    mode = 0o711 if os.geteuid() == 0 else 0o700
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        home.mkdir()
+        home.mkdir(mode)
     except FileExistsError:
         if not home.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "it is not a folder") from None
         return
-    home.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    home.chmod(mode)  # whatever the umask
 
 
 def make_folders(

@@ -60,13 +60,23 @@ def record_file(home: Path) -> Path:
 
 
 def read_record(home: Path) -> Location | None:
-    """The recorded location; None when there is none that can be read.
+    """The recorded location; None when there is no record, or a broken one.
 
     What lies inside the home is recorded relative to it, so that a home may be moved. What lies outside
-    belongs to the home at the path that it was made for: raises DatabaseUnavailable when data lie there.
+    belongs to the home at the path that it was made for. Raises DatabaseUnavailable when data lie there,
+    and when the record may not be read.
     """
     try:
-        record = json.loads(record_file(home).read_bytes())
+        text = record_file(home).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise DatabaseUnavailable(
+            f"cannot read {str(record_file(home))!r}: {exc.strerror}",
+            hint="set CBX_HOME to a folder of your own, or name a database in CBX_DATABASE_URL",
+        ) from exc
+    try:
+        record = json.loads(text)
         location = Location(
             data=home / record["data"],
             socket=home / record["socket"],
@@ -75,7 +85,7 @@ def read_record(home: Path) -> Location | None:
             major=record["major"],
         )
         made_for = record["home"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
     if made_for == str(home):
         return location

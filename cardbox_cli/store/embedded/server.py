@@ -130,7 +130,7 @@ class EmbeddedServer:
         Returns what was removed: nothing, where nothing is recorded. Raises Conflict, having removed and
         stopped nothing, when what the record names was not made by cbx.
         """
-        if not record_file(self.home).exists():
+        if read_record(self.home) is None and not record_file(self.home).exists():
             return []
         from cardbox_cli.store.embedded import files
 

@@ -24,10 +24,17 @@ def home(tmp_path: Path) -> Iterator[Path]:
     EmbeddedServer(home).destroy()
 
 
+def roomy_memory() -> str | None:
+    """A folder in memory with room for many databases, where there is one: disks are slow at making files."""
+    memory = "/dev/shm"
+    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
+    return memory if roomy else None
+
+
 @pytest.fixture(scope="session")
 def open_folder() -> Iterator[Path]:
     """A folder that every account can enter."""
-    with tempfile.TemporaryDirectory(prefix="cbx-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="cbx-test-", dir=roomy_memory()) as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
 
@@ -71,5 +78,5 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
 @pytest.fixture(scope="session")
 def user() -> Iterator[OrdinaryUser]:
     """An ordinary user with a folder of their own."""
-    with tempfile.TemporaryDirectory(prefix="cbx-user-") as folder:
+    with tempfile.TemporaryDirectory(prefix="cbx-user-", dir=roomy_memory()) as folder:
         yield OrdinaryUser(Path(folder))

@@ -170,9 +170,17 @@ def test_a_home_that_cannot_be_made() -> None:
     assert str(caught.value.hint).startswith("set CBX_HOME to a folder that you can write to")
 
 
-def test_a_home_that_cannot_be_written(user: OrdinaryUser) -> None:
-    home = user.make_folder("read-only")
-    home.chmod(0o500)
+@pytest.mark.parametrize(
+    ("mode", "complaint"),
+    [
+        (0o500, "cannot keep a database in '{home}': Permission denied ({home}/embedded.lock)"),
+        (0o000, "cannot read '{home}/embedded.json': Permission denied"),
+    ],
+    ids=["read-only", "closed"],
+)
+def test_a_home_of_which_the_user_is_not_the_master(user: OrdinaryUser, mode: int, complaint: str) -> None:
+    home = user.make_folder(f"mode-{mode:o}")
+    home.chmod(mode)
     code = """
 from cardbox_cli.errors import DatabaseUnavailable
 try:
@@ -180,9 +188,7 @@ try:
 except DatabaseUnavailable as exc:
     print(exc.message)
 """
-    assert user.run(home, code) == (
-        f"cannot keep a database in '{home}': Permission denied ({home}/embedded.lock)\n"
-    )
+    assert user.run(home, code) == complaint.format(home=home) + "\n"
 
 
 @only_as_root
