@@ -67,7 +67,7 @@ def read_json_values(path: str) -> list[tuple[str, Any]]:
         return [(source, exact_json.read(text))]
     except json.JSONDecodeError as whole:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if len(lines) < 2 or whole.lineno != lines[1][0]:
+        if whole.msg != "Extra data" or whole.lineno != lines[1][0]:
             raise InvalidInput(f"{source}:{whole.lineno}:{whole.colno}: not JSON: {whole.msg}") from whole
         return [(f"{source}:{number}", _read_line(line, f"{source}:{number}")) for number, line in lines]
     except ValueError as exc:

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,25 +123,34 @@ class Shell:
         )
         return Result(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
-    def on_terminal(
-        self,
-        *arguments: str,
-        typed: str = "",
-        columns: int = 100,
-        stdout: int | None = None,
-        **variables: str,
-    ) -> Result:
+    def on_terminal(self, *arguments: str, typed: str = "", columns: int = 100, **variables: str) -> Result:
         """Run `cbx` with all its streams on a pseudo-terminal, on which `typed` is typed.
 
-        `out` is all that reached the terminal. `stdout` is a file descriptor that takes standard output.
+        `out` is all that reached the terminal, what was typed too.
         """
+        return self._on_terminal(["-m", "cardbox_cli", *arguments], typed, columns, variables)
+
+    def all_on_terminal(
+        self, commands: Sequence[Sequence[str]], **variables: str
+    ) -> list[tuple[Sequence[str], str]]:
+        """Run command lines one after the other in one process on a terminal; what each showed."""
+        code = (
+            "import sys; from cardbox_cli.cli.main import main\n"
+            f"for words in {list(map(list, commands))!r}: main(words); print({_NEXT!r}, flush=True)"
+        )
+        shown = self._on_terminal(["-c", code], "", 200, variables).out.split(_NEXT + "\n")
+        return list(zip(commands, shown[:-1], strict=True))
+
+    def _on_terminal(
+        self, words: list[str], typed: str, columns: int, variables: Mapping[str, str]
+    ) -> Result:
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         os.write(ours, typed.encode())
         with subprocess.Popen(
-            [sys.executable, "-m", "cardbox_cli", *arguments],
+            [sys.executable, *words],
             stdin=theirs,
-            stdout=theirs if stdout is None else stdout,
+            stdout=theirs,
             stderr=theirs,
             env={**self.environment, **variables},
             cwd=self.folder,
@@ -152,6 +161,9 @@ class Shell:
             code = process.wait(PATIENCE)
         os.close(ours)
         return Result(code, shown.decode().replace("\r\n", "\n"), "")
+
+
+_NEXT = "-- next --"
 
 
 def _read_all(terminal: int) -> bytes:

@@ -1,0 +1,519 @@
+"""What commands print: the keys that are promised, each format, numbers without loss, and safe terminals."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Shell, lines, succeed
+from tests.conftest import Cbx
+
+CARD = [
+    "card_id",
+    "project_id",
+    "type",
+    "role",
+    "author_id",
+    "content",
+    "tool_calls",
+    "tool_call_id",
+    "ttl_seconds",
+    "metadata",
+    "created_at",
+    "expires_at",
+    "deleted_at",
+]
+BOX = ["box_id", "project_id", "title", "card_ids", "parent_ids", "updated_at"]
+BOX_VIEW = [
+    "box_id",
+    "project_id",
+    "title",
+    "card_ids",
+    "cards",
+    "parent_ids",
+    "missing_card_ids",
+    "digest",
+    "ids_sha256",
+    "updated_at",
+]
+PACKED = ["context_box_id", "profile_box_id", "card_ids", "parent_ids", "digest", "left_out"]
+PLANNED = ["card_id", "rule", "new", "type", "role", "tokens", "content"]
+
+UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
+
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "user", "content": "How much was order 118?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "lookup", "arguments": '{"order":118}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_1", "content": '{"total": 1.10}'},
+    {"role": "assistant", "content": "It was 1.10 EUR."},
+]
+PROFILE = "name: clerk\nworker_target: desk\ntags: [shop]\nsystem_prompt: You are a clerk.\nllm_config: {model: m-1}\n"
+RECIPE = """\
+description: Ask the clerk
+target_profile_config: {profile_name: clerk}
+context_packing_config:
+  pack_arguments: [{arg_key: question}]
+  inherit_context: {include_boxes_from_args: [history], exclude_card_types: [agent.thought]}
+"""
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A project with an imported conversation, a profile and a packed context."""
+
+    cbx: Cbx
+    conversation: str
+    profile: str
+    context: str
+    card: str
+
+    def pack(self, *options: str) -> tuple[str, ...]:
+        """The command that packs another context."""
+        return (
+            "pack",
+            "-H",
+            "ask.yaml",
+            "-a",
+            "question=Why?",
+            "-a",
+            f"history={self.conversation}",
+            *options,
+        )
+
+    def json(self, *command: str) -> Any:
+        return json.loads(succeed(self.cbx(*command, "-o", "json")))
+
+
+@pytest.fixture
+def shop(cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.chdir(tmp_path)
+    Path("chat.json").write_text(json.dumps({"id": "chat-1", "title": "Order 118", "messages": MESSAGES}))
+    Path("clerk.yaml").write_text(PROFILE)
+    Path("ask.yaml").write_text(RECIPE)
+    [conversation] = lines(cbx("card", "import", "chat.json", "-o", "id"))
+    [profile] = lines(cbx("profile", "import", "clerk.yaml", "-o", "id"))
+    command = ("pack", "-H", "ask.yaml", "-a", "question=Why?", "-a", f"history={conversation}")
+    [context] = lines(cbx(*command, "-o", "id"))
+    card = lines(cbx("box", "show", context, "-o", "json"))
+    return Shop(cbx, conversation, profile, context, json.loads("\n".join(card))["card_ids"][0])
+
+
+class TestPromisedKeys:
+    """The keys of each answer, all of them and in this order. Scripts stand on them: add, never rename."""
+
+    def test_cards(self, shop: Shop) -> None:
+        assert list(shop.json("card", "show", shop.card)) == CARD
+        assert [list(card) for card in shop.json("card", "list")] == [CARD] * 6
+        assert [list(card) for card in shop.json("card", "search", "eur")] == [CARD]
+        several = shop.json("card", "show", shop.card, "no-such-card")
+        assert list(several) == ["cards", "missing_card_ids"]
+        assert [list(card) for card in several["cards"]] == [CARD]
+        added = ("card", "add", "--type", "x.y", "--text", "t")
+        assert list(shop.json(*added)) == CARD
+        assert list(shop.json(*added, "--dry-run")) == CARD
+        assert list(shop.json("card", "delete", shop.card, "--yes")) == ["deleted_card_ids", "dry_run"]
+
+    def test_boxes(self, shop: Shop) -> None:
+        assert list(shop.json("box", "show", shop.context)) == BOX_VIEW
+        assert list(shop.json("box", "show", shop.context, "--why")) == [*BOX_VIEW, "recipe", "rules"]
+        several = shop.json("box", "show", shop.context, "no-such-box")
+        assert list(several) == ["boxes", "missing_box_ids"]
+        assert [list(view) for view in several["boxes"]] == [BOX_VIEW]
+        assert [list(box) for box in shop.json("box", "list")] == [BOX] * 3
+
+        made = shop.json("box", "create", shop.card)
+        assert list(made) == BOX
+        assert list(shop.json("box", "append", made["box_id"], shop.card)) == BOX
+        assert list(shop.json("box", "replace", made["box_id"], shop.card)) == BOX
+        assert list(shop.json("box", "fork", made["box_id"])) == BOX
+        assert list(shop.json("box", "verify", made["box_id"])) == ["box_id", "digest", "findings"]
+        assert list(shop.json("box", "delete", made["box_id"], "--yes")) == ["deleted_box_id", "dry_run"]
+
+    def test_the_rules_of_a_packed_box(self, shop: Shop) -> None:
+        shown = shop.json("box", "show", shop.context, "--why")
+        assert list(shown["recipe"]) == ["name", "digest"]
+        assert [list(rule) for rule in shown["rules"]] == [["position", "card_id", "rule"]] * 2
+
+    def test_packing(self, shop: Shop) -> None:
+        assert list(shop.json(*shop.pack())) == PACKED
+        for option in ("--explain", "--dry-run"):
+            packed = shop.json(*shop.pack(option))
+            assert list(packed) == [*PACKED, "plan"]
+            assert [list(card) for card in packed["plan"]] == [PLANNED] * 2
+            assert [list(card) for card in packed["left_out"]] == [["card_id", "rule", "reason"]] * 3
+
+    def test_rendering(self, shop: Shop) -> None:
+        assert list(shop.json("render", "--box", shop.profile, "--box", shop.context)) == [
+            "model",
+            "messages",
+        ]
+        explained = shop.json("render", "--box", shop.profile, "--box", shop.context, "--explain")
+        assert list(explained) == ["request", "explanation"]
+        explanation = explained["explanation"]
+        assert list(explanation) == ["messages", "left_out", "tokens"]
+        line = ["layer", "role", "card_id", "rule", "characters", "tokens", "preview"]
+        assert [list(message) for message in explanation["messages"]] == [line] * 3
+        assert [list(card) for card in explanation["left_out"]] == [
+            ["card_id", "box_id", "position", "reason"]
+        ]
+
+    def test_importing_and_exporting(self, shop: Shop) -> None:
+        imported = shop.json("card", "import", "chat.json")
+        assert list(imported) == ["boxes"]
+        assert [list(box) for box in imported["boxes"]] == [["box_id", "title", "cards", "new_cards"]]
+        assert shop.json("card", "export", "--box", shop.conversation) == {"messages": MESSAGES}
+
+    def test_profiles(self, shop: Shop) -> None:
+        assert list(shop.json("profile", "import", "clerk.yaml")) == ["profile_box_id", "name"]
+        several = shop.json("profile", "import", "clerk.yaml", "clerk.yaml")
+        assert [list(profile) for profile in several] == [["profile_box_id", "name"]] * 2
+        [entry] = shop.json("profile", "list")
+        assert list(entry) == ["name", "profile_box_id", "worker_target", "tags", "updated_at"]
+        assert shop.json("profile", "show", "clerk") == yaml.safe_load(PROFILE)
+
+    def test_handovers(self, shop: Shop) -> None:
+        for recipe in shop.json("handover", "list"):
+            assert list(recipe) == ["name", "description", "source", "shipped", "problem"]
+        shown = shop.json("handover", "show", "ask.yaml")
+        assert list(shown) == ["name", "source", "digest", "arguments", "recipe"]
+        assert shop.json("handover", "validate", "ask.yaml") == {"valid": ["ask.yaml"], "problems": []}
+
+    def test_the_database(self, shop: Shop) -> None:
+        assert list(shop.json("db", "status")) == [
+            "database",
+            "running",
+            "postgres",
+            "named_by",
+            "address",
+            "schema_version",
+            "schema_version_of_this_cbx",
+            "tables",
+            "one_result_per_tool_call",
+        ]
+        assert shop.json("db", "init") == {"missing": [], "added": [], "sql": ""}
+        assert shop.json("db", "upgrade") == {"before": 1, "after": 1}
+        assert shop.json("db", "index-text") == {"index": "idx_cards_text"}
+        assert list(shop.json("db", "url")) == ["url"]
+
+
+class TestValues:
+    def test_every_time_is_rfc_3339_in_utc(self, shop: Shop) -> None:
+        succeed(shop.cbx("card", "add", "--type", "x", "--text", "t", "--ttl", "60", "--id", "mortal"))
+        succeed(shop.cbx("card", "delete", "mortal", "--yes"))
+        commands = (("card", "show", "mortal", "--deleted"), ("box", "list"), ("box", "show", shop.context))
+        found = [
+            (key, value)
+            for command in (*commands, ("profile", "list"))
+            for key, value in pairs(shop.json(*command))
+            if key.endswith("_at")
+        ]
+        assert {key for key, _ in found} == {"created_at", "updated_at", "expires_at", "deleted_at"}
+        assert [pair for pair in found if pair[1] is not None and not UTC_TIME.fullmatch(pair[1])] == []
+        mortal = shop.json("card", "show", "mortal", "--deleted")
+        assert None not in (mortal["created_at"], mortal["expires_at"], mortal["deleted_at"])
+
+    def test_content_names_its_class(self, shop: Shop) -> None:
+        assert shop.json("card", "show", shop.card)["content"] == {"__type__": "TextContent", "text": "Why?"}
+        fields = '[{"name": "total", "description": "in EUR"}]'
+        typed = shop.json("card", "add", "--type", "task.result_fields", "--json", fields)
+        assert typed["content"] == {"__type__": "FieldsSchemaContent", "fields": json.loads(fields)}
+        plain = shop.json("card", "add", "--type", "x", "--json", "[1]")
+        assert plain["content"] == {"__type__": "JsonContent", "data": [1]}
+
+    def test_numbers_lose_nothing(self, cbx: Cbx) -> None:
+        numbers = '{"price": 1.10, "huge": 1e400, "long": 123456789012345678901234567890, "tiny": 1.0e-7}'
+        exact = {
+            "price": "1.10",
+            "huge": str(10**400),
+            "long": "123456789012345678901234567890",
+            "tiny": "1.0E-7",
+        }
+        succeed(
+            cbx("card", "add", "--type", "x", "--json", numbers, "--metadata", numbers, "--id", "numbers")
+        )
+        [box] = lines(cbx("box", "create", "numbers", "-o", "id"))
+        for command in (
+            ("card", "show", "numbers", "-o", "json"),
+            ("card", "list", "-o", "jsonl"),
+            ("box", "show", box, "-o", "jsonl"),
+            ("box", "show", box, "-o", "json"),
+        ):
+            card = json.loads(succeed(cbx(*command)), parse_float=str, parse_int=str)
+            card = card["cards"][0] if "cards" in card else card
+            assert {name: card["metadata"][name] for name in exact} == exact, command
+            assert card["content"]["data"] == exact, command
+        in_yaml = succeed(cbx("card", "show", "numbers", "-o", "yaml"))
+        assert [line.strip() for name in exact for line in in_yaml.splitlines() if f" {name}:" in line] == [
+            f"{name}: {number}" for name, number in exact.items() for _ in ("content", "metadata")
+        ]
+        assert "1.10" in succeed(cbx("card", "show", "numbers"))
+
+    def test_numbers_of_a_conversation_lose_nothing(self, cbx: Cbx, feed: Callable[[str], None]) -> None:
+        feed('[{"role": "user", "content": "hi", "weight": 1.10, "seed": 123456789012345678901234567890}]')
+        [box] = lines(cbx("card", "import", "-", "-o", "id"))
+        [message] = json.loads(succeed(cbx("card", "export", "--box", box)), parse_float=Decimal)["messages"]
+        assert (str(message["weight"]), message["seed"]) == ("1.10", 123456789012345678901234567890)
+
+
+def pairs(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every key and value in a JSON value, however deep."""
+    for key, item in value.items() if isinstance(value, dict) else ():
+        yield key, item
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from pairs(item)
+
+
+LISTS = {
+    ("card", "list"): ["ID", "TYPE", "ROLE", "AGE", "SIZE", "PREVIEW"],
+    ("card", "search", "eur"): ["ID", "TYPE", "ROLE", "AGE", "SIZE", "PREVIEW"],
+    ("box", "list"): ["ID", "CARDS", "AGE", "PARENTS", "TITLE"],
+    ("profile", "list"): ["NAME", "BOX", "WORKER TARGET", "TAGS", "AGE"],
+    ("handover", "list"): ["NAME", "FROM", "DESCRIPTION"],
+}
+
+
+class TestLists:
+    def test_each_format_tells_the_same(self, shop: Shop) -> None:
+        names = {"card": "card_id", "box": "box_id", "profile": "profile_box_id", "handover": "name"}
+        for command in LISTS:
+            items = shop.json(*command)
+            assert isinstance(items, list), command
+            assert [json.loads(line) for line in lines(shop.cbx(*command, "-o", "jsonl"))] == items
+            assert yaml.safe_load(succeed(shop.cbx(*command, "-o", "yaml"))) == items
+            assert lines(shop.cbx(*command, "-o", "id")) == [item[names[command[0]]] for item in items]
+            assert len(lines(shop.cbx(*command))) == 1 + len(items)
+
+    @pytest.mark.parametrize("command", [*list(LISTS)[:4]], ids=" ".join)
+    def test_nothing_is_an_empty_list(self, command: tuple[str, ...], cbx: Cbx) -> None:
+        assert cbx(*command, "-o", "json").out == "[]\n"
+        assert cbx(*command, "-o", "yaml").out == "[]\n"
+        assert cbx(*command, "-o", "jsonl").out == ""
+        assert cbx(*command, "-o", "id").out == ""
+        table = cbx(*command)
+        assert (table.code, table.out) == (0, "")
+        assert re.fullmatch(r"no .* in project 'p'\n", table.err)
+
+
+class TestOneThing:
+    def test_each_format_tells_the_same(self, shop: Shop) -> None:
+        commands = {
+            ("card", "show", shop.card): shop.card,
+            ("box", "show", shop.context, "--why"): shop.context,
+            ("box", "verify", shop.context): shop.context,
+            ("profile", "show", "clerk"): shop.profile,
+            ("handover", "show", "ask.yaml"): "ask",
+            ("card", "import", "chat.json"): shop.conversation,
+        }
+        for command, the_id in commands.items():
+            answer = shop.json(*command)
+            assert yaml.safe_load(succeed(shop.cbx(*command, "-o", "yaml"))) == answer, command
+            assert lines(shop.cbx(*command, "-o", "id")) == [the_id], command
+            if command[:2] != ("box", "show"):
+                assert json.loads(succeed(shop.cbx(*command, "-o", "jsonl"))) == answer, command
+
+    def test_a_box_in_json_lines_is_its_cards(self, shop: Shop) -> None:
+        cards = shop.json("box", "show", shop.conversation)["cards"]
+        assert len(cards) == 4
+        shown = lines(shop.cbx("box", "show", shop.conversation, "-o", "jsonl"))
+        assert [json.loads(line) for line in shown] == cards
+
+    def test_the_id_is_the_one_that_the_next_command_wants(self, shop: Shop) -> None:
+        [added] = lines(shop.cbx("card", "add", "--type", "x", "--text", "t", "-o", "id"))
+        assert shop.json("card", "show", added)["card_id"] == added
+        [made] = lines(shop.cbx("box", "create", added, "-o", "id"))
+        assert lines(shop.cbx("box", "append", made, added, "-o", "id")) == [made]
+        assert lines(shop.cbx("box", "replace", made, added, "-o", "id")) == [made]
+        [forked] = lines(shop.cbx("box", "fork", made, "-o", "id"))
+        assert shop.json("box", "show", forked)["parent_ids"] == [made]
+        [packed] = lines(shop.cbx(*shop.pack("-o", "id")))
+        assert shop.json("box", "show", packed)["parent_ids"] == [shop.conversation]
+        assert lines(shop.cbx(*shop.pack("--dry-run", "-o", "id"))) == []
+
+    def test_a_request_is_json_where_people_read_it_too(self, shop: Shop) -> None:
+        command = ("render", "--box", shop.profile, "--box", shop.context)
+        request = shop.json(*command)
+        assert json.loads(succeed(shop.cbx(*command))) == request
+        assert json.loads(succeed(shop.cbx(*command, "-o", "jsonl"))) == request
+        assert yaml.safe_load(succeed(shop.cbx(*command, "-o", "yaml"))) == request
+
+
+class TestTables:
+    """Tables in a pipe: data for people, and safe to cut and to grep."""
+
+    def test_their_headers(self, shop: Shop) -> None:
+        place = ["#", "ID", "TYPE", "ROLE"]
+        tables = {
+            **LISTS,
+            ("box", "show", shop.context): [*place, "AGE", "SIZE", "TOKENS", "PREVIEW"],
+            ("box", "show", shop.context, "--why"): [*place, "AGE", "SIZE", "TOKENS", "RULE", "PREVIEW"],
+            ("card", "import", "chat.json"): ["BOX", "CARDS", "NEW", "TITLE"],
+            ("profile", "import", "clerk.yaml"): ["NAME", "BOX"],
+            shop.pack("--dry-run"): [*place, "TOKENS", "RULE", "PREVIEW"],
+            ("render", "--box", shop.context, "--explain"): [
+                *("#", "ROLE", "LAYER", "CARD"),
+                *("CHARS", "TOKENS", "RULE", "PREVIEW"),
+            ],
+        }
+        for command, columns in tables.items():
+            headers = [re.split(r"  +", line.strip()) for line in lines(shop.cbx(*command))]
+            assert columns in headers, command
+
+    def test_they_have_no_colour_no_trailing_space_and_are_not_cut(self, shop: Shop) -> None:
+        long = "word " * 60
+        succeed(shop.cbx("box", "create", "--title", long + "end"))
+        commands = [
+            *LISTS,
+            ("box", "show", shop.context, "--why"),
+            shop.pack("--dry-run"),
+            ("card", "show", shop.card),
+        ]
+        for command in commands:
+            text = succeed(shop.cbx(*command))
+            assert "\x1b" not in text, command
+            assert [line for line in text.split("\n") if line != line.rstrip()] == [], command
+            assert text.endswith("\n")
+        assert long + "end" in succeed(shop.cbx("box", "list"))
+
+    def test_a_row_is_a_line(self, shop: Shop) -> None:
+        succeed(shop.cbx("card", "add", "--type", "x\ny", "--text", "one\ntwo", "--id", "three\nfour"))
+        succeed(shop.cbx("box", "create", "three\nfour", "--title", "five\nsix\tseven"))
+        assert len(lines(shop.cbx("card", "list"))) == 1 + len(shop.json("card", "list"))
+        assert any(line.endswith("  five six seven") for line in lines(shop.cbx("box", "list")))
+
+    def test_a_fact_cannot_pass_for_another(self, shop: Shop) -> None:
+        [box] = lines(shop.cbx("box", "create", "--title", "harmless\ndigest   0000", "-o", "id"))
+        shown = lines(shop.cbx("box", "show", box))
+        assert "title    harmless" in shown
+        assert "         digest   0000" in shown
+        assert len([line for line in shown if line.startswith("digest")]) == 1
+
+
+class TestColour:
+    def test_a_terminal_gets_some(self, shop: Shop, shell: Shell) -> None:
+        assert "\x1b[1m" in succeed(shell.on_terminal("card", "list"))
+        assert "\x1b[1m" in succeed(shell.on_terminal("card", "list", NO_COLOR=""))
+
+    @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+    def test_a_terminal_gets_none_where_that_is_asked_for(
+        self, variables: dict[str, str], shop: Shop, shell: Shell
+    ) -> None:
+        shown = succeed(shell.on_terminal("card", "list", **variables))
+        assert "\x1b" not in shown
+        assert shown.startswith("ID  ")
+
+    def test_a_pipe_gets_none_whatever_the_environment_says(self, shop: Shop, shell: Shell) -> None:
+        forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "20"}
+        shown = succeed(shell.run("card", "list", **forced))
+        assert "\x1b" not in shown
+        assert "It was 1.10 EUR." in shown
+
+
+class TestTheWidthOfATerminal:
+    @pytest.mark.parametrize("columns", [30, 80, 200])
+    def test_ids_and_types_are_whole_whatever_it_is(self, columns: int, shop: Shop, shell: Shell) -> None:
+        text = "many words " * 20
+        succeed(shop.cbx("card", "add", "--type", "meta.parent_pointer", "--text", text, "--id", "abcd1234"))
+        [box] = lines(shop.cbx("box", "create", "abcd1234", "-o", "id"))
+        shown = succeed(shell.on_terminal("box", "show", box, columns=columns, NO_COLOR="1"))
+        [row] = [line for line in shown.splitlines() if line.startswith("0 ")]
+        assert row.split()[:4] == ["0", "abcd1234", "meta.parent_pointer", "system"]
+        assert row.endswith("…")
+        if columns >= 80:
+            assert len(row) <= columns
+
+
+HOSTILE = "A\x1b[2JB\x1b]0;owned\x07C\x9bD\u202eE\rF\u200bG\x7fH"
+ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202e]")
+
+
+class TestHostileText:
+    """Text that would clear the screen, set the title, turn the line around: it is spelled out, never sent."""
+
+    def test_nothing_of_it_reaches_a_terminal(self, shop: Shop, shell: Shell) -> None:
+        card_id = "id-" + HOSTILE
+        add = ("card", "add", "--type", "type " + HOSTILE, "--text", HOSTILE, "--id", card_id)
+        succeed(shop.cbx(*add))
+        title = ("--title", HOSTILE, "-o", "id")
+        [box] = lines(shop.cbx("box", "create", card_id, "gone-" + HOSTILE, "--allow-dangling", *title))
+        profile = json.dumps({"name": "evil", "system_prompt": HOSTILE, "tags": [HOSTILE], "x": HOSTILE})
+        (shell.folder / "evil.yaml").write_text(profile)
+        succeed(shop.cbx("profile", "import", str(shell.folder / "evil.yaml")))
+        chat = {"title": HOSTILE, "messages": [{"role": "user", "content": HOSTILE}]}
+        (shell.folder / "chat.json").write_text(json.dumps(chat))
+        recipe = {
+            "description": HOSTILE,
+            "arguments": {"question": {"description": HOSTILE}, "history": {}},
+            "context_packing_config": {
+                "pack_arguments": [{"arg_key": "question"}],
+                "inherit_context": {"include_boxes_from_args": ["history"], "max_cards": 1},
+            },
+        }
+        (shell.folder / "handovers").mkdir()
+        (shell.folder / "handovers" / "evil.yaml").write_text(json.dumps(recipe))
+        packing = ("pack", "-H", "evil", "-a", "profile_name=evil", "-a", f"history={box}", "-a")
+
+        speaking = [
+            ("card", "list"),
+            ("card", "show", "id-A"),
+            ("card", "show", "id-A", "-o", "json"),
+            ("card", "show", "id-A", "-o", "yaml"),
+            ("card", "show", "id-A", "-o", "id"),
+            ("card", "show", "id-A", "gone-" + HOSTILE),
+            ("card", "list", "-o", "jsonl"),
+            add,
+            ("card", "import", "chat.json"),
+            ("card", "export", "--box", box),
+            ("box", "list"),
+            ("box", "show", box),
+            ("box", "show", box, "--full"),
+            ("box", "show", box, "-o", "jsonl"),
+            ("box", "verify", box),
+            ("render", "--box", box),
+            ("render", "--box", box, "--format", "text"),
+            ("render", "--box", box, "--explain"),
+            ("profile", "list"),
+            ("profile", "show", "evil"),
+            ("handover", "list"),
+            ("handover", "show", "evil"),
+            (*packing, f"question={HOSTILE}", "--explain"),
+            (*packing, "question=x", "-a", f"{HOSTILE}=x"),
+            ("card", "show", HOSTILE),
+            ("box", "show", HOSTILE),
+            ("-p", HOSTILE, "card", "list"),
+            ("card", "list", "--since", HOSTILE),
+            ("card", HOSTILE),
+            ("card", "list", "--" + HOSTILE),
+            ("handover", "show", HOSTILE),
+            ("card", "import", "/" + HOSTILE),
+        ]
+        for command, shown in shell.all_on_terminal(speaking, NO_COLOR="1"):
+            assert ACTS.findall(shown) == [], command
+            assert re.search(r"A\\(x1b|u001b|e)\[2JB", shown), command
+
+    def test_in_a_pipe_json_is_the_data_itself(self, shop: Shop) -> None:
+        succeed(shop.cbx("card", "add", "--type", "x", "--text", HOSTILE, "--id", "hostile"))
+        for output in ("json", "jsonl"):
+            shown = json.loads(succeed(shop.cbx("card", "show", "hostile", "-o", output)))
+            assert shown["content"]["text"] == HOSTILE
+
+    def test_json_on_a_terminal_means_the_same(self, shop: Shop, shell: Shell) -> None:
+        succeed(shop.cbx("card", "add", "--type", "x", "--text", HOSTILE, "--id", "hostile"))
+        shown = succeed(shell.on_terminal("card", "show", "hostile", "-o", "json"))
+        assert json.loads(shown)["content"]["text"] == HOSTILE
+
+    def test_a_project_name_cannot_hold_it(self, offline: Cbx) -> None:
+        result = offline("-p", HOSTILE, "card", "list")
+        assert (result.code, result.out) == (2, "")
+        assert "must have 1 to 255 printable characters" in result.err
