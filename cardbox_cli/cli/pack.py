@@ -23,8 +23,8 @@ app = everyday("Pack a new context box by a handover recipe.")
 @app.command(
     epilog=examples(
         "  cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'\n"
-        "  cbx pack --handover review.yaml --args review-args.yaml --arg input_box_ids=$BOX --dry-run\n"
-        "  cbx pack --handover expert --arg question=@question.md --arg result_fields:=@fields.json -o id"
+        "  cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run\n"
+        "  cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md -o id"
     )
 )
 def command(

@@ -12,6 +12,7 @@ import pytest
 from cardbox_cli.cli.commands import LazyGroup
 from cardbox_cli.cli.main import COMMANDS, root
 from cardbox_cli.cli.session import Session
+from cardbox_cli.packing.recipe_files import read_recipe
 from tests.cli.conftest import Shell, succeed
 from tests.conftest import Cbx
 
@@ -111,6 +112,16 @@ class TestEveryCommand:
         assert any(parse(words)[0] == path for words in shown), "no example shows the command itself"
         for words in shown:
             parse(words)
+
+    def test_the_examples_of_pack_give_the_recipes_what_they_take(self) -> None:
+        for words in examples(VERBS[("pack",)]):
+            _, given, _ = parse(words)
+            recipe = read_recipe(given["handover"], folders=[]).recipe
+            named = {re.split(":?=", option)[0] for option in given["arg"]}
+            declared = recipe.arguments or {}
+            assert named <= declared.keys(), words
+            needed = {name for name, each in declared.items() if each.required}
+            assert needed <= named or given["args"], words
 
     @each_verb
     def test_its_help_ends_with_the_examples(self, path: Path, offline: Cbx) -> None:

@@ -1,0 +1,124 @@
+"""`cbx pack`: how arguments are given on the command line, and what it says. What packing does is packing's."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import lines, succeed
+from tests.conftest import Cbx, Result
+
+Feed = Callable[[str | bytes], None]
+BoxOf = Callable[..., str]
+
+RECIPE = """\
+target_profile_config: {profile_name: clerk}
+context_packing_config:
+  pack_arguments: [{arg_key: a}, {arg_key: b}, {arg_key: c}]
+"""
+
+
+@pytest.fixture
+def pack(cbx: Cbx, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Pack by a recipe that makes a card of each of the arguments a, b and c."""
+    monkeypatch.chdir(tmp_path)
+    Path("abc.yaml").write_text(RECIPE)
+    feed("name: clerk\n")
+    succeed(cbx("profile", "import", "-"))
+    return lambda *options: cbx("pack", "--handover", "abc.yaml", *options)
+
+
+def packed(cbx: Cbx, result: Result) -> list[Any]:
+    """The contents of the cards of a packed box, without their class."""
+    [box] = lines(result)
+    contents = [card["content"] for card in cbx("box", "show", box, "-o", "json").json()["cards"]]
+    return [content.get("text", content.get("data")) for content in contents]
+
+
+class TestArguments:
+    def test_as_text_from_a_file_or_as_json(self, cbx: Cbx, pack: Callable[..., Result]) -> None:
+        Path("b.txt").write_text("from a\nfile")
+        Path("c.json").write_text('{"n": 1.10}')
+        arguments = ("-a", "a=x=y: {z}", "-a", "b=@b.txt", "-a", "c:=@c.json", "-o", "id")
+        assert packed(cbx, pack(*arguments)) == ["x=y: {z}", "from a\nfile", {"n": 1.10}]
+        assert packed(cbx, pack("-a", "a:=[1]", "-a", "b:=true", "-a", "c:=3.50", "-o", "id")) == [
+            [1],
+            "true",
+            "3.50",
+        ]
+
+    def test_of_one_key_make_a_list(self, cbx: Cbx, pack: Callable[..., Result]) -> None:
+        assert packed(cbx, pack("-a", "a=x", "-a", "a:=2", "-o", "id")) == [["x", 2]]
+
+    def test_from_files_that_options_override(
+        self, cbx: Cbx, pack: Callable[..., Result], feed: Feed
+    ) -> None:
+        Path("args.yaml").write_text("a: [1, 2]\nb: file\n")
+        feed('{"b": "stdin", "c": "stdin"}')
+        arguments = ("--args", "args.yaml", "--args", "-", "-a", "c=option", "-o", "id")
+        assert packed(cbx, pack(*arguments)) == [[1, 2], "stdin", "option"]
+
+    def test_that_are_malformed(self, pack: Callable[..., Result]) -> None:
+        Path("list.yaml").write_text("- 1\n")
+        for options, code, message in (
+            (("-a", "x"), 2, "--arg 'x' is not KEY=VALUE"),
+            (("-a", "=x"), 2, "--arg '=x' is not KEY=VALUE"),
+            (("-a", "a:={"), 4, "--arg a: not JSON at line 1 column 2: "),
+            (("-a", "a=@absent"), 3, "no file 'absent'"),
+            (("--args", "absent"), 3, "no file 'absent'"),
+            (("--args", "list.yaml"), 4, "list.yaml must be a mapping of arguments"),
+            (("--source-agent", " "), 2, "--source-agent is empty"),
+        ):
+            result = pack(*options)
+            assert (result.code, result.out) == (code, "")
+            assert result.err.startswith(f"error: {message}"), options
+
+    def test_that_no_rule_uses_are_told(self, pack: Callable[..., Result]) -> None:
+        result = pack("-a", "a=x", "-a", "d=y")
+        assert result.code == 0
+        assert result.err == "warning: no rule of recipe 'abc' uses the argument 'd'\n"
+
+
+class TestDryRun:
+    def test_it_writes_nothing_and_foretells_the_digest(
+        self, pack: Callable[..., Result], row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        before = row_counts()
+        plan = pack("-a", "a=x", "--dry-run", "-o", "json").json()
+        assert plan["context_box_id"] is None
+        assert [(card["rule"], card["new"], card["type"]) for card in plan["plan"]] == [
+            ("pack_arguments[0] a", True, "task.instruction")
+        ]
+        assert lines(pack("-a", "a=x", "--dry-run"))[0] == "context box  (dry run: nothing was written)"
+        assert row_counts() == before
+        done = pack("-a", "a=x", "--explain", "-o", "json").json()
+        assert done["digest"] == plan["digest"]
+        assert {**done["plan"][0], "card_id": ""} == {**plan["plan"][0], "card_id": ""}
+
+    def test_a_failing_pack_writes_nothing(
+        self, cbx: Cbx, pack: Callable[..., Result], row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        before = row_counts()
+        assert pack("-a", "a=x", "-a", "profile_name=nobody").code == 3
+        delegated = ("-a", "profile_name=clerk", "-a", "instruction=x", "-a", "input_box_ids=8b1f22c0")
+        assert cbx("pack", "-H", "delegate", *delegated).code == 3
+        assert row_counts() == before
+
+
+def test_the_whole_way_as_the_documentation_goes(
+    cbx: Cbx, pack: Callable[..., Result], box_of: BoxOf
+) -> None:
+    [box] = lines(pack("-a", "a=What now?", "-o", "id"))
+    [profile] = lines(cbx("profile", "list", "-o", "id"))
+    request = cbx("render", "--box", profile, "--box", box, "--model", "m-1")
+    assert json.loads(succeed(request)) == {
+        "model": "m-1",
+        "messages": [{"role": "user", "content": "What now?"}],
+    }
+    assert "\n── 1 user ──\nWhat now?\n" in "\n" + succeed(cbx("render", "--box", box, "--format", "text"))
+    assert cbx("render", "--box", box).err == (
+        "note: no model is known; name one with --model, or add the profile's box\n"
+    )
+    assert cbx("render", "--box", box, "--format", "nope").code == 2
