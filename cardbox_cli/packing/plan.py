@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cardbox_cli.errors import BadRequest, InvalidCard
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Rule
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import Content, JsonContent, content_from_value, fields_schema, json_kind
@@ -81,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
     """Rule 1: the profile that the context is for, from the arguments or else the recipe."""
     if "profile_name" in arguments:
-        name, place = arguments["profile_name"], "argument 'profile_name'"
+        name, place = _storable(arguments, "profile_name"), "argument 'profile_name'"
     elif recipe.target_profile_config is not None:
         name, place = recipe.target_profile_config.profile_name, "target_profile_config.profile_name"
     else:
@@ -103,8 +104,17 @@ def argument_cards(recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffi
         PlannedCard(card_id=draft.card_id, rule=f"pack_arguments[{index}] {rule.arg_key}", draft=draft)
         for index, rule in enumerate(rules)
         if rule.arg_key in arguments
-        for draft in [_argument_card(rule, arguments[rule.arg_key], tool_suffix)]
+        for draft in [_argument_card(rule, _storable(arguments, rule.arg_key), tool_suffix)]
     ]
+
+
+def _storable(arguments: Mapping[str, Any], key: str) -> Any:
+    """The argument `key`, which must be JSON that a card can hold."""
+    try:
+        exact_json.check_storable(arguments[key], f"argument {key!r}")
+    except exact_json.Unstorable as exc:
+        raise BadRequest(str(exc)) from exc
+    return arguments[key]
 
 
 def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDraft:
@@ -144,13 +154,14 @@ def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[Inhe
 def _box_ids(arg_key: str, value: Any) -> list[str]:
     items = value if isinstance(value, list) else [value]
     for index, item in enumerate(items):
-        if isinstance(item, bool) or not isinstance(item, str | int) or item == "":
+        blank = isinstance(item, str) and not item.strip()
+        if blank or isinstance(item, bool) or not isinstance(item, str | int):
             place = (
                 f"item {index} of argument {arg_key!r}"
                 if isinstance(value, list)
                 else f"argument {arg_key!r}"
             )
-            found = "an empty string" if item == "" else json_kind(item)
+            found = "an empty string" if blank else json_kind(item)
             raise BadRequest(
                 f"inherit_context.{arg_key} must be a box id or a list of box ids: {place} is {found}"
             )
