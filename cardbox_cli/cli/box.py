@@ -19,6 +19,7 @@ from cardbox_cli.model.ids import hash_ids, short_id, unique
 from cardbox_cli.model.tokens import estimate_tokens
 from cardbox_cli.model.verify import verify as findings_in
 from cardbox_cli.packing.plan import card_tokens
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 
 app = noun("Make, show, change and verify boxes of cards.")
@@ -123,7 +124,9 @@ def show(
         for index, view in enumerate(found):
             if index:
                 output.say()
-            _say_view(view, _places(view, shown_types, tail), full, provenance.get(view.box.box_id), why)
+            title = _title(view.box, boxes)
+            places = _places(view, shown_types, tail)
+            _say_view(view, places, full, provenance.get(view.box.box_id), why, title)
 
     output.emit(
         answers[0] if len(box_ids) == 1 else {"boxes": answers, "missing_box_ids": missing},
@@ -170,15 +173,24 @@ def _rule(provenance: Provenance | None, slot: Slot) -> dict[str, Any]:
     return {"position": slot.position, "card_id": slot.card_id, "rule": rule}
 
 
+def _title(box: Box, boxes: BoxStore) -> str | None:
+    return box.title if boxes.database.keeps_box_info else "unknown"
+
+
 def _say_view(
-    view: BoxView, slots: Sequence[Slot], full: bool, provenance: Provenance | None, why: bool
+    view: BoxView,
+    slots: Sequence[Slot],
+    full: bool,
+    provenance: Provenance | None,
+    why: bool,
+    title: str | None,
 ) -> None:
     box = view.box
     tokens = sum(card_tokens(card) for card in view.cards)
     output.facts(
         [
             ("box", box.box_id),
-            ("title", box.title),
+            ("title", title),
             ("cards", f"{len(box.card_ids)}, about ~{tokens} tokens"),
             ("parents", ", ".join(box.parent_ids) or None),
             ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
@@ -258,7 +270,7 @@ def list_(
                 str(len(box.card_ids)),
                 age(box.updated_at),
                 ", ".join(map(short_id, box.parent_ids)) or "-",
-                box.title or "",
+                _title(box, boxes) or "",
             ],
             item_id=lambda box: box.box_id,
             empty=f"no boxes in project {session().project_id!r}",

@@ -1,0 +1,348 @@
+"""On a database that a card-box library made: reading and writing as it is, and adding what is ours beside it."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from cardbox_cli.store.target import Target
+from tests.cli.conftest import lines, succeed
+from tests.conftest import Cbx, Databases, Result
+
+Feed = Callable[[str | bytes], None]
+Connection = psycopg.Connection[Any]
+
+# As the library (cardbox 0.0.1) makes them.
+LIBRARY = """
+CREATE TABLE cards (
+    card_id text PRIMARY KEY, tenant_id text NOT NULL, content jsonb, tool_calls jsonb, tool_call_id text,
+    ttl_seconds integer, expires_at timestamptz, deleted_at timestamptz, metadata jsonb,
+    created_at timestamptz DEFAULT current_timestamp
+);
+CREATE INDEX idx_cards_expires_at ON cards (expires_at);
+CREATE INDEX idx_cards_tenant_id ON cards (tenant_id);
+CREATE INDEX idx_cards_tool_call_id ON cards USING hash (tool_call_id);
+CREATE INDEX idx_cards_meta_agent_turn_type
+    ON cards ((metadata ->> 'agent_turn_id'), (metadata ->> 'step_id'), (metadata ->> 'type'));
+CREATE UNIQUE INDEX uniq_cards_tool_result_call ON cards (tenant_id, md5(tool_call_id))
+    WHERE tool_call_id IS NOT NULL AND metadata ->> 'type' = 'tool.result';
+CREATE TABLE card_boxes (
+    box_id uuid PRIMARY KEY, tenant_id text NOT NULL, card_ids jsonb, parent_ids jsonb,
+    updated_at timestamptz DEFAULT current_timestamp
+);
+CREATE INDEX idx_boxes_tenant_id ON card_boxes (tenant_id, box_id);
+CREATE TABLE card_operation_logs (log_id bigint PRIMARY KEY, tenant_id text NOT NULL, operation jsonb);
+"""
+ITS_CARDS = """
+INSERT INTO cards (card_id, tenant_id, content, tool_calls, tool_call_id, metadata) VALUES
+('018f-task', 'p', '{"__type__": "TextContent", "text": "Refund order 118"}', NULL, NULL,
+ '{"type": "task.instruction", "role": "user", "author_id": "sys.pmo", "created_at": "2026-03-01T10:00:00"}'),
+('018f-call', 'p', '{"__type__": "TextContent", "text": ""}',
+ '[{"id": "call_0", "type": "function", "function": {"name": "refund", "arguments": "{}"}}]', NULL,
+ '{"type": "agent.thought", "role": "assistant", "author_id": "agent-1"}'),
+('018f-done', 'p', '{"__type__": "ToolResultContent", "status": "success", "after_execution": "suspend",
+ "result": {"refunded": 1.10}, "error": null}', NULL, 'call_0',
+ '{"type": "tool.result", "role": "tool", "function_name": "refund"}'),
+('018f-bare', 'p', NULL, NULL, NULL, NULL),
+('018f-theirs', 'other', '{"__type__": "TextContent", "text": "Refund order 119"}', NULL, NULL,
+ '{"type": "task.instruction", "role": "user"}');
+INSERT INTO card_boxes (box_id, tenant_id, card_ids, parent_ids) VALUES
+('018f2b64-0000-7000-8000-00000000cafe', 'p',
+ '["018f-task", "018f-call", "018f-done", "018f-bare", "018f-lost"]', NULL);
+"""
+BOX = "018f2b64-0000-7000-8000-00000000cafe"
+OURS = ["public.projects", "resource.profiles", "cbx.box_info", "cbx.schema_version"]
+
+
+@pytest.fixture
+def target(databases: Databases) -> Iterator[Target]:
+    """A fresh database as a card-box library leaves it."""
+    name = databases.make("template1")
+    target = databases.target(name)
+    with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
+        connection.execute(LIBRARY.encode())
+        connection.execute(ITS_CARDS.encode())
+    yield target
+    databases.drop(name)
+
+
+@pytest.fixture
+def connection(target: Target) -> Iterator[Connection]:
+    with psycopg.connect(target.conninfo or "", autocommit=True) as opened:
+        yield opened
+
+
+# Everything that defines a table, its name first. No statement changes a table and remains unseen here.
+DEFINING = {
+    "columns": "SELECT t.oid::regclass::text, c.* FROM information_schema.columns c JOIN our_tables t"
+    " ON t.relname = c.table_name ORDER BY 1, ordinal_position",
+    "indexes": "SELECT indrelid::regclass::text, pg_get_indexdef(indexrelid), indisvalid"
+    " FROM pg_index JOIN our_tables t ON t.oid = indrelid ORDER BY 1, 2",
+    "constraints": "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(c.oid)"
+    " FROM pg_constraint c JOIN our_tables t ON t.oid = conrelid ORDER BY 1, 2",
+    "attributes": "SELECT attrelid::regclass::text, attname, attstorage::text, attcollation, attoptions"
+    " FROM pg_attribute JOIN our_tables t ON t.oid = attrelid ORDER BY 1, attnum",
+    "tables": "SELECT oid::regclass::text, relfilenode, reloptions, relhastriggers, relowner, relacl::text"
+    " FROM our_tables ORDER BY 1",
+}
+OUR_TABLES = """
+CREATE TEMP VIEW our_tables AS SELECT * FROM pg_class
+WHERE relkind = 'r' AND relnamespace::regnamespace::text IN ('public', 'resource', 'cbx')
+"""
+
+
+def definitions(connection: Connection) -> dict[str, list[Any]]:
+    """Everything that defines the tables of a database, by their full names."""
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL search_path = pg_temp")
+        connection.execute(OUR_TABLES)
+        return {name: connection.execute(query.encode()).fetchall() for name, query in DEFINING.items()}
+
+
+def of_the_library(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Those of `definitions` that are about the library's tables."""
+    theirs = ("public.cards", "public.card_boxes", "public.card_operation_logs")
+    return {name: [row for row in rows if row[0] in theirs] for name, rows in found.items()}
+
+
+class TestReadingItAsItIs:
+    def test_its_cards_are_listed_shown_and_found(self, cbx: Cbx) -> None:
+        listed = {card["card_id"]: card for card in cbx("card", "list", "-o", "json").json()}
+        assert sorted(listed) == ["018f-bare", "018f-call", "018f-done", "018f-task"]
+        done = listed["018f-done"]
+        assert done["content"]["__type__"] == "ToolResultContent"
+        assert (done["type"], done["role"], done["tool_call_id"]) == ("tool.result", "tool", "call_0")
+        bare = listed["018f-bare"]
+        assert (bare["type"], bare["role"], bare["content"], bare["metadata"]) == ("unknown", None, None, {})
+        assert cbx("card", "show", "8f-task", "-o", "json").json()["author_id"] == "sys.pmo"
+        assert lines(cbx("card", "search", "refund", "-o", "id")) == ["018f-task", "018f-call"]
+        assert len(lines(cbx("card", "list"))) == 1 + 4
+
+    def test_its_boxes_are_listed_shown_and_verified(self, cbx: Cbx) -> None:
+        [listed] = cbx("box", "list", "-o", "json").json()
+        assert (listed["box_id"], listed["title"], listed["parent_ids"]) == (BOX, None, [])
+        shown = cbx("box", "show", "cafe", "--why", "-o", "json").json()
+        assert len(shown["cards"]) == 4
+        assert (shown["missing_card_ids"], shown["recipe"]) == (["018f-lost"], None)
+        [finding] = cbx("box", "verify", BOX, "-o", "json").json()["findings"]
+        assert (finding["position"], finding["kind"]) == (4, "dangling")
+
+    def test_what_it_cannot_tell_it_calls_unknown(self, cbx: Cbx) -> None:
+        assert "title    unknown" in lines(cbx("box", "show", BOX))
+        assert lines(cbx("box", "list"))[1].endswith("  unknown")
+        rows = lines(cbx("box", "show", BOX, "--why"))[-5:]
+        assert [" unknown " in row for row in rows] == [True] * 5
+
+    def test_its_boxes_are_rendered(self, cbx: Cbx) -> None:
+        request = cbx("render", "--box", BOX, "--model", "m")
+        assert [message["role"] for message in request.json()["messages"]] == [
+            "user",
+            "assistant",
+            "tool",
+            "user",
+        ]
+        assert request.json()["messages"][2]["content"] == '{"refunded":1.10}'
+        assert request.err == f"warning: dangling card 018f-lost at position 4 of box {BOX}\n"
+
+    def test_the_status_says_what_is_there(self, cbx: Cbx) -> None:
+        status = cbx("db", "status", "-o", "json").json()
+        assert status["schema_version"] is None
+        assert status["tables"] == ["public.card_boxes", "public.cards"]
+        assert status["one_result_per_tool_call"] is True
+
+
+class TestWritingIntoItAsItIs:
+    def test_cards_and_boxes_are_made_and_changed(self, cbx: Cbx, connection: Connection) -> None:
+        before = definitions(connection)
+        [card] = lines(cbx("card", "add", "--type", "task.instruction", "--text", "Go", "-o", "id"))
+        assert cbx("card", "add", "--type", "task.instruction", "--text", "Go", "--id", card).err == (
+            f"unchanged: {card}\n"
+        )
+        [box] = lines(cbx("box", "create", card, "--title", "lost here", "-o", "id"))
+        assert cbx("box", "show", box, "-o", "json").json()["title"] is None
+        assert cbx("box", "append", box, "018f-task", "-o", "json").json()["card_ids"] == [card, "018f-task"]
+        [forked] = lines(cbx("box", "fork", box, "-o", "id"))
+        assert cbx("box", "show", forked, "-o", "json").json()["parent_ids"] == [box]
+        succeed(cbx("box", "delete", forked, "--yes"))
+        succeed(cbx("card", "delete", card, "--yes"))
+        assert definitions(connection) == before
+
+    def test_conversations_are_imported_and_exported(self, cbx: Cbx, feed: Feed) -> None:
+        [box] = imported(cbx, feed, conversation("a", "call_1"))
+        assert cbx("card", "export", "--box", box).json() == {
+            "messages": conversation("a", "call_1")["messages"]
+        }
+
+    def test_ids_are_taken_across_projects(self, cbx: Cbx) -> None:
+        result = cbx("card", "add", "--type", "x", "--text", "x", "--id", "018f-theirs", "--repair")
+        assert (result.code, result.err.splitlines()[0]) == (5, "error: the card id '018f-theirs' is taken")
+        assert "119" in succeed(cbx("-p", "other", "card", "show", "018f-theirs"))
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("pack", "-H", "delegate", "-a", "profile_name=x", "-a", "instruction=y"),
+            ("pack", "-H", "delegate", "-a", "profile_name=x", "-a", "instruction=y", "--dry-run"),
+            ("profile", "list"),
+            ("profile", "show", "x"),
+        ],
+        ids=" ".join,
+    )
+    def test_what_needs_profiles_is_exit_7_and_names_the_remedy(
+        self, command: tuple[str, ...], cbx: Cbx
+    ) -> None:
+        result = cbx(*command)
+        assert (result.code, result.out) == (7, "")
+        assert result.err == (
+            "error: the database has no table resource.profiles\n"
+            "hint: `cbx db init` shows what it would add, and adds it\n"
+        )
+
+
+def conversation(key: str, *call_ids: str) -> dict[str, Any]:
+    """A conversation that makes a tool call of each of these ids, one after the other."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Go, {key}"}]
+    for call_id in call_ids:
+        call = {"id": call_id, "type": "function", "function": {"name": "f", "arguments": '{ "x":1 }'}}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call_id, "content": f"done {call_id}"},
+        ]
+    return {"id": key, "messages": messages}
+
+
+def importing(cbx: Cbx, feed: Feed, given: dict[str, Any], *options: str) -> Result:
+    feed(json.dumps(given))
+    return cbx("card", "import", "-", *options, "-o", "id")
+
+
+def imported(cbx: Cbx, feed: Feed, given: dict[str, Any], *options: str) -> list[str]:
+    """The boxes that an import made."""
+    return lines(importing(cbx, feed, given, *options))
+
+
+class TestOneResultPerToolCall:
+    """Its unique index allows one tool result per tool-call id; real conversations repeat them."""
+
+    def test_a_repeated_id_is_refused_naming_both_cards(
+        self, cbx: Cbx, feed: Feed, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        [first] = imported(cbx, feed, conversation("a", "call_1"))
+        theirs = cbx("box", "show", first, "-o", "json").json()["card_ids"][2]
+        before = row_counts()
+        result = importing(cbx, feed, conversation("b", "call_1"))
+        assert (result.code, result.out) == (5, "")
+        message, hint = result.err.splitlines()
+        assert message.startswith("error: card '")
+        assert message.endswith(f"' answers the tool call 'call_1', as {theirs!r} does already")
+        assert hint == "hint: this database allows one result per tool-call id; import with --remap-tool-ids"
+        assert row_counts() == before
+
+    def test_a_card_of_the_library_counts_too(self, cbx: Cbx, feed: Feed) -> None:
+        result = importing(cbx, feed, conversation("a", "call_0"))
+        assert "answers the tool call 'call_0', as '018f-done' does already" in result.err
+
+    def test_so_does_a_repetition_within_one_conversation(self, cbx: Cbx, feed: Feed) -> None:
+        repeated = conversation("a", "call_1", "call_1")
+        refused = importing(cbx, feed, repeated)
+        assert refused.code == 5
+        [box] = imported(cbx, feed, repeated, "--remap-tool-ids")
+        card_ids = cbx("box", "show", box, "-o", "json").json()["card_ids"]
+        assert len(card_ids) == 5
+
+    def test_remapped_it_is_imported_once_sound_and_exported_exactly(self, cbx: Cbx, feed: Feed) -> None:
+        imported(cbx, feed, conversation("a", "call_1"))
+        for given in (conversation("b", "call_1"), conversation("c", "call_1", "call_1", "call_0")):
+            [box] = imported(cbx, feed, given, "--remap-tool-ids")
+            assert cbx("card", "export", "--box", box).json() == {"messages": given["messages"]}
+            assert succeed(cbx("box", "verify", box)).endswith("nothing found\n")
+            again = importing(cbx, feed, given, "--remap-tool-ids")
+            assert lines(again) == [box]
+            assert again.err.endswith(" 0 new\n")
+
+    def test_other_projects_may_repeat_it(self, cbx: Cbx, feed: Feed) -> None:
+        imported(cbx, feed, conversation("a", "call_1"))
+        imported(cbx, feed, conversation("a", "call_1"), "-p", "other")
+
+
+class TestInit:
+    def test_it_prints_what_it_would_add_and_alters_nothing(self, cbx: Cbx, connection: Connection) -> None:
+        before = definitions(connection)
+        table = cbx("db", "init")
+        for name in OURS:
+            assert f"CREATE TABLE IF NOT EXISTS {name} (" in succeed(table)
+        assert "public.cards" not in table.out
+        assert "public.card_boxes" not in table.out
+        assert table.err == "4 table(s) would be added; run it with --yes to add them\n"
+        answer = cbx("db", "init", "-o", "json").json()
+        assert (answer["missing"], answer["added"], answer["sql"] + "\n") == (OURS, [], table.out)
+        assert definitions(connection) == before
+
+    def test_with_yes_it_adds_the_missing_tables_and_changes_no_other(
+        self, cbx: Cbx, connection: Connection
+    ) -> None:
+        before = definitions(connection)
+        assert succeed(cbx("db", "init", "--yes")) == f"added {', '.join(OURS)}\n"
+        after = definitions(connection)
+        assert of_the_library(after) == before
+        assert {name for name, *_ in after["tables"]} == {name for name, *_ in before["tables"]} | {*OURS}
+        assert succeed(cbx("db", "init", "--yes")) == "nothing is missing\n"
+        assert definitions(connection) == after
+
+    def test_what_it_prints_is_what_it_does(
+        self, cbx: Cbx, connection: Connection, databases: Databases
+    ) -> None:
+        by_hand = databases.make("template1")
+        with psycopg.connect(databases.target(by_hand).conninfo or "", autocommit=True) as other:
+            other.execute(LIBRARY.encode())
+            other.execute(succeed(cbx("db", "init")).encode())
+            done_by_hand = without_file_numbers(definitions(other))
+        databases.drop(by_hand)
+        succeed(cbx("db", "init", "--yes"))
+        assert without_file_numbers(definitions(connection)) == done_by_hand
+
+    def test_then_everything_works_there(self, cbx: Cbx, feed: Feed) -> None:
+        succeed(cbx("db", "init", "--yes"))
+        feed("name: clerk\nsystem_prompt: You are a clerk.\n")
+        succeed(cbx("profile", "import", "-"))
+        asked = ("-a", "profile_name=clerk", "-a", "instruction=Go on", "-a", f"input_box_ids={BOX}")
+        [packed] = lines(cbx("pack", "-H", "delegate", *asked, "-o", "id"))
+        shown = cbx("box", "show", packed, "--why", "-o", "json").json()
+        assert (shown["title"], shown["recipe"]["name"]) == ("delegate for clerk", "delegate")
+        assert shown["card_ids"][:5] == cbx("box", "show", BOX, "-o", "json").json()["card_ids"]
+        assert cbx("box", "show", BOX, "-o", "json").json()["title"] is None
+        assert "title" not in succeed(cbx("box", "show", BOX))
+        status = cbx("db", "status", "-o", "json").json()
+        assert (status["schema_version"], status["one_result_per_tool_call"]) == (1, True)
+
+    def test_profiles_that_are_there_are_used_and_left_as_they_are(
+        self, cbx: Cbx, connection: Connection, feed: Feed
+    ) -> None:
+        connection.execute(
+            "CREATE SCHEMA resource; CREATE TABLE resource.profiles (project_id text NOT NULL,"
+            " profile_box_id text NOT NULL, name text NOT NULL, worker_target text NOT NULL,"
+            " tags jsonb NOT NULL DEFAULT '[]', system_prompt_compiled text,"
+            " updated_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (project_id, profile_box_id));"
+            " CREATE UNIQUE INDEX idx_resource_profiles_project_name ON resource.profiles (project_id, name)"
+        )
+        feed("name: clerk\n")
+        succeed(cbx("profile", "import", "-"))
+        packed = cbx(
+            "pack", "-H", "delegate", "-a", "profile_name=CLERK", "-a", "instruction=Go", "-o", "json"
+        )
+        assert packed.code == 0
+        before = definitions(connection)
+        assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == [OURS[0], *OURS[2:]]
+        after = definitions(connection)
+        for name, rows in before.items():
+            assert [row for row in after[name] if row in rows] == rows, name
+        assert [entry["name"] for entry in cbx("profile", "list", "-o", "json").json()] == ["clerk"]
+
+
+def without_file_numbers(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """`definitions` without what differs from database to database."""
+    tables = [(name, *others) for name, _, *others in found["tables"]]
+    columns = [tuple(value for value in row if value != row[1]) for row in found["columns"]]
+    return {**found, "tables": tables, "columns": columns}
