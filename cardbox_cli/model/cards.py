@@ -102,18 +102,38 @@ _content_decoder = msgspec.json.Decoder(Content | None, float_hook=exact_json.ex
 
 def decode_card(row: str | bytes) -> Card:
     """The card that a row's JSON projection (query `card_json`) spells."""
-    raw = _row_decoder.decode(row)
+    try:
+        raw = _row_decoder.decode(row)
+    except msgspec.ValidationError:
+        return _decode_patiently(row)
     values = {name: getattr(raw, name) for name in _CardRow.__struct_fields__}
     values["content"] = _decode_content(raw.content)
     return Card(**values)
+
+
+def _decode_patiently(row: str | bytes) -> Card:
+    """For rows with integers of very many digits, which the fast decoder does not take."""
+    values = exact_json.decode(row)
+    values["content"] = _content_of(values["content"])
+    moments = {name: values[name] for name in _MOMENTS}
+    return Card(**{**values, **msgspec.convert(moments, dict[str, datetime | None])})
+
+
+_MOMENTS = ("created_at", "expires_at", "deleted_at")
 
 
 def _decode_content(text: msgspec.Raw) -> StoredContent:
     try:
         return cast(Content | None, _content_decoder.decode(text))
     except msgspec.ValidationError:
-        unknown = exact_json.decode(bytes(text))
-        return unknown if isinstance(unknown, dict) else {"__type__": None, "data": unknown}
+        return _content_of(exact_json.decode(bytes(text)))
+
+
+def _content_of(stored: Any) -> StoredContent:
+    try:
+        return cast(Content | None, msgspec.convert(stored, Content | None))
+    except msgspec.ValidationError:
+        return stored if isinstance(stored, dict) else {"__type__": None, "data": stored}
 
 
 class CardDraft(msgspec.Struct, frozen=True, kw_only=True):

@@ -231,7 +231,7 @@ def json_kind(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "a boolean"
-    for kind, name in ((str, "a string"), (dict, "an object"), (list, "a list")):
+    for kind, name in ((str, "a string"), (dict, "an object"), ((list, tuple), "a list")):
         if isinstance(value, kind):
             return name
     return "a number"

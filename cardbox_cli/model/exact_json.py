@@ -16,6 +16,13 @@ import msgspec
 _MAX_INTEGER_DIGITS = 131072
 _MAX_FRACTION_DIGITS = 16383
 
+# Python reads and prints no longer integers unless told to. Source: `sys.int_info.default_max_str_digits`.
+_INT_DIGITS = 4300
+_INT_BITS = 14_000
+
+# Levels of lists and objects: far beyond what is written, well within every reader's stack.
+_MAX_DEPTH = 400
+
 
 class Unstorable(ValueError):
     """A value that JSONB cannot hold; `path` is where it stands, as in "metadata.tags[2]"."""
@@ -44,9 +51,18 @@ _decoder = msgspec.json.Decoder(float_hook=exact_number)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
+def exact_integer(text: str) -> int | Decimal:
+    """The integer that `text` spells: a Decimal where it has more digits than Python reads as an int."""
+    return int(text) if len(text) <= _INT_DIGITS else Decimal(text)
+
+
 def decode(text: bytes | str) -> Any:
     """Decode JSON that a database or cbx wrote. Raises `msgspec.DecodeError` on anything else."""
-    return _decoder.decode(text)
+    try:
+        return _decoder.decode(text)
+    except msgspec.ValidationError:
+        # The one thing in JSON that msgspec does not take: an integer of very many digits.
+        return json.loads(text, parse_float=exact_number, parse_int=exact_integer)
 
 
 def encode(value: Any) -> bytes:
@@ -61,20 +77,19 @@ def read(text: str) -> Any:
     follows can say where they stand. Raises ValueError with line and column on malformed text.
     """
     try:
-        return json.loads(text, parse_float=exact_number)
+        return json.loads(text, parse_float=exact_number, parse_int=exact_integer)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
 def check_storable(value: Any, path: str = "") -> None:
     """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold."""
-    try:
-        _check(value, path)
-    except RecursionError:
-        raise Unstorable(path, "is nested too deeply") from None
+    _check(value, path, 0)
 
 
-def _check(value: Any, path: str) -> None:
+def _check(value: Any, path: str, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise Unstorable(path.split("[")[0].split(".")[0], f"is nested more than {_MAX_DEPTH} levels deep")
     kind = type(value)
     if kind is str:
         _check_text(value, path)
@@ -82,17 +97,20 @@ def _check(value: Any, path: str) -> None:
         for key, item in value.items():
             if type(key) is not str:
                 raise Unstorable(path, f"has the key {key!r}, and JSON keys are strings")
-            _check_text(key, f"{path}.{key!r}")
-            _check(item, f"{path}.{key}" if path else key)
+            _check_text(key, f"{path}.{key!r}" if path else repr(key))
+            _check(item, f"{path}.{key}" if path else key, depth + 1)
     elif kind is list:
         for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]")
+            _check(item, f"{path}[{index}]", depth + 1)
     elif kind is float or kind is Decimal:
         _check_number(value, path)
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            _check(getattr(value, name), f"{path}.{name}" if path else name)
-    elif not (value is None or value is msgspec.UNSET or kind is bool or kind is int):
+            _check(getattr(value, name), f"{path}.{name}" if path else name, depth + 1)
+    elif kind is int:
+        if value.bit_length() > _INT_BITS:
+            raise Unstorable(path, f"is an integer of over {_INT_DIGITS} digits; give it as a Decimal")
+    elif not (value is None or value is msgspec.UNSET or kind is bool):
         raise Unstorable(path, f"is a {kind.__name__}, which is no JSON value")
 
 
@@ -120,7 +138,11 @@ def canonical(text: bytes) -> bytes:
 
     Equal for a text and for what JSONB makes of it.
     """
-    return _canonical_encoder.encode(_canonical_decoder.decode(text))
+    try:
+        value = _canonical_decoder.decode(text)
+    except msgspec.ValidationError:
+        value = json.loads(text, parse_float=_number_as_jsonb_prints, parse_int=_number_as_jsonb_prints)
+    return _canonical_encoder.encode(value)
 
 
 def _number_as_jsonb_prints(text: str) -> msgspec.Raw:

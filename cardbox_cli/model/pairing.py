@@ -65,6 +65,9 @@ def exchanges(cards: Sequence[Card]) -> list[list[int]]:
     pairing = pair_calls(cards)
     caller = {**pairing.results, **pairing.scheduled}
     groups: dict[int, list[int]] = {}
+    first: list[int] = []
     for position in range(len(cards)):
-        groups.setdefault(caller.get(position, position), []).append(position)
+        # A caller stands earlier, so its own group is known: a result may itself call for another.
+        first.append(first[caller[position]] if position in caller else position)
+        groups.setdefault(first[position], []).append(position)
     return list(groups.values())

@@ -84,7 +84,7 @@ class PackArgument(Section):
     """A rule that makes one card of one argument."""
 
     arg_key: Name = Field(description="The argument. If it is not given, no card is made.")
-    as_card_type: Name = Field(default="task.instruction", description="The card's type.")
+    as_card_type: Trimmed = Field(default="task.instruction", description="The card's type.")
     card_metadata: CardMetadata = Field(default_factory=CardMetadata, description="The card's metadata.")
 
 

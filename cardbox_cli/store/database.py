@@ -83,7 +83,8 @@ class Database:
         """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
         if not connection.autocommit:
             # psycopg would commit the first block itself; a transaction that has begun makes it a savepoint.
-            connection.execute("SELECT")
+            with driver_errors.translated():
+                connection.execute("SELECT")
         return cls(connection, Target("", "the caller's connection", Path()))
 
     def close(self) -> None:
@@ -111,13 +112,14 @@ class Database:
         if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             yield
             return
+        before = connection.isolation_level, connection.read_only
         connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
         try:
             with driver_errors.translated(), connection.transaction():
                 yield
         finally:
             if not connection.closed:
-                connection.isolation_level, connection.read_only = None, None
+                connection.isolation_level, connection.read_only = before
 
     # --- queries
 

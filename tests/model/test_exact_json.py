@@ -63,6 +63,7 @@ def test_what_jsonb_holds_is_storable(value: object) -> None:
         ([1, float("inf")], "x[1]: is inf, which JSON has no spelling for"),
         ({"a": {"b": "\x00"}}, "x.a.b: holds a NUL character at offset 0"),
         ({"a\x00": 1}, "x.'a\\x00': holds a NUL character at offset 1"),
+        pytest.param(10**5000, "x: is an integer of over 4300 digits; give it as a Decimal", id="long"),
         ({"a": "ok\ud800"}, "x.a: holds a lone surrogate at offset 2"),
         (Decimal("1e200000"), "x: is a number beyond what JSONB can hold"),
         (Decimal("1e-20000"), "x: is a number beyond what JSONB can hold"),
@@ -80,7 +81,23 @@ def test_bottomless_nesting_is_refused() -> None:
     value: list[object] = []
     for _ in range(100_000):
         value = [value]
-    with pytest.raises(exact_json.Unstorable, match="nested too deeply"):
+    with pytest.raises(exact_json.Unstorable, match=r"^x: is nested more than 400 levels deep$"):
         exact_json.check_storable(value, "x")
     with pytest.raises(ValueError, match="nested too deeply"):
         exact_json.read("[" * 100_000 + "]" * 100_000)
+
+
+def test_what_is_storable_can_be_encoded() -> None:
+    value: object = "deep"
+    for _ in range(400):
+        value = [value]
+    exact_json.check_storable(value)
+    assert exact_json.decode(exact_json.encode(value)) == value
+
+
+def test_integers_of_very_many_digits() -> None:
+    digits = "7" * 6000
+    text = f'{{"n":{digits}}}'
+    for read in (exact_json.read, exact_json.decode):
+        assert exact_json.encode(read(text)).decode() == text
+    assert exact_json.canonical(text.encode()).decode() == text

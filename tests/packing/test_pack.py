@@ -753,12 +753,13 @@ def test_an_argument_that_no_rule_uses_is_not_looked_at(database: Database) -> N
     assert packed_by(database, packing("a"), {"unused": float("nan")}).plan.cards == []
 
 
-def test_a_card_type_that_is_blank_is_refused(refusal: Refusal) -> None:
-    error = refusal(packing("a", as_card_type=" "), {"a": "x"})
-    assert (type(error), error.message) == (
-        BadRequest,
-        "argument 'a': a card needs a type that is not empty",
-    )
+def test_a_profile_whose_box_is_gone_is_refused(database: Database, profiles: ProfileStore) -> None:
+    lost = profiles.get("researcher").profile_box_id
+    with database.connection.transaction(force_rollback=True):
+        database.connection.execute("DELETE FROM card_boxes WHERE box_id = %s", [lost])
+        with pytest.raises(NotFound) as caught:
+            pack_context(PROJECT, TOOL, AGENT, {}, recipe(), conn=database.connection)
+    assert caught.value.message == f"the box {lost!r} of profile 'researcher' is gone"
 
 
 def test_result_fields_with_text_that_no_card_can_hold_are_refused(refusal: Refusal) -> None:

@@ -330,3 +330,12 @@ def test_content_of_an_unknown_class_is_shown_as_it_is(cards: CardStore, databas
     assert (stored["bare"].content, stored["bare"].type) == ({"a": 1}, "unknown")
     assert stored["null"].content is None
     assert stored["list"].content == {"__type__": None, "data": [1]}
+
+
+def test_numbers_of_any_length_survive(cards: CardStore) -> None:
+    data = exact_json.read('{"n": [' + "7" * 6000 + ", 1e5000, 0." + "3" * 500 + "]}")
+    draft = draft_card("x", JsonContent(data), metadata=data, tool_calls=[data])
+    stored = cards.add(draft).card
+    assert stored.content == JsonContent(data)
+    assert digest_line(stored) == digest_line(draft)
+    assert cards.get(draft.card_id).created_at.tzinfo is not None
