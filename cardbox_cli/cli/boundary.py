@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -26,23 +26,30 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
     except CbxError as exc:
         return _report(exc, argv, session)
     except click.exceptions.NoArgsIsHelpError as exc:
-        click.echo(exc.format_message(), err=True)
+        _tell(exc.format_message())
         return UsageError.exit_code
     except click.ClickException as exc:
         return _report(_usage_error(exc), argv, session)
     except (KeyboardInterrupt, click.Abort):
-        print("\ninterrupted", file=sys.stderr)
+        _tell("\ninterrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_stdout()
+        _forget(sys.stdout)
         return PIPE_CLOSED
     except Exception as exc:
         return _report(_no_room(exc) or _bug(exc), argv, session)
 
 
-def _forget_stdout() -> None:
-    """Nobody takes our output; keep the interpreter's last flush from complaining."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _tell(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _forget(sys.stderr)
+
+
+def _forget(stream: TextIO) -> None:
+    """Nobody takes what we write there; keep the interpreter's last flush from complaining."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _usage_error(exc: click.ClickException) -> UsageError:
@@ -68,12 +75,12 @@ def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        _forget_stdout()
+        _forget(sys.stdout)
     if session.debug or "--debug" in argv:
         import traceback
 
         traceback.print_exc()
-    print(_as_json(error) if _wants_json(argv, session) else _as_text(error), file=sys.stderr)
+    _tell(_as_json(error) if _wants_json(argv, session) else _as_text(error))
     return error.exit_code
 
 

@@ -1,6 +1,7 @@
 """How the command tree is put together: nouns and verbs whose modules are loaded when they are called."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import click
 import typer
 import typer.core
 
+from cardbox_cli.cli.boundary import PIPE_CLOSED
 from cardbox_cli.cli.session import common_options
 
 
@@ -49,10 +51,31 @@ class LazyGroup(click.Group):
             ctx.fail(f"there is no command {name!r}.{_did_you_mean(name, self.entries)}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """As click does; `--help` prints here."""
+        with _past_click():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does."""
+        with _past_click():
+            return super().invoke(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+
+
+@contextmanager
+def _past_click() -> Iterator[None]:
+    """Keep click from making a closed pipe exit code 1, and from printing a line of its own at Ctrl-C."""
+    try:
+        yield
+    except BrokenPipeError as exc:
+        raise click.exceptions.Exit(PIPE_CLOSED) from exc
+    except KeyboardInterrupt as exc:
+        raise click.Abort from exc
 
 
 class _Group(typer.core.TyperGroup):

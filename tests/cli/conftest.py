@@ -8,11 +8,10 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,15 +88,25 @@ class Shell:
     environment: Mapping[str, str]
     folder: Path
 
-    def start(self, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
-        """Start `cbx` on `arguments`, its streams piped."""
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        return subprocess.Popen(
-            [sys.executable, "-m", "cardbox_cli", *arguments],
+    @contextmanager
+    def started(self, *arguments: str) -> "Iterator[subprocess.Popen[bytes]]":
+        """A running `cbx`, its streams piped. Ctrl-C reaches it however the tests were started."""
+        code = (
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "from cardbox_cli.cli.main import script; script()"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=dict(self.environment),
             cwd=self.folder,
-            **{**pipes, **options},
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def run(self, *arguments: str, stdin: bytes = b"", **variables: str) -> Result:
         """Run `cbx` on `arguments`."""

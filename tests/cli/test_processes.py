@@ -1,0 +1,130 @@
+"""cbx among other processes: in pipes of a real shell, before readers that go away, under Ctrl-C."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.target import Target
+from tests.cli.conftest import PATIENCE, Shell, lines, succeed
+from tests.conftest import Cbx
+
+# More than a pipe holds.
+MUCH = 300_000
+
+
+@pytest.fixture
+def long_box(cards: CardStore, boxes: BoxStore) -> str:
+    """A box that prints far more than a pipe holds, in every format."""
+    drafts = [draft_card("task.instruction", f"{number} " + "word " * 60) for number in range(1500)]
+    cards.add_many(drafts)
+    return boxes.create([draft.card_id for draft in drafts]).box_id
+
+
+class TestPipes:
+    def test_what_is_packed_is_shown(self, shell: Shell) -> None:
+        (shell.folder / "clerk.yaml").write_text("name: clerk\n")
+        succeed(shell.run("profile", "import", "clerk.yaml"))
+        packing = "cbx pack --handover delegate --arg profile_name=clerk --arg instruction='Go, clerk'"
+        shown = json.loads(succeed(shell.line(f"{packing} -o id | xargs cbx box show -o json")))
+        assert [card["type"] for card in shown["cards"]] == ["task.instruction", "meta.parent_pointer"]
+        assert shown["cards"][0]["content"]["text"] == "Go, clerk"
+
+    def test_ids_make_a_box(self, shell: Shell, cbx: Cbx, add: Callable[..., str]) -> None:
+        ids = [add(text) for text in ("one", "two")]
+        made = shell.line(
+            "cbx card list --type task.instruction -o id | cbx box create - --title both -o json"
+        )
+        assert json.loads(succeed(made))["card_ids"] == ids[::-1]
+
+    def test_a_conversation_goes_through(self, shell: Shell) -> None:
+        messages = [{"role": "user", "content": "grüße"}]
+        (shell.folder / "chat.json").write_text(json.dumps(messages))
+        through = shell.line("cat chat.json | cbx card import - -o id | xargs cbx card export --box")
+        assert json.loads(succeed(through)) == {"messages": messages}
+
+    @pytest.mark.parametrize("output", ["table", "json", "jsonl", "yaml"])
+    def test_a_reader_that_goes_away_is_no_error(self, output: str, shell: Shell, long_box: str) -> None:
+        result = shell.line(f"cbx box show {long_box} --full -o {output} | head -1; echo ${{PIPESTATUS[0]}}")
+        first, code = lines(result)
+        assert (code, result.err) == ("141", "")
+        assert first.startswith(
+            {"table": "box ", "json": "{", "jsonl": '{"card_id"', "yaml": "box_id: "}[output]
+        )
+
+    def test_nor_is_one_that_never_reads(self, shell: Shell, box_of: Callable[..., str]) -> None:
+        box = box_of("dangling-1")
+        for command, code in (("box list", 141), (f"box verify {box}", 8), ("--help", 141), ("nope", 2)):
+            for streams in ("", "2>&1"):
+                line = f"(sleep 0.1; cbx {command}) {streams} | true; echo ${{PIPESTATUS[0]}}"
+                result = shell.line(line)
+                assert int(result.out) == code, command
+                assert "Traceback" not in result.err
+                assert "Broken pipe" not in result.err
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+    def test_a_full_disk_is_an_error_and_no_bug(self, shell: Shell, long_box: str) -> None:
+        for output in ("table", "jsonl"):
+            result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
+            assert result.code == 1
+            assert "cannot write the answer: No space left on device" in result.err
+            assert "bug" not in result.err
+
+
+class TestCtrlC:
+    def test_while_it_reads_standard_input(self, shell: Shell) -> None:
+        with shell.started("card", "import", "-") as process:
+            assert process.stdin is not None
+            process.stdin.write(b" " * MUCH)  # returns when the process has begun to read
+            wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
+            assert interrupted(process) == (130, "", "\ninterrupted\n")
+
+    def test_while_it_waits_for_a_lock(
+        self, shell: Shell, cbx: Cbx, box_of: Callable[..., str], database: Database, target: Target
+    ) -> None:
+        box = box_of()
+        with psycopg.connect(target.conninfo or "") as other:
+            other.execute("SELECT FROM card_boxes FOR UPDATE")
+            with shell.started("box", "append", box, "x-1", "--allow-dangling") as process:
+                wait_until(lambda: waiting_for_a_lock(database) == 1)
+                assert interrupted(process) == (130, "", "\ninterrupted\n")
+            wait_until(lambda: waiting_for_a_lock(database) == 0)
+        assert cbx("box", "show", box, "-o", "json").json()["card_ids"] == []
+
+
+def interrupted(process: "subprocess.Popen[bytes]") -> tuple[int, str, str]:
+    """Press Ctrl-C: the exit code, stdout and stderr of the process, whose standard input stays open."""
+    process.send_signal(signal.SIGINT)
+    code = process.wait(PATIENCE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return code, process.stdout.read().decode(), process.stderr.read().decode()
+
+
+def waiting_for_a_lock(database: Database) -> int:
+    """How many sessions of the database wait for a lock."""
+    [(count,)] = database.connection.execute(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    ).fetchall()
+    return int(count)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait until it holds three times in a row, patiently."""
+    deadline = time.monotonic() + PATIENCE
+    times = 0
+    while times < 3:
+        assert time.monotonic() < deadline, "it never came to that"
+        times = times + 1 if holds() else 0
+        time.sleep(0.02)
