@@ -3,7 +3,6 @@
 import fcntl
 import io
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -83,10 +82,14 @@ def lines(result: Result) -> list[str]:
 
 @dataclass(frozen=True)
 class Shell:
-    """Commands as processes of their own, on the test's database, with `cbx` on the path of shell lines."""
+    """Commands as processes of their own on the test's database, in an empty folder.
+
+    What lies in the folder `programs`, such as `cbx`, comes first on their path.
+    """
 
     environment: Mapping[str, str]
     folder: Path
+    programs: Path
 
     @contextmanager
     def started(self, *arguments: str) -> "Iterator[subprocess.Popen[bytes]]":
@@ -202,9 +205,4 @@ def shell(target: Target, tmp_path: Path) -> Shell:
         "CBX_DATABASE_URL": target.conninfo or "",
         "CBX_PROJECT": PROJECT,
     }
-    return Shell(environment, folder)
-
-
-def needs(program: str) -> pytest.MarkDecorator:
-    """Skip a test where a program of the operating system is missing."""
-    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
+    return Shell(environment, folder, programs)
