@@ -8,7 +8,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
-from cardbox_cli.cli.describe import age, preview, short_rule, size, spoken_by, time
+from cardbox_cli.cli.describe import age, count, preview, short_rule, size, spoken_by, time
 from cardbox_cli.cli.inputs import confirm, read_text, resolved_or_typed
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat
@@ -16,7 +16,6 @@ from cardbox_cli.errors import Findings, NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, short_id, unique
-from cardbox_cli.model.tokens import estimate_tokens
 from cardbox_cli.model.verify import verify as findings_in
 from cardbox_cli.packing.plan import card_tokens
 from cardbox_cli.store.boxes import BoxStore
@@ -100,7 +99,7 @@ def show(
     why: Annotated[bool, typer.Option("--why", help="The rule that brought each card.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail when a card or box is missing.")] = False,
 ) -> None:
-    """Show what is in a box: each place in order, with its card. With -o jsonl: one card a line."""
+    """Show what is in a box, in order. With -o jsonl: one card a line."""
     shown_types = {name.strip() for name in types.split(",")} if types else None
     with session().stores() as (_, boxes), boxes.database.snapshot():
         if len(box_ids) == 1:
@@ -135,7 +134,7 @@ def show(
     )
     lost = [card_id for view in found for card_id in view.missing_card_ids]
     if strict and (missing or lost):
-        raise NotFound(f"{len(missing)} box(es) and {len(lost)} card(s) are missing")
+        raise NotFound(f"missing: {count(len(missing), 'box')} and {count(len(lost), 'card')}")
 
 
 def _places(view: BoxView, types: set[str] | None, tail: int | None) -> list[Slot]:
@@ -191,7 +190,7 @@ def _say_view(
         [
             ("box", box.box_id),
             ("title", title),
-            ("cards", f"{len(box.card_ids)}, about ~{tokens} tokens"),
+            ("cards", f"{len(box.card_ids)}, ~{tokens} tokens"),
             ("parents", ", ".join(box.parent_ids) or None),
             ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
             ("updated", time(box.updated_at)),
@@ -232,7 +231,7 @@ def _row(slot: Slot, now: datetime, provenance: Provenance | None, why: bool) ->
         card.role or "-",
         age(card.created_at, now),
         size(said),
-        f"~{estimate_tokens(said)}",
+        f"~{card_tokens(card)}",
         *rule,
         text,
     ]
@@ -325,7 +324,10 @@ def fork(
 
 @app.command(epilog=examples("  cbx box verify 8b1f22c0 || echo 'not as it was packed'"))
 def verify(box: BoxId) -> None:
-    """Check a box: references, pairs of calls and results, the digest of its packing. Exit 8 on findings."""
+    """Check a box. Exit 8 on findings.
+
+    Looks at its references, its pairs of calls and results, and the digest of its packing.
+    """
     with session().stores() as (_, boxes), boxes.database.snapshot():
         view = boxes.view(boxes.resolve(box))
         findings = findings_in(view, boxes.provenance(view.box.box_id))
@@ -340,7 +342,7 @@ def verify(box: BoxId) -> None:
 
     output.emit(answer, table=table, ids=[view.box.box_id])
     if findings:
-        raise Findings(f"{len(findings)} finding(s) in box {view.box.box_id}")
+        raise Findings(f"{count(len(findings), 'finding')} in box {view.box.box_id}")
 
 
 def _position(position: int | None) -> str:

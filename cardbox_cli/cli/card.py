@@ -9,7 +9,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
-from cardbox_cli.cli.describe import CARD_COLUMNS, answers, card_row, spoken_by, time
+from cardbox_cli.cli.describe import CARD_COLUMNS, answers, card_row, count, spoken_by, time
 from cardbox_cli.cli.inputs import (
     confirm,
     parse_json,
@@ -33,7 +33,7 @@ from cardbox_cli.model.content import (
     json_kind,
     parse_content,
 )
-from cardbox_cli.model.ids import unique
+from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.store.cards import CardFilter
 
 app = noun("Add, show, list, search, delete, import and export cards.")
@@ -319,10 +319,10 @@ def list_(
     epilog=examples("  cbx card search 'payment timeout'\n  cbx card search 超时 --type tool.result")
 )
 def search(
-    text: Annotated[
-        str,
+    words: Annotated[
+        list[str],
         typer.Argument(
-            metavar="TEXT",
+            metavar="TEXT...",
             help='Words, "a phrase", -word, or; for Chinese, Japanese and Korean any piece of the text.',
         ),
     ],
@@ -332,7 +332,8 @@ def search(
         typer.Option("--type", "-t", metavar="T", help="Only this type; repeat for several."),
     ] = None,
 ) -> None:
-    """Find cards by what they say, newest first. Case does not matter."""
+    """Find cards by what they say, newest first. Whole words, in any case."""
+    text = " ".join(words)
     if not text.strip():
         raise UsageError("there is nothing to search for", hint="give a word")
     _list(CardFilter(text=text, types=types or None), limit)
@@ -359,7 +360,7 @@ def delete(
     with session().stores() as (cards, _):
         wanted = unique(map(cards.resolve, card_ids))
         if not dry_run:
-            confirm(f"Delete {len(wanted)} card(s) of project {session().project_id!r}?", yes=yes)
+            confirm(f"Delete {count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes)
         deleted = wanted if dry_run else cards.delete(wanted)
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
@@ -407,8 +408,8 @@ def import_(
         return [box.box_id, str(box.cards), str(box.new_cards), box.title or ""]
 
     output.emit({"boxes": boxes}, table=table, ids=[box.box_id for box in boxes])
-    new = sum(box.new_cards for box in boxes)
-    announce(f"{len(boxes)} conversation(s), {sum(box.cards for box in boxes)} cards, {new} new")
+    total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
+    announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
 
 
 @app.command(epilog=examples("  cbx card export --box 8b1f22c0 --to openai > chat.json"))
@@ -421,7 +422,7 @@ def export(
         Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
-    """Print a box as a conversation: what was imported comes out as it went in."""
+    """Print a box as a conversation. What was imported comes out as it went in."""
     from cardbox_cli.conversations.exporting import export_messages
 
     _check_format(to, "--to", ("openai",))

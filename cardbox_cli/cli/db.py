@@ -8,6 +8,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
+from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import confirm
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
@@ -58,10 +59,10 @@ def _say_status(answer: dict[str, object]) -> None:
 
 
 def _shown(value: object) -> str | None:
-    if value is None or value == []:
+    if value is None:
         return None
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(map(str, value)) or "none; `cbx db init --yes` makes them"
     return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
@@ -125,7 +126,7 @@ def init(
 
     output.emit(answer, table=table, ids=list(parts))
     if parts and not yes:
-        announce(f"{len(parts)} table(s) would be added; run it with --yes to add them")
+        announce(f"{count(len(parts), 'table')} would be added; run it with --yes to add them")
 
 
 @app.command(epilog=examples("  cbx db upgrade"))
@@ -157,4 +158,5 @@ def destroy(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")
     server = _embedded("destroy")
     confirm(f"Delete the embedded database of {server.home}, every project in it?", yes=yes)
     removed = [str(path) for path in server.destroy()]
-    output.emit({"removed": removed}, table=lambda: output.say("\n".join(removed) or "there was nothing"))
+    told = "\n".join(f"removed {path}" for path in removed) or "there was nothing to remove"
+    output.emit({"removed": removed}, table=lambda: output.say(told))

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 
 from cardbox_cli.cli.terminal import one_line
-from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import call_ids
 
@@ -24,12 +24,12 @@ def card_row(card: Card) -> list[str]:
     ]
 
 
-def preview(card: Card, width: int = PREVIEW) -> str:
+def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
     """What a card says, on one line; the calls that it makes when it says nothing."""
     return one_line(spoken_by(card), width)
 
 
-def spoken_by(card: Card) -> str:
+def spoken_by(card: Card | CardDraft) -> str:
     """A card's text and its tool calls, as a person would read them."""
     text = card_text(card.content)
     calls = [_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []
@@ -50,11 +50,11 @@ def _call(call: object) -> str:
 
 
 def short_rule(rule: str) -> str:
-    """A recipe rule as a table shows it: box ids by their short form."""
-    return _BOX_ID.sub(lambda found: short_id(found[0]), rule)
+    """A recipe rule as a table shows it: without the box that a card came from."""
+    return _FROM_BOX.sub("", rule)
 
 
-_BOX_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_FROM_BOX = re.compile(r" \(box [0-9a-f-]{36}\)$")
 
 
 def age(moment: datetime, now: datetime | None = None) -> str:
@@ -64,6 +64,12 @@ def age(moment: datetime, now: datetime | None = None) -> str:
         if seconds >= length:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
+
+
+def count(number: int, noun: str) -> str:
+    """A number and its noun: "1 card", "2 boxes"."""
+    plural = noun + ("es" if noun.endswith(("s", "x")) else "s")
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def size(text: str) -> str:

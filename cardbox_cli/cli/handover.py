@@ -6,9 +6,10 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
-from cardbox_cli.cli.recipes import load_recipe, recipe_folders
+from cardbox_cli.cli.describe import count
+from cardbox_cli.cli.recipes import load_recipe, recipe_folders, warn_of
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.errors import CbxError, InvalidRecipe
+from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 
 app = noun("List, show and validate handover recipes.")
 
@@ -72,19 +73,26 @@ def validate(
     ],
 ) -> None:
     """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""
-    problems: list[Any] = []
-    broken: list[CbxError] = []
+    failures: list[CbxError] = []
     for name in recipes:
         try:
-            load_recipe(name)
-        except InvalidRecipe as exc:
-            broken.append(exc)
-            problems += exc.details["problems"]
-    if broken:
-        message = "\n".join(exc.message for exc in broken)
-        raise InvalidRecipe(message, hint=broken[0].hint, details={"problems": problems})
-    answer = {"valid": recipes, "problems": problems}
-    output.emit(answer, table=lambda: output.say(f"{len(recipes)} recipe(s) are valid"), ids=recipes)
+            warn_of(load_recipe(name))
+        except (InvalidRecipe, NotFound) as exc:
+            failures.append(exc)
+    if failures:
+        raise _all_of(failures)
+    valid = count(len(recipes), "valid recipe")
+    output.emit({"valid": recipes, "problems": []}, table=lambda: output.say(valid), ids=recipes)
+
+
+def _all_of(failures: list[CbxError]) -> CbxError:
+    """One error that tells them all: invalid if any is, else not found."""
+    worst = next((each for each in failures if isinstance(each, InvalidRecipe)), failures[0])
+    return type(worst)(
+        "\n".join(each.message for each in failures),
+        hint=worst.hint,
+        details={"problems": [one for each in failures for one in each.details.get("problems", [])]},
+    )
 
 
 @app.command(epilog=examples("  cbx handover schema > handover.schema.json"))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
 
@@ -110,4 +111,9 @@ def confirm(question: str, *, yes: bool) -> None:
         raise UsageError(f"{question} Not without --yes here", hint="add --yes to do it without a question")
     import click
 
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        announce("nothing was done")
+        raise click.exceptions.Exit(_DECLINED)
+
+
+_DECLINED = 130

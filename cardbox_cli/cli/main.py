@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import click
 
@@ -54,6 +55,9 @@ def _version(context: click.Context, _: click.Parameter, value: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `cbx` on `arguments` (default: the command line's); the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     session = Session()
     return boundary.run(
         lambda: root().main(argv, prog_name="cbx", standalone_mode=False, obj=session), argv, session

@@ -7,12 +7,10 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.describe import short_rule
+from cardbox_cli.cli.describe import preview, short_rule
 from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.packing.pack import OPERATOR, Packed, pack
 from cardbox_cli.packing.plan import PlannedCard, card_tokens
@@ -63,8 +61,6 @@ def command(
         raise UsageError("--source-agent is empty", hint="leave it out for sys.operator")
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [])
-    for name in loaded.recipe.unused_arguments(arguments):
-        announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
     with session().database() as database:
         packed = pack(
             database,
@@ -75,6 +71,8 @@ def command(
             source_agent_id=source_agent,
             dry_run=dry_run,
         )
+    for name in loaded.recipe.unused_arguments(arguments):
+        announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
     _print(packed, explain=explain or dry_run)
 
 
@@ -110,26 +108,26 @@ def _line(packed: Packed, place: PlannedCard) -> dict[str, Any]:
 
 
 def _say(packed: Packed, *, explain: bool) -> None:
-    lines = [_line(packed, place) for place in packed.plan.cards] if explain else []
-    tokens = sum(line["tokens"] for line in lines)
+    places = packed.plan.cards
+    tokens = sum(_line(packed, place)["tokens"] for place in places)
     output.facts(
         [
             ("context box", packed.context_box_id or "(dry run: nothing was written)"),
             ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
-            ("cards", f"{len(packed.plan.cards)}" + (f", about ~{tokens} tokens" if explain else "")),
+            ("cards", f"{len(places)}, ~{tokens} tokens"),
             ("new", str(len(packed.plan.drafts))),
             ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
             ("parents", ", ".join(packed.plan.parent_ids) or None),
             ("digest", packed.digest),
         ]
     )
-    if lines:
+    if explain and places:
         output.say()
         output.print_table(
             ["#", "ID", "TYPE", "ROLE", "TOKENS", "RULE", "PREVIEW"],
-            [_row(i, line) for i, line in enumerate(lines)],
+            [_row(packed, position, place) for position, place in enumerate(places)],
         )
-    if packed.plan.left_out:
+    if explain and packed.plan.left_out:
         output.say()
         _say_left_out([(each.card_id, each.reason, each.rule) for each in packed.plan.left_out])
 
@@ -140,13 +138,15 @@ def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
     )
 
 
-def _row(position: int, line: dict[str, Any]) -> list[str]:
+def _row(packed: Packed, position: int, place: PlannedCard) -> list[str]:
+    card = place.draft or packed.cards.get(place.card_id)
+    written = packed.context_box_id is not None or place.draft is None
     return [
         str(position),
-        "(new)" if line["new"] else short_id(line["card_id"]),
-        line["type"] or "(dangling)",
-        line["role"] or "-",
-        f"~{line['tokens']}",
-        short_rule(line["rule"]),
-        one_line(card_text(line["content"]), 60),
+        short_id(place.card_id) if written else "(new)",
+        card.type if card else "(dangling)",
+        (card.role if card else None) or "-",
+        f"~{card_tokens(card)}" if card else "-",
+        short_rule(place.rule),
+        preview(card, 60) if card else "",
     ]

@@ -8,7 +8,7 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import age
 from cardbox_cli.cli.inputs import read_text, source_name
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
@@ -28,9 +28,12 @@ def import_(
     ],
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
-    from cardbox_cli.model.profiles import parse_profile
+    from cardbox_cli.model.profiles import parse_profile, unknown_keys
 
     profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
+    for profile in profiles:
+        for warning in unknown_keys(profile):
+            announce(f"warning: profile {profile['name']!r}: {warning}")
     with session().database() as database:
         store = ProfileStore(database, session().project_id)
         with database.transaction():

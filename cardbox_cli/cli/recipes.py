@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.inputs import parse_json, read_text, source_name
+from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ def load_recipe(name_or_path: str) -> "LoadedRecipe":
     source = source_name("-")
     text = text_of(sys.stdin.buffer.read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
     return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
+
+
+def warn_of(loaded: "LoadedRecipe") -> None:
+    """Say what of a valid recipe is probably not meant."""
+    for warning in loaded.recipe.warnings():
+        announce(f"warning: recipe {loaded.name!r}: {warning}")
 
 
 def parse_arguments(given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:

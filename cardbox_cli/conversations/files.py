@@ -71,7 +71,7 @@ def _malformed(source: str, exc: json.JSONDecodeError) -> InvalidConversation:
 
 
 def _in_document(document: Any, place: str, at: str | None) -> Iterator[Conversation]:
-    if isinstance(document, list) and document and not _is_message(document[0]):
+    if isinstance(document, list) and not (document and _is_message(document[0])):
         for index, item in enumerate(document):
             yield _one(item, f"{place}[{index}]", at)
     else:

@@ -41,6 +41,9 @@ CARD_TYPES: dict[str, str] = {
     "chat.message": "user",
 }
 
+# Those that some provider knows.
+ROLES = ("system", "user", "assistant", "tool", "developer", "function")
+
 # Metadata that the digest of a box leaves out: when and on whose behalf a card was written, not what it says.
 CIRCUMSTANCES = frozenset(
     {

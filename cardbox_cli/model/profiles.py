@@ -5,6 +5,7 @@ other makes read them. Loads pydantic: import this module only where a profile i
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -19,7 +20,7 @@ from pydantic import (
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten import Name, Section, Trimmed, fit, refuse
-from cardbox_cli.model.wording import shown
+from cardbox_cli.model.wording import did_you_mean, shown
 from cardbox_cli.model.yaml_files import read_yaml
 
 DEFAULT_WORKER_TARGET = "worker_generic"
@@ -99,3 +100,13 @@ def parse_profile(text: str, source: str) -> dict[str, Any]:
     profile = fit(Profile, read_yaml(text, source), refuse_with=InvalidInput)
     normal = {"worker_target": profile.worker_target, "tags": profile.tags}
     return {**profile.model_dump(exclude_unset=True), **normal}
+
+
+def unknown_keys(profile: Mapping[str, Any]) -> list[str]:
+    """What to say of the keys that are kept, though cbx knows none of that name."""
+    known = Profile.model_fields
+    return [
+        f"{key!r} is no key that cbx knows; it is kept{did_you_mean(key, known)}"
+        for key in profile
+        if key not in known
+    ]

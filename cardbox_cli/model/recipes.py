@@ -24,6 +24,7 @@ from pydantic import (
 
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import CARD_TYPES, ROLES
 from cardbox_cli.model.handwritten import Name, Section, Trimmed, json_schema, refuse
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.model.wording import did_you_mean, found, shown
@@ -169,6 +170,22 @@ class Recipe(Section):
     def unused_arguments(self, arguments: Mapping[str, object]) -> list[str]:
         """Those of `arguments` that no rule uses, so that they leave no trace in the context."""
         return [name for name in arguments if name not in self.used_arguments]
+
+    def warnings(self) -> list[str]:
+        """What is allowed but hardly meant: declared arguments that nothing uses, unknown types and roles."""
+        declared = self.arguments or {}
+        undeclared = [name for name in self.used_arguments if name not in declared]
+        told = [
+            f"arguments.{name}: no rule uses it{did_you_mean(name, undeclared)}"
+            for name in self.unused_arguments(declared)
+        ]
+        for index, rule in enumerate(self.context_packing_config.pack_arguments):
+            place, kind, role = f"pack_arguments[{index}]", rule.as_card_type, rule.card_metadata.role
+            if kind not in CARD_TYPES:
+                told.append(f"{place}: {kind!r} is no type that cbx knows{did_you_mean(kind, CARD_TYPES)}")
+            if role not in ROLES:
+                told.append(f"{place}: {role!r} is no role that models know{did_you_mean(role, ROLES)}")
+        return told
 
     def bind(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """`arguments` with the declared defaults of those that are not given.

@@ -269,8 +269,8 @@ def _newest_that_fit(
 
 def card_tokens(card: Card | CardDraft) -> int:
     """About how many tokens a card costs: its text and its tool calls."""
-    calls = msgspec.json.encode(card.tool_calls).decode() if card.tool_calls else ""
-    return estimate_tokens(card_text(card.content)) + estimate_tokens(calls)
+    calls = exact_json.encode(card.tool_calls).decode() if card.tool_calls else ""
+    return estimate_tokens(card_text(card.content) + calls)
 
 
 def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:

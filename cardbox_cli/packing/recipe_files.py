@@ -77,7 +77,7 @@ def _recipe(document: Document) -> "Recipe":
 
 
 def _is_path(name_or_path: str) -> bool:
-    return "/" in name_or_path or name_or_path.endswith(_ENDINGS)
+    return "/" in name_or_path or name_or_path.endswith((*_ENDINGS, ".json"))
 
 
 def _known(folders: Sequence[Path]) -> dict[str, Path]:

@@ -94,10 +94,11 @@ class BoxStore(ProjectStore):
     ) -> Box:
         """Set the id list. With `if_ids` (`hash_ids` of the list as it was read) only if it is still that.
 
-        Raises BoxConflict when the list changed meanwhile; nothing is written then.
+        Raises BoxConflict when the list changed meanwhile, and for the box of a profile; nothing is written.
         """
         with self.database.transaction():
             box = self._lock(box_id)
+            self._refuse_profile_box(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
                 raise BoxConflict(
                     f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}",
@@ -120,13 +121,7 @@ class BoxStore(ProjectStore):
         """Remove the box; its cards stay. Refused while a profile name points to it."""
         with self.database.transaction():
             box = self._lock(box_id)
-            if "resource.profiles" in self.database.tables:
-                name = self._value("boxes_of_profile", box_id=box.box_id)
-                if name is not None:
-                    raise BoxConflict(
-                        f"box {box.box_id} holds the profile {name!r}",
-                        hint="import the profile again; the name then points to a new box",
-                    )
+            self._refuse_profile_box(box.box_id)
             self._value("delete_box", box_id=box.box_id)
             if self.database.keeps_box_info:
                 self._run("delete_box_info", box_id=box.box_id)
@@ -230,6 +225,16 @@ class BoxStore(ProjectStore):
                 f"no card {absent[0]!r}{others} in project {self.project_id!r}",
                 hint="add the cards first, or pass --allow-dangling to reference them before they exist",
                 details={"missing_card_ids": absent},
+            )
+
+    def _refuse_profile_box(self, box_id: str) -> None:
+        if "resource.profiles" not in self.database.tables:
+            return
+        name = self._value("boxes_of_profile", box_id=box_id)
+        if name is not None:
+            raise BoxConflict(
+                f"box {box_id} holds the profile {name!r}",
+                hint="import the profile again; the name then points to a new box",
             )
 
     def _no_box(self, box_id: str) -> NotFound:

@@ -87,7 +87,8 @@ class CardStore(ProjectStore):
                 return Written(decode_card(stored[1]), "unchanged")
             if stored is not None and repair:
                 return Written(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
-            raise self._conflict(draft.card_id, draft.tool_call_id, held=stored is not None)
+            held, deleted = stored is not None, stored is not None and stored[2]
+            raise self._conflict(draft.card_id, draft.tool_call_id, held=held, deleted=deleted)
 
     def add_many(self, drafts: Iterable[CardDraft]) -> Counts:
         """Stream any number of cards in, in constant memory, all or nothing. Raises as `add` does."""
@@ -179,10 +180,15 @@ class CardStore(ProjectStore):
     def _check_incoming(self) -> None:
         conflict = self._row("incoming_conflict")
         if conflict is not None:
-            card_id, tool_call_id, held = conflict
-            raise self._conflict(card_id, tool_call_id, held=held)
+            card_id, tool_call_id, held, deleted = conflict
+            raise self._conflict(card_id, tool_call_id, held=held, deleted=deleted)
 
-    def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool) -> CbxError:
+    def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
+        if deleted:
+            restore = f"cbx card show {card_id} --deleted -o json | cbx card add --card - --repair"
+            return CardConflict(
+                f"the card id {card_id!r} is that of a deleted card", hint=f"`{restore}` brings it back"
+            )
         if not held and tool_call_id is not None and self.database.unique_tool_results:
             other = self._value("result_card_of_call", tool_call_id=tool_call_id)
             if other is not None:

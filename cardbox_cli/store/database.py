@@ -15,7 +15,7 @@ from psycopg import IsolationLevel
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew
+from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.store import driver_errors
 from cardbox_cli.store.queries import query
@@ -223,11 +223,11 @@ def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connecti
         return psycopg.connect(target.conninfo, **options)
     except psycopg.ProgrammingError as exc:
         # The message of a malformed string may quote it, password and all.
-        raise DatabaseUnavailable(
+        raise UsageError(
             f"the connection string from {target.named_by} is malformed",
             hint="postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'",
         ) from exc
     except psycopg.Error as exc:
         raise driver_errors.connect_error(
-            exc, f"{target.named_by}: {hide_password(target.conninfo)}"
+            exc, ": ".join(filter(None, [target.named_by, hide_password(target.conninfo)]))
         ) from exc

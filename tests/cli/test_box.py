@@ -53,7 +53,7 @@ class TestCreate:
     def test_without_cards_it_is_empty(self, cbx: Cbx) -> None:
         [box] = lines(cbx("box", "create", "-o", "id"))
         assert shown(cbx, box)["card_ids"] == []
-        assert "cards    0, about ~0 tokens" in lines(cbx("box", "show", box))
+        assert "cards    0, ~0 tokens" in lines(cbx("box", "show", box))
 
     def test_parents_are_kept(self, cbx: Cbx, box_of: BoxOf) -> None:
         one, two = box_of(), box_of()
@@ -140,7 +140,7 @@ class TestShow:
         assert [line for line in facts.splitlines() if not re.match("updated|digest", line)] == [
             f"box      {box}",
             "title    all sorts",
-            "cards    4, about ~2 tokens",
+            "cards    4, ~2 tokens",
         ]
         cells = [re.split(r"  +", re.sub(r" \d+s ", " - ", row).strip()) for row in rows.splitlines()]
         assert cells == [
@@ -196,7 +196,7 @@ class TestShow:
         assert cbx("box", "show", box).code == 0
         result = cbx("box", "show", box, "--strict", "-o", "id")
         assert (result.code, result.out) == (3, f"{box}\n")
-        assert result.err == "error: 0 box(es) and 2 card(s) are missing\n"
+        assert result.err == "error: missing: 0 boxes and 2 cards\n"
         assert cbx("box", "show", sound, "--strict").code == 0
         assert cbx("box", "show", sound, UNKNOWN).code == 0
         assert cbx("box", "show", sound, UNKNOWN, "--strict").code == 3
@@ -225,7 +225,7 @@ class TestShow:
         ]
         table = succeed(cbx("box", "show", packed, "--why"))
         assert "packed by  recipe delegate\n" in table
-        assert f"inherit_context input_box_ids (box {history[-8:]})" in table
+        assert "inherit_context input_box_ids  " in table
         assert "appended later" in table
 
     def test_why_of_a_box_that_was_not_packed_is_unknown(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
@@ -302,7 +302,7 @@ class TestVerify:
             },
         ]
         table = cbx("box", "verify", box)
-        assert table.err == f"error: 5 finding(s) in box {box}\n"
+        assert table.err == f"error: 5 findings in box {box}\n"
         assert [row.split()[:2] for row in table.out.splitlines()] == [
             ["#", "FINDING"],
             ["1", "dangling"],

@@ -102,7 +102,7 @@ class TestAdd:
         add("one", "--id", "card-1")
         succeed(cbx("card", "delete", "card-1", "--yes"))
         command = (*ADD, "--text", "one", "--id", "card-1")
-        assert refusal(cbx(*command)) == (5, "the card id 'card-1' is taken")
+        assert refusal(cbx(*command)) == (5, "the card id 'card-1' is that of a deleted card")
         succeed(cbx(*command, "--repair"))
         assert shown(cbx, "card-1")["deleted_at"] is None
 
@@ -539,7 +539,7 @@ class TestDelete:
         result = cbx("card", "delete", "aaaa-1")
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            "error: Delete 1 card(s) of project 'p'? Not without --yes here\n"
+            "error: Delete 1 card (aaaa-1)? Not without --yes here\n"
             "hint: add --yes to do it without a question\n"
         )
         assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
@@ -561,7 +561,7 @@ class TestDelete:
         add("x", "--id", "aaaa-1")
         for typed in ("n\n", "\n", "\x04"):
             refused = shell.on_terminal("card", "delete", "aaaa-1", typed=typed)
-            assert "Delete 1 card(s) of project 'p'? [y/N]:" in refused.out
+            assert "Delete 1 card (aaaa-1)? [y/N]:" in refused.out
             assert refused.code == 130
             assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
         assert shell.on_terminal("card", "delete", "aaaa-1", typed="y\n").out.endswith("deleted aaaa-1\n")
@@ -578,7 +578,7 @@ class TestImportAndExport:
         feed(json.dumps({"id": "chat-1", "messages": self.CHAT}))
         result = cbx("card", "import", "-", "--from", "openai", "-o", "id")
         [box] = lines(result)
-        assert result.err == "1 conversation(s), 2 cards, 2 new\n"
+        assert result.err == "1 conversation, 2 cards, 2 new\n"
         exported = json.loads(succeed(cbx("card", "export", "--box", box[-8:])))
         assert exported == {"messages": list(self.CHAT)}
         assert cbx("card", "export", "--box", box, "--out", str(tmp_path / "chat.json")).out == ""

@@ -283,7 +283,7 @@ TABLE = [
         ("box", "verify", "{box}"),
         8,
         "findings",
-        "1 finding(s) in box {box}",
+        "1 finding in box {box}",
         None,
         on_stdout={
             "box_id": "{box}",

@@ -275,7 +275,7 @@ class TestInit:
             assert f"CREATE TABLE IF NOT EXISTS {name} (" in succeed(table)
         assert "public.cards" not in table.out
         assert "public.card_boxes" not in table.out
-        assert table.err == "4 table(s) would be added; run it with --yes to add them\n"
+        assert table.err == "4 tables would be added; run it with --yes to add them\n"
         answer = cbx("db", "init", "-o", "json").json()
         assert (answer["missing"], answer["added"], answer["sql"] + "\n") == (OURS, [], table.out)
         assert definitions(connection) == before

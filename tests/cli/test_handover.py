@@ -15,7 +15,11 @@ from tests.conftest import Cbx
 Feed = Callable[[str | bytes], None]
 
 SHIPPED = ["delegate", "expert", "principal", "review"]
-MINE = "description: Mine\narguments: {note: {type: string, required: true, description: What to say}}\n"
+MINE = """\
+description: Mine
+arguments: {note: {type: string, required: true, description: What to say}}
+context_packing_config: {pack_arguments: [{arg_key: note}]}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +102,7 @@ class TestShow:
 class TestValidate:
     def test_what_ships_is_valid(self, offline: Cbx) -> None:
         files = [str(path) for path in sorted(shipped("handovers").glob("*.yaml"))]
-        assert succeed(offline("handover", "validate", *files)) == "4 recipe(s) are valid\n"
+        assert succeed(offline("handover", "validate", *files)) == "4 valid recipes\n"
         assert lines(offline("handover", "validate", *SHIPPED, "-o", "id")) == SHIPPED
 
     def test_all_that_is_wrong_with_all_of_them_is_told(self, offline: Cbx, here: Path) -> None:

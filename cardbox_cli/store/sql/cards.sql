@@ -55,8 +55,8 @@ ON CONFLICT DO NOTHING
 RETURNING {card_json}
 
 -- name: compare_card
--- The card that the project holds under this id, and whether its payload is the same.
-SELECT {same_payload}, {card_json}
+-- The card that the project holds under this id: whether its payload is the same, whether it was deleted.
+SELECT {same_payload}, {card_json}, c.deleted_at IS NOT NULL
 FROM public.cards AS c, {new_card}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
 
@@ -105,8 +105,8 @@ FROM inserted JOIN (SELECT DISTINCT ON (card_id) card_id, label FROM cbx_incomin
 GROUP BY n.label
 
 -- name: incoming_conflict
--- The first incoming card that is not stored as it came, and whether the project holds its id.
-SELECT n.card_id, n.tool_call_id, c.card_id IS NOT NULL
+-- The first incoming card that is not stored as it came, whether the project holds its id, and as deleted.
+SELECT n.card_id, n.tool_call_id, c.card_id IS NOT NULL, c.deleted_at IS NOT NULL
 FROM cbx_incoming AS n
 LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = n.card_id
 WHERE ({same_payload}) IS NOT TRUE
