@@ -58,7 +58,7 @@ class TestAnAddressThatLeadsNowhere:
             monkeypatch.setenv("CBX_DATABASE_URL", address)
             as_variable = offline(*command, *options)
             for result in (as_option, as_variable):
-                assert result.code == 2, address
+                assert result.code == 7, address
                 assert "cannot connect" in result.err
                 assert not reveals(result), address
 
