@@ -475,6 +475,7 @@ class TestHostileText:
             add,
             ("card", "import", "chat.json"),
             ("card", "export", "--box", box),
+            ("card", "delete", "id-A"),
             ("box", "list"),
             ("box", "show", box),
             ("box", "show", box, "--full"),
