@@ -1,7 +1,5 @@
 """`python -m cardbox_cli` is `cbx`."""
 
-import sys
+from cardbox_cli.cli.main import script
 
-from cardbox_cli.cli.main import main
-
-sys.exit(main())
+script()

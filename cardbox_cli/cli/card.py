@@ -56,7 +56,8 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so man
 )
 def add(
     type_: Annotated[
-        str | None, typer.Option("--type", "-t", metavar="T", help="metadata.type, such as task.instruction.")
+        str | None,
+        typer.Option("--type", "-t", metavar="TYPE", help="metadata.type, such as task.instruction."),
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="R", help="Who speaks. Default: by type.")] = None,
     text: Annotated[str | None, typer.Option(metavar="S", help="The content, as text.")] = None,
@@ -68,12 +69,12 @@ def add(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="F", help="The content, as the text of a file; - for stdin."),
+        typer.Option("--file", "-f", metavar="FILE", help="The content, as the text of a file; - for stdin."),
     ] = None,
     card: Annotated[
         str | None,
         typer.Option(
-            metavar="F",
+            metavar="FILE",
             help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
         ),
     ] = None,
@@ -285,7 +286,7 @@ def list_(
     limit: Limit = 50,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", "-t", metavar="T", help="Only this type; repeat for several."),
+        typer.Option("--type", "-t", metavar="TYPE", help="Only this type; repeat for several."),
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="R", help="Only this role.")] = None,
     author: Annotated[str | None, typer.Option(metavar="A", help="Only this author_id.")] = None,
@@ -329,7 +330,7 @@ def search(
     limit: Limit = 50,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", "-t", metavar="T", help="Only this type; repeat for several."),
+        typer.Option("--type", "-t", metavar="TYPE", help="Only this type; repeat for several."),
     ] = None,
 ) -> None:
     """Find cards by what they say, newest first. Whole words, in any case."""
@@ -379,7 +380,9 @@ def import_(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
     ],
-    from_: Annotated[str, typer.Option("--from", metavar="F", help="openai, or auto to find out.")] = "auto",
+    from_: Annotated[
+        str, typer.Option("--from", metavar="openai|auto", help="openai, or auto to find out.")
+    ] = "auto",
     at: Annotated[
         str | None,
         typer.Option(
@@ -415,9 +418,9 @@ def import_(
 @app.command(epilog=examples("  cbx card export --box 8b1f22c0 --to openai > chat.json"))
 def export(
     box: Annotated[
-        str, typer.Option(metavar="B", help="The box: an id, or a unique beginning or end of one.")
+        str, typer.Option(metavar="BOX", help="The box: an id, or a unique beginning or end of one.")
     ],
-    to: Annotated[str, typer.Option(metavar="F", help="openai.")] = "openai",
+    to: Annotated[str, typer.Option(metavar="openai", help="The format.")] = "openai",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,

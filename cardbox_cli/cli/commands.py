@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 import typer
 import typer.core
+from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli.boundary import PIPE_CLOSED
 from cardbox_cli.cli.session import common_options
@@ -26,21 +27,33 @@ class LazyGroup(click.Group):
     def __init__(self, *, entries: Mapping[str, Entry], **attributes: Any) -> None:
         super().__init__(**attributes)
         self.entries = entries
+        self._loaded: dict[str, click.Command] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, loaded now."""
-        entry = self.entries.get(cmd_name)
-        if entry is None:
-            return None
-        app: typer.Typer = import_module(entry.module).app
+        """The command of this name, loaded when it is first asked for."""
+        if cmd_name in self.entries and cmd_name not in self._loaded:
+            self._loaded[cmd_name] = self._load(cmd_name)
+        return self._loaded.get(cmd_name)
+
+    def _load(self, name: str) -> click.Command:
+        app: typer.Typer = import_module(self.entries[name].module).app
         command = typer.main.get_command(app)
-        command.name = cmd_name
+        command.name = name
         _add_common_options(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names of the table and the options that begin so; no command is loaded for it."""
+        names = [
+            CompletionItem(name, help=entry.help)
+            for name, entry in self.entries.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

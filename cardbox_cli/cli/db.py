@@ -1,6 +1,5 @@
 """`cbx db`: the database behind it all: the embedded server's life, the tables, psql."""
 
-import os
 import shutil
 from typing import Annotated
 
@@ -90,7 +89,7 @@ def psql(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="-- ARGS", help="Passed on to psql.")
     ] = None,
-) -> None:
+) -> int:
     """Open psql on the database."""
     from cardbox_cli.store.psql import psql_environment
 
@@ -100,7 +99,7 @@ def psql(
     bundled = target.server().program("psql")
     own = shutil.which("psql")
     program = str(bundled) if target.embedded or own is None else own
-    os.execve(program, [program, *(arguments or [])], psql_environment(target))
+    return session().ground.hand_over(program, arguments or [], psql_environment(target))
 
 
 @app.command(epilog=examples("  cbx --database-url postgresql://db.example.com/agents db init --yes"))

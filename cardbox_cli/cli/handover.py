@@ -69,7 +69,7 @@ def show(recipe: Recipe) -> None:
 @app.command(epilog=examples("  cbx handover validate handovers/*.yaml"))
 def validate(
     recipes: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Recipe files or names; - for stdin.")
+        list[str], typer.Argument(metavar="FILE|NAME...", help="Recipe files or names; - for stdin.")
     ],
 ) -> None:
     """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""

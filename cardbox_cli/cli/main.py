@@ -1,5 +1,6 @@
 """The command `cbx`: the table of its commands, and the way in."""
 
+import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -11,6 +12,9 @@ from cardbox_cli.cli import boundary
 from cardbox_cli.cli.commands import Entry, LazyGroup
 from cardbox_cli.cli.session import Session, common_options
 
+# Set by the scripts of `cbx completion`: the shell that asks.
+COMPLETING = "_CBX_COMPLETE"
+
 COMMANDS = {
     "demo": Entry("cardbox_cli.cli.demo", "See the whole main job on a bundled conversation."),
     "card": Entry("cardbox_cli.cli.card", "Add, show, list, search, delete, import and export cards."),
@@ -19,13 +23,15 @@ COMMANDS = {
     "handover": Entry("cardbox_cli.cli.handover", "List, show and validate handover recipes."),
     "pack": Entry("cardbox_cli.cli.pack", "Pack a new context box by a handover recipe."),
     "render": Entry("cardbox_cli.cli.render", "Show the exact LLM request that boxes make."),
+    "shell": Entry("cardbox_cli.cli.shell", "Run commands line by line: one process, one connection."),
+    "completion": Entry("cardbox_cli.cli.completion", "Print the script that completes cbx in your shell."),
     "db": Entry("cardbox_cli.cli.db", "Start, inspect, upgrade and remove the database."),
 }
 
 
-def root() -> click.Group:
+def root(kind: type[LazyGroup] = LazyGroup) -> LazyGroup:
     """The command tree."""
-    return LazyGroup(
+    return kind(
         name="cbx",
         entries=COMMANDS,
         help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",
@@ -47,7 +53,7 @@ def root() -> click.Group:
 
 
 def _version(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
+    if value and not context.resilient_parsing:
         click.echo(f"cbx {__version__}")
         context.exit()
 
@@ -65,5 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def script() -> None:
-    """The console script."""
+    """The console script. Its completion in a shell runs it, too."""
+    if COMPLETING in os.environ:
+        from cardbox_cli.cli.completing import answer
+
+        sys.exit(answer(os.environ[COMPLETING]))
     sys.exit(main())

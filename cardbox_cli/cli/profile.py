@@ -72,7 +72,7 @@ def list_() -> None:
     epilog=examples("  cbx profile show researcher\n  cbx profile show researcher -o yaml > researcher.yaml")
 )
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The profile's name, in any case.")],
+    name: Annotated[str, typer.Argument(metavar="PROFILE", help="The profile's name, in any case.")],
 ) -> None:
     """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
     with session().database() as database, database.snapshot():

@@ -35,14 +35,17 @@ def command(
         typer.Option(
             "--box",
             "-b",
-            metavar="B",
+            metavar="BOX",
             help="A box: an id, or a unique beginning or end of one. Repeat for several, in order.",
         ),
     ],
     format_: Annotated[
         str,
         typer.Option(
-            "--format", "-f", metavar="F", help="openai (a chat-completions body) or text (to read)."
+            "--format",
+            "-f",
+            metavar="|".join(FORMATS),
+            help="openai (a chat-completions body) or text (to read).",
         ),
     ] = "openai",
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,

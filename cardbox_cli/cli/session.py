@@ -5,8 +5,8 @@ The four options are accepted before and after the subcommand; the later one win
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonl", "yaml", "id")
 
 
+class OwnProcess:
+    """What a command stands on that is all that its process does. `cbx shell` has another ground."""
+
+    def database(self, target: "Target") -> "AbstractContextManager[Database]":
+        """A connection for one command, with its tables in place."""
+        from cardbox_cli.store.database import Database
+
+        return Database.open_target(target)
+
+    def hand_over(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Go on as another program. Answers its exit code where this process stays."""
+        os.execve(program, [program, *arguments], environment)
+
+
 @dataclass
 class Session:
     """The settings of one run, and the way to its database."""
@@ -32,6 +46,7 @@ class Session:
     database_url: str | None = None
     output: str = "table"
     debug: bool = False
+    ground: OwnProcess = field(default_factory=OwnProcess, repr=False, compare=False)
 
     def target(self) -> "Target":
         """The database that this run talks to."""
@@ -41,11 +56,9 @@ class Session:
 
     @contextmanager
     def database(self) -> "Iterator[Database]":
-        """A connection with its tables in place, closed at the end."""
-        from cardbox_cli.store.database import Database
-
+        """A connection with its tables in place, for the time of one command."""
         self._check_project()
-        with Database.open_target(self.target()) as database:
+        with self.ground.database(self.target()) as database:
             yield database
 
     @contextmanager

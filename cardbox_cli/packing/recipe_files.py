@@ -65,7 +65,12 @@ def recipe_from_mapping(mapping: Mapping[str, object]) -> "Recipe":
 
 def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
     """The recipes that can be used by name, sorted by it: those of `folders`, and those that ship."""
-    return [_listed(name, path) for name, path in sorted(_known(folders).items())]
+    return [_listed(name, path) for name, path in recipe_files(folders).items()]
+
+
+def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
+    """The file of each recipe that can be used by name, sorted by it; none is read."""
+    return dict(sorted(_known(folders).items()))
 
 
 def _recipe(document: Document) -> "Recipe":

@@ -62,14 +62,14 @@ class Database:
         return database
 
     @classmethod
-    def connect(cls, target: Target) -> "Database":
-        """Connect without a look at the tables."""
+    def connect(cls, target: Target, *, timeout: int = 10) -> "Database":
+        """Connect within `timeout` seconds (libpq's least is 2), without a look at the tables."""
         # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
         if target.conninfo is None:
             connection = target.server().connect(**options)
         else:
-            connection = _connect_server(target, options)
+            connection = _connect_server(target, {**options, "connect_timeout": timeout})
         if connection.info.server_version < OLDEST_SERVER:
             found = connection.info.server_version // 10000
             connection.close()
@@ -188,7 +188,18 @@ class Database:
 
     def forget_tables(self) -> None:
         """Look again: tables were made."""
-        self.__dict__.pop("tables", None)
+        for known in ("tables", "unique_tool_results"):
+            self.__dict__.pop(known, None)
+
+    def look_again(self) -> None:
+        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke."""
+        self.forget_tables()
+        self._check_schema()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the connection can be used, and no transaction is open on it."""
+        return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     def schema_version(self) -> int | None:
         """The version that the database was brought to; None where cbx has made nothing."""
@@ -218,7 +229,6 @@ class Database:
 
 def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connection[Any]:
     assert target.conninfo is not None
-    options.setdefault("connect_timeout", 10)
     try:
         return psycopg.connect(target.conninfo, **options)
     except psycopg.ProgrammingError as exc:

@@ -1,0 +1,31 @@
+"""`cbx completion`: the scripts by which shells complete `cbx`. What they are told is `cli/completing.py`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from cardbox_cli.cli.commands import everyday, examples
+
+SHELLS = ("bash", "zsh", "fish")
+
+app = everyday("Print the script that completes cbx in your shell.")
+
+
+@app.command(
+    epilog=examples(
+        "  source <(cbx completion bash)\n"
+        "  source <(cbx completion zsh)\n"
+        "  cbx completion fish > ~/.config/fish/completions/cbx.fish"
+    )
+)
+def command(
+    shell: Annotated[
+        str,
+        typer.Argument(metavar="bash|zsh|fish", help="The shell.", click_type=click.Choice(SHELLS)),
+    ],
+) -> None:
+    """Print the script that completes commands, options, recipes, profiles, boxes and cards."""
+    script = Path(__file__).parent / "scripts" / f"cbx.{shell}"
+    click.echo(script.read_text(encoding="utf-8"), nl=False)

@@ -1,0 +1,64 @@
+"""A glance at a database, for shell completion: what was made lately, and the names that there are.
+
+Starts no server, makes no table, writes nothing and waits for little. Answers pairs of a value and what
+to say of it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.embedded.location import read_record
+from cardbox_cli.store.target import Target
+
+RECENT = 50
+
+Pairs = list[tuple[str, str]]
+
+
+@contextmanager
+def glance(target: Target, *, milliseconds: int) -> Iterator[Database]:
+    """A read-only snapshot of the database as it is; a statement may take so long.
+
+    Raises DatabaseUnavailable when it does not run. Connecting may take 2 s where the network is silent.
+    """
+    with Database.connect(_running(target), timeout=2) as database, database.snapshot():
+        database.value("give_up_after", limit=f"{milliseconds}ms")
+        yield database
+
+
+def _running(target: Target) -> Target:
+    """The embedded server as one that nobody starts; another server as it is."""
+    if not target.embedded:
+        return target
+    server = target.server()
+    if read_record(server.home) is None:
+        raise DatabaseUnavailable("the embedded Postgres does not run", hint="`cbx db start` starts it")
+    return replace(target, conninfo=server.conninfo())
+
+
+def recent_boxes(database: Database, project_id: str) -> Pairs:
+    """The ids of the boxes that changed last, each with its title, or else when it changed."""
+    rows = database.rows("recent_boxes", project_id=project_id, limit=RECENT)
+    titles = {}
+    if database.keeps_box_info:
+        titles = dict(
+            database.rows("box_titles", project_id=project_id, box_ids=[box_id for box_id, _ in rows])
+        )
+    return [
+        (box_id, titles.get(box_id) or f"changed {changed.astimezone():%Y-%m-%d %H:%M}")
+        for box_id, changed in rows
+    ]
+
+
+def recent_cards(database: Database, project_id: str) -> Pairs:
+    """The ids of the newest cards, each with its type and the beginning of its text."""
+    rows = database.rows("recent_cards", project_id=project_id, limit=RECENT)
+    return [(card_id, f"{card_type}  {text}".rstrip()) for card_id, card_type, text in rows]
+
+
+def profile_names(database: Database, project_id: str) -> Pairs:
+    """The names of the profiles, each with its worker target."""
+    return [(row[0], row[2]) for row in database.rows("list_profiles", project_id=project_id)]
