@@ -4,9 +4,12 @@ The history is a file of CBX_HOME that only its owner can read.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from glob import escape, glob
 from pathlib import Path
 from types import ModuleType
@@ -96,15 +99,11 @@ class _Editor:
     def _found(self) -> list[tuple[str, CompletionItem]]:
         from cardbox_cli.store.glance import glance
 
-        line = (
-            self._readline.get_line_buffer().encode()[: self._readline.get_endidx()].decode(errors="replace")
-        )
-        words = words_of(line)
-        own = _own_words(words)
-        found = offers(
-            _behind_prefix(words), self._shell.settings, lambda target: glance(target, milliseconds=300)
-        )
-        return [*own, *_spelled(found, words[-1])]
+        words = words_of(self._readline.get_line_buffer()[: self._readline.get_endidx()])
+        # A copy: what the line says of project and database is not for the lines after it.
+        session = replace(self._shell.settings)
+        found = offers(_behind_prefix(words), session, partial(glance, milliseconds=300))
+        return [*_own_words(words), *_spelled(found, words[-1])]
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:
         """List the matches with what there is to say of them, and go on with the line below."""
@@ -139,9 +138,9 @@ def _spelled(found: Offers, typed: str) -> Iterator[tuple[str, CompletionItem]]:
         if item.type == FILES:
             value = typed.removeprefix(found.prefix)
             for path in sorted(glob(escape(os.path.expanduser(value)) + "*")):
-                yield found.prefix + (path + "/" if os.path.isdir(path) else path + " "), item
+                yield found.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
         else:
-            yield f"{found.prefix}{item.value} ", item
+            yield f"{found.prefix}{shlex.quote(str(item.value))} ", item
 
 
 def _history_file() -> Path | None:
