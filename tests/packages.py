@@ -4,6 +4,7 @@ With CBX_TEST_REQUIRE_PACKAGES=1, as in CI, a missing package fails the test ins
 """
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ def debian_postgres_15() -> Path:
     if not (folder / "postgres").exists():
         missing("Debian's PostgreSQL 15 is not installed: run scripts/install-test-packages")
     return folder
+
+
+def program(name: str) -> str:
+    """The path of a program that Debian has in a package of the same name."""
+    path = shutil.which(name)
+    if path is None:
+        missing(f"{name} is not installed: run scripts/install-test-packages")
+    return str(path)
 
 
 def missing(reason: str) -> None:

@@ -58,7 +58,7 @@ class Offers:
 
 
 def offers(words: Sequence[str], session: Session, look: Look) -> Offers:
-    """What the last of `words`, the beginning of one, can become. `session` learns of their common options."""
+    """What the last of `words`, the beginning of one, can become. `session` takes their common options."""
 
     class Tree(_CompletingTree):
         """The commands, their values completed by this look."""

@@ -7,6 +7,7 @@ import click
 import typer
 
 from cardbox_cli.cli.commands import everyday, examples
+from cardbox_cli.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -21,11 +22,10 @@ app = everyday("Print the script that completes cbx in your shell.")
     )
 )
 def command(
-    shell: Annotated[
-        str,
-        typer.Argument(metavar="bash|zsh|fish", help="The shell.", click_type=click.Choice(SHELLS)),
-    ],
+    shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), help="The shell that you type in.")],
 ) -> None:
     """Print the script that completes commands, options, recipes, profiles, boxes and cards."""
+    if shell not in SHELLS:
+        raise UsageError(f"there is no completion for {shell!r}", hint=f"shells are {', '.join(SHELLS)}")
     script = Path(__file__).parent / "scripts" / f"cbx.{shell}"
     click.echo(script.read_text(encoding="utf-8"), nl=False)

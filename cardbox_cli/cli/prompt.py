@@ -1,4 +1,4 @@
-"""The terminal of `cbx shell`: prompt, line editing, history and Tab, by Python's readline where there is one.
+"""The terminal of `cbx shell`: prompt, line editing, history and Tab, by Python's readline if there is one.
 
 The history is a file of CBX_HOME that only its owner can read.
 """
@@ -107,12 +107,13 @@ class _Editor:
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:
         """List the matches with what there is to say of them, and go on with the line below."""
-        width = max(map(len, matches))
+        listed = [match for match in self._matches if match in matches]  # readline has sorted them
+        width = max(len(match.rstrip()) for match in listed)
         columns = os.get_terminal_size().columns if sys.stdout.isatty() else 80
         print()
-        for match in matches:
-            said = self._said.get(match, "")
-            print(f"{match.ljust(width)}  {one_line(said, max(10, columns - width - 3))}".rstrip())
+        for match in listed:
+            said = self._said[match]
+            print(f"{match.rstrip().ljust(width)}  {one_line(said, max(10, columns - width - 3))}".rstrip())
         print(self._prompt + self._readline.get_line_buffer(), end="", flush=True)
 
 

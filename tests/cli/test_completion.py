@@ -1,0 +1,327 @@
+"""Completion: what is offered where, what asking costs, and the three shells themselves."""
+
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.cli import completing
+from cardbox_cli.cli.commands import LazyGroup
+from cardbox_cli.cli.completion import SHELLS
+from cardbox_cli.cli.main import root
+from tests.cli.conftest import Shell, succeed
+from tests.cli.test_help import TREE
+from tests.cli.typist import Typist
+from tests.conftest import Cbx, Result
+from tests.packages import program
+
+NOWHERE = "host=127.0.0.1 port=1"
+
+
+@pytest.fixture
+def offered(
+    cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., dict[str, str]]:
+    """What is offered at the end of a line, in this process: value and description, files as ''."""
+    # A loaded machine may take its time; that it may not is tested below, in processes.
+    monkeypatch.setattr(completing, "SECONDS", 20)
+
+    def ask(line: str, shell: str = "zsh") -> dict[str, str]:
+        monkeypatch.setenv(completing.LINE, line)
+        capsysbinary.readouterr()
+        completing.answer(shell)
+        rows = [row.split("\t") for row in capsysbinary.readouterr().out.decode().splitlines()]
+        return {value: said for _, value, said in rows}
+
+    return ask
+
+
+Offered = Callable[..., dict[str, str]]
+
+
+class TestWhatIsOffered:
+    def test_commands_with_their_help(self, offered: Offered) -> None:
+        assert offered("cbx b") == {"box": "Make, show, change and verify boxes of cards."}
+        assert list(offered("cbx ")) == list(root().entries)
+
+    def test_verbs(self, offered: Offered) -> None:
+        assert list(offered("cbx box re")) == ["replace"]
+        assert "verify" in offered("cbx -p other box ")
+
+    def test_options(self, offered: Offered) -> None:
+        assert offered("cbx box list --l") == {"--limit": "At most so many; 0 for all."}
+        assert {"--project", "--database-url", "--output", "--debug"} <= set(offered("cbx pack --"))
+
+    @pytest.mark.parametrize(
+        ("line", "values"),
+        [
+            ("cbx -o j", ["json", "jsonl"]),
+            ("cbx box list --output y", ["yaml"]),
+            ("cbx render --format ", ["openai", "text"]),
+            ("cbx card import --from a", ["auto"]),
+            ("cbx card add --type sys.p", ["sys.profile"]),
+            ("cbx completion ", ["bash", "zsh", "fish"]),
+            ("cbx pack --handover exp", ["expert", ""]),
+            ("cbx handover validate delegate rev", ["review", ""]),
+            ("cbx card import ", [""]),
+            ("cbx shell ", [""]),
+            ("cbx no-such ", []),
+            ("cbx box show --tail ", []),
+            ("cbx --version sh", ["shell"]),
+            ("HERE=1 cbx -o y", ["yaml"]),
+        ],
+    )
+    def test_values(self, offered: Offered, line: str, values: list[str]) -> None:
+        assert list(offered(line)) == values
+
+    def test_a_value_behind_an_equals_sign(self, offered: Offered) -> None:
+        assert list(offered("cbx box list --output=j", "zsh")) == ["--output=json", "--output=jsonl"]
+        assert list(offered("cbx box list --output=j", "fish")) == ["--output=json", "--output=jsonl"]
+        assert list(offered("cbx box list --output=j", "bash")) == ["json", "jsonl"]
+
+    def test_boxes_by_short_id_with_their_title_the_last_changed_first(
+        self, offered: Offered, box_of: Callable[..., str]
+    ) -> None:
+        one, two = box_of(title="the first\tone\x1b[1m"), box_of()
+        shown = offered("cbx box show ")
+        assert list(shown) == [two[-8:], one[-8:]]
+        assert shown[one[-8:]] == "the first one\\x1b[1m"
+        assert re.fullmatch(r"changed 20\d\d-\d\d-\d\d \d\d:\d\d", shown[two[-8:]])
+        assert list(offered(f"cbx box show {one[-8:-4]}")) == [one[-8:]]
+        assert set(offered(f"cbx render --box {one[:6]}")) == {one, two}
+
+    def test_cards_by_short_id_with_what_they_say(self, offered: Offered, add: Callable[..., str]) -> None:
+        card = add("Find the cause")
+        add("odd", "--id", "an odd id")
+        assert offered("cbx card show ") == {
+            card[-8:]: "task.instruction Find the cause",
+            "n odd id": "task.instruction odd",
+        }
+
+    def test_profiles(self, offered: Offered, cbx: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "a.yaml").write_text("name: the writer\nworker_target: w1\n")
+        succeed(cbx("profile", "import", str(tmp_path / "a.yaml")))
+        assert offered("cbx profile show the") == {"the writer": "w1"}
+        assert list(offered("cbx profile show the", "bash")) == ["the\\ writer"]
+
+    def test_recipes_of_the_folder(
+        self, offered: Offered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "handovers").mkdir()
+        (tmp_path / "handovers" / "mine.yaml").write_text("this: is not read")
+        monkeypatch.chdir(tmp_path)
+        assert offered("cbx pack -H m") == {"mine": "handovers/mine.yaml", "": ""}
+
+    def test_project_and_database_of_the_line_are_asked(
+        self, offered: Offered, box_of: Callable[..., str]
+    ) -> None:
+        box = box_of(title="theirs", project="other")
+        assert offered("cbx box show ") == {}
+        for line in ("cbx -p other box show ", "cbx box show -p other ", "cbx --project=other box fork "):
+            assert offered(line) == {box[-8:]: "theirs"}
+        assert offered(f"cbx -p other --database-url '{NOWHERE}' box show ") == {}
+
+    def test_every_metavar_is_known(self) -> None:
+        """A new kind of value is either completed, or put here among those that nobody can guess."""
+        free = {
+            None,
+            "T",
+            "T,…",
+            "N",
+            "R",
+            "S",
+            "J",
+            "A",
+            "ID",
+            "SECONDS",
+            "HASH",
+            "TIME",
+            "TEXT",
+            "KEY",
+            "URL",
+        }
+        free |= {"M", "K=V", "-- ARGS"}
+        values = completing._Values(lambda _: pytest.fail("no look is needed"))
+        unknown = {
+            (path, parameter.metavar)
+            for path, command in TREE.items()
+            for parameter in command.params
+            if values.of(parameter) is None and parameter.metavar not in free
+        }
+        assert not unknown
+
+
+class TestWhatItCosts:
+    HEAVY = ("psycopg", "pydantic", "rich", "yaml", "uuid6", "msgspec")
+
+    def imported(self, shell: Shell, code: str) -> str:
+        return succeed(
+            shell.python(
+                "import contextlib, io, os, sys\n"
+                "out = io.TextIOWrapper(io.BytesIO())\n"
+                f"with contextlib.redirect_stdout(out):\n {code}\n"
+                f"print(bool(out.buffer.tell()), *(name for name in {self.HEAVY!r} if name in sys.modules))"
+            )
+        ).strip()
+
+    @pytest.mark.parametrize("name", SHELLS)
+    def test_the_script_needs_no_library_but_the_command_lines(self, shell: Shell, name: str) -> None:
+        code = f"from cardbox_cli.cli.main import main; main(['completion', '{name}']); out.flush()"
+        assert self.imported(shell, code) == "True"
+
+    @pytest.mark.parametrize("line", ["cbx ", "cbx b", "cbx -p x ", "cbx --out", "cbx completion "])
+    def test_nor_do_the_names_of_commands(self, shell: Shell, line: str) -> None:
+        code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completing import answer; answer('zsh')"
+        assert self.imported(shell, code) == "True"
+
+
+class TestADatabaseThatIsNotThere:
+    LINE = "cbx box show "
+
+    def ask(self, shell: Shell, **variables: str) -> tuple[Result, float]:
+        """What a process answers, and how much longer it took than one that asks no database."""
+        began = time.monotonic()
+        shell.run(_CBX_COMPLETE="bash", _CBX_LINE="cbx box ", **variables)
+        base = time.monotonic() - began
+        began = time.monotonic()
+        result = shell.run(_CBX_COMPLETE="bash", _CBX_LINE=self.LINE, **variables)
+        return result, time.monotonic() - began - base
+
+    def test_nobody_listens(self, shell: Shell) -> None:
+        result, waited = self.ask(shell, CBX_DATABASE_URL=NOWHERE)
+        assert (result.out, result.err) == ("", "")
+        assert waited < 1
+
+    def test_nobody_answers(self, shell: Shell) -> None:
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            url = f"host=127.0.0.1 port={silent.getsockname()[1]} sslmode=disable"
+            result, waited = self.ask(shell, CBX_DATABASE_URL=url)
+        assert (result.out, result.err) == ("", "")
+        assert waited < 1
+
+    def test_the_embedded_server_is_neither_made_nor_started(self, shell: Shell, tmp_path: Path) -> None:
+        home = tmp_path / "home"
+        result, _ = self.ask(shell, CBX_DATABASE_URL="", CBX_HOME=str(home))
+        assert (result.out, result.err) == ("", "")
+        assert not home.exists()
+
+    def test_a_locked_table_is_not_waited_for(self, shell: Shell, database: object) -> None:
+        with database.transaction():  # type: ignore[attr-defined]
+            database.connection.execute("LOCK card_boxes")  # type: ignore[attr-defined]
+            result, waited = self.ask(shell)
+        assert (result.out, result.err) == ("", "")
+        assert waited < 1
+
+    def test_a_malformed_address(self, shell: Shell) -> None:
+        assert self.ask(shell, CBX_DATABASE_URL="postgresql://[")[0].err == ""
+
+
+class TestTheScripts:
+    def test_an_unknown_shell(self, offline: Cbx) -> None:
+        result = offline("completion", "tcsh")
+        assert (result.code, result.out) == (2, "")
+        assert result.err == "error: there is no completion for 'tcsh'\nhint: shells are bash, zsh, fish\n"
+
+    @pytest.fixture
+    def boxes(self, box_of: Callable[..., str]) -> list[str]:
+        return [box_of(title="first: a title"), box_of(title="second title")]
+
+    def until(self, typist: Typist, keys: str, wanted: str) -> re.Match[str]:
+        """Type until it is seen: a loaded machine may be too slow for the first completions."""
+        for _ in range(8):
+            typist.type(keys)
+            found = typist.glimpse(wanted, 5)
+            if found:
+                return found
+            typist.type("\x15")
+            typist.glimpse("(?!)", 0.3)
+        pytest.fail(f"{wanted!r} is not in:\n{typist.seen}")
+
+    @pytest.fixture
+    def bash(self, shell: Shell) -> Iterator[Typist]:
+        command = [program("bash"), "--norc", "--noprofile", "-i"]
+        environment = {**shell.environment, "PS1": "$ ", "INPUTRC": "/dev/null", "HISTFILE": ""}
+        with Typist(command, environment, shell.folder) as typist:
+            typist.type("source <(cbx completion bash); echo rea''dy\r")
+            typist.see("ready")
+            yield typist
+
+    def test_bash(self, bash: Typist, boxes: list[str], shell: Shell) -> None:
+        one, two = (box[-8:] for box in boxes)
+        self.until(bash, "cbx com\t", r"completion $")
+        bash.type("\x15")
+        self.until(bash, f"echo x | A=1 cbx -p p box show {one[:5]}\t", rf"show {one} $")
+        bash.type("\x15")
+        self.until(bash, "cbx --project=p box show \t\t", rf"{two} +{one}")
+        bash.type("\x15")
+        self.until(bash, "cbx render --format=o\t", r"--format=openai $")
+        bash.type("\x15")
+        (shell.folder / "a chat.json").touch()
+        self.until(bash, "cbx card import a\t", r"import a\\ chat\.json $")
+        bash.type("\x15")
+        self.until(bash, "cbx pack -H revi\t", r"-H review $")
+
+    @pytest.fixture
+    def zsh(self, shell: Shell) -> Iterator[Typist]:
+        environment = {**shell.environment, "PS1": "$ ", "ZDOTDIR": str(shell.folder)}
+        with Typist([program("zsh"), "-f", "-i"], environment, shell.folder) as typist:
+            typist.type(
+                "PS1='$ '; autoload -U compinit; compinit -D -u; source <(cbx completion zsh); echo rea''dy\r"
+            )
+            typist.see("ready")
+            yield typist
+
+    def test_zsh(self, zsh: Typist, boxes: list[str], shell: Shell) -> None:
+        one, two = (box[-8:] for box in boxes)
+        self.until(zsh, "cbx com\t", r"completion $")
+        zsh.type("\x15")
+        self.until(zsh, f"cbx -p p box show {one[:5]}\t", rf"show {one} $")
+        zsh.type("\x15")
+        self.until(zsh, "cbx box show \t", rf"{two} +-- second title *\n{one} +-- first: a title")
+        zsh.type("\x15")
+        self.until(zsh, "cbx render --format=o\t", r"--format=openai $")
+        zsh.type("\x15")
+        (shell.folder / "a chat.json").touch()
+        self.until(zsh, "cbx card import a\t", r"import a\\ chat\.json $")
+
+    def test_zsh_from_a_folder_of_functions(self, shell: Shell, boxes: list[str]) -> None:
+        (shell.folder / "_cbx").write_text(succeed(shell.run("completion", "zsh")))
+        environment = {**shell.environment, "ZDOTDIR": str(shell.folder)}
+        with Typist([program("zsh"), "-f", "-i"], environment, shell.folder) as typist:
+            typist.type("PS1='$ '; fpath=($PWD $fpath); autoload -U compinit; compinit -D -u; echo rea''dy\r")
+            typist.see("ready")
+            self.until(typist, "cbx com\t", r"completion $")
+
+    def fish(self, shell: Shell, line: str) -> dict[str, str]:
+        """What fish offers for a line."""
+        functions = shell.folder / "fish" / "completions"
+        if not functions.exists():
+            functions.mkdir(parents=True)
+            (functions / "cbx.fish").write_text(succeed(shell.run("completion", "fish")))
+        environment = {**shell.environment, "XDG_CONFIG_HOME": str(shell.folder), "HOME": str(shell.folder)}
+        asking = Shell(environment, shell.folder)
+        for _ in range(8):
+            shown = succeed(asking._run([program("fish"), "-c", f"complete -C {line!r}"], b"", {}))
+            if shown:
+                break
+        return dict((row.split("\t") + [""])[:2] for row in shown.splitlines())
+
+    def test_fish(self, shell: Shell, boxes: list[str]) -> None:
+        one, two = (box[-8:] for box in boxes)
+        (shell.folder / "a chat.json").touch()
+        assert self.fish(shell, "cbx com") == {
+            "completion": "Print the script that completes cbx in your shell."
+        }
+        assert self.fish(shell, "A=1 cbx -p p box show ") == {two: "second title", one: "first: a title"}
+        assert set(self.fish(shell, "cbx render --format=o")) == {"--format=openai"}
+        assert "a chat.json" in self.fish(shell, "cbx card import a")
+        assert "review" in self.fish(shell, "cbx pack -H rev")
+
+
+def test_the_tree_of_completion_is_that_of_cbx() -> None:
+    assert issubclass(completing._CompletingTree, LazyGroup)

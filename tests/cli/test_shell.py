@@ -1,0 +1,351 @@
+"""`cbx shell`: lines from a file, from standard input and from a terminal, on one connection."""
+
+import re
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.cli.shell import split
+from cardbox_cli.errors import UsageError
+from cardbox_cli.store.database import Database
+from tests.cli.conftest import Shell, succeed
+from tests.cli.typist import Typist
+from tests.conftest import Cbx
+
+ADD = "card add --type task.instruction -o id --text"
+
+
+@pytest.fixture
+def script(cbx: Cbx, tmp_path: Path) -> Callable[..., object]:
+    """Run lines as a file, in this process."""
+
+    def run(text: str, *options: str) -> object:
+        file = tmp_path / "lines.cbx"
+        file.write_text(text)
+        return cbx("shell", str(file), *options)
+
+    return run
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ("", []),
+            ("  # only a comment", []),
+            ("box list", ["box", "list"]),
+            ("\tbox  list \r", ["box", "list"]),
+            ("box list # all", ["box", "list"]),
+            ("a b#c", ["a", "b#c"]),
+            ("a '#'b", ["a", "#b"]),
+            ("a \\#b", ["a", "#b"]),
+            ("--text 'one  two'", ["--text", "one  two"]),
+            ("""--arg k:='{"a": 1}'""", ["--arg", 'k:={"a": 1}']),
+            ('say "a \\"b\\" $c" \'\'', ["say", 'a "b" $c', ""]),
+            ("a\\ b 价格\u3000x", ["a b", "价格\u3000x"]),
+        ],
+    )
+    def test_quotes_and_comments_are_those_of_a_shell(self, line: str, words: list[str]) -> None:
+        assert split(line) == words
+
+    @pytest.mark.parametrize("line", ["box 'list", 'box "list', "box list\\", "a b'c"])
+    def test_an_open_end_is_refused(self, line: str) -> None:
+        with pytest.raises(UsageError, match="has no end"):
+            split(line)
+
+
+class TestAScript:
+    def test_it_runs_the_lines_in_order(self, script: Callable[..., object]) -> None:
+        result = script(f"# two cards\n\n{ADD} one\ncbx {ADD} 'two words' # the second\ncard list -o jsonl\n")
+        first, second, newest, oldest = succeed(result).splitlines()
+        assert (second in newest, first in oldest) == (True, True)
+        assert '"two words"' in newest
+
+    def test_it_stops_at_the_first_failure_and_says_where(self, script: Callable[..., object]) -> None:
+        result = script(f"box list\n\nbox show nothing\n{ADD} never\n")
+        assert (result.code, result.out) == (3, "")
+        *_, error, hint, place = result.err.splitlines()
+        assert error == "error: no box 'nothing' in project 'p'"
+        assert hint.startswith("hint: ")
+        assert re.fullmatch(r".*/lines\.cbx:3: exit code 3", place)
+
+    def test_keep_going_runs_the_rest_and_ends_as_the_first_failure(
+        self, script: Callable[..., object]
+    ) -> None:
+        result = script(f"box show nothing\n{ADD} one\nno-such\n{ADD} two\n", "--keep-going")
+        assert result.code == 3
+        assert len(result.out.splitlines()) == 2
+        assert re.findall(r":(\d+): exit code (\d+)", result.err) == [("1", "3"), ("3", "2")]
+
+    def test_a_failure_within_a_transaction_does_not_reach_the_next_line(
+        self, script: Callable[..., object]
+    ) -> None:
+        result = script(
+            "card add --type a.b --text one --id card-1\nbox create card-1 card-2\n"
+            "card add --type a.b --text other --id card-1\nbox create card-1\nbox list -o id\n",
+            "-k",
+        )
+        made, listed = result.out.splitlines()[1:]
+        assert made == listed
+        assert re.findall(r":(\d+): exit code (\d+)", result.err) == [("2", "3"), ("3", "5")]
+
+    @pytest.mark.parametrize(("line", "code"), [("box 'show", 2), ("nope", 2), ("box show", 2), ("shell", 2)])
+    def test_a_malformed_line(self, script: Callable[..., object], line: str, code: int) -> None:
+        result = script(f"{line}\n{ADD} never\n")
+        assert (result.code, result.out) == (code, "")
+        assert result.err.endswith("lines.cbx:1: exit code 2\n")
+
+    def test_a_shell_does_not_start_another(self, script: Callable[..., object]) -> None:
+        assert "error: a shell does not start another one\n" in script("cbx shell other.cbx\n").err
+
+    @pytest.mark.parametrize("word", ["exit", "quit"])
+    def test_it_can_be_left(self, script: Callable[..., object], word: str) -> None:
+        assert script(f"{word}\nno-such\n").code == 0
+
+    def test_help_is_help(self, script: Callable[..., object], cbx: Cbx) -> None:
+        shown = succeed(script("help\nhelp box list\ncbx\n"))
+        root = succeed(cbx("--help"))
+        assert shown == root + succeed(cbx("box", "list", "--help")) + root
+
+    def test_without_the_file(self, cbx: Cbx) -> None:
+        result = cbx("shell", "no-such-file")
+        assert (result.code, result.err.splitlines()[0]) == (3, "error: no file 'no-such-file'")
+
+
+class TestOptions:
+    def test_those_of_the_shell_are_the_defaults_of_each_line(
+        self, script: Callable[..., object], cbx: Cbx
+    ) -> None:
+        result = script("box create\nbox create -p two\nbox list\n", "-p", "one", "-o", "id")
+        one, two, listed = succeed(result).splitlines()
+        assert listed == one
+        assert succeed(cbx("-p", "two", "box", "list", "-o", "id")).strip() == two
+
+    def test_those_of_a_line_end_with_it(self, script: Callable[..., object]) -> None:
+        shown = succeed(
+            script("-p one box create -o id\n-o json box list\nbox list -o jsonl\nbox list -o id\n")
+        )
+        assert shown.splitlines()[1:] == ["[]"]
+
+    def test_errors_are_in_the_format_of_their_line(self, script: Callable[..., object]) -> None:
+        err = script("box show none -o json\nbox show none\n", "-k").err
+        assert err.startswith('{"error": ')
+        assert "\nerror: no box 'none'" in err
+
+    def test_a_line_may_name_another_database(self, script: Callable[..., object]) -> None:
+        away = "--database-url 'host=127.0.0.1 port=1'"
+        result = script(f"box create -o id\nbox list {away}\nbox list -o id\n", "-k")
+        made, listed = result.out.splitlines()
+        assert (made == listed, result.code) == (True, 7)
+
+
+class TestStandardInput:
+    def test_its_lines_run(self, shell: Shell) -> None:
+        result = shell.run("shell", "-", "-o", "id", stdin=b"\xef\xbb\xbfbox create\nbox list\n")
+        made, listed = succeed(result).splitlines()
+        assert made == listed
+
+    def test_it_is_what_runs_where_there_is_no_terminal(self, shell: Shell) -> None:
+        result = shell.run("shell", stdin=b"box list\nno-such\n")
+        assert result.code == 2
+        assert result.err.endswith("standard input:2: exit code 2\n")
+
+    def test_a_command_does_not_read_the_lines(self, shell: Shell) -> None:
+        lines = b"card add --type a.b -o id --file -\ndb psql -- -At\nbox create -o id\n"
+        result = shell.run("shell", "-k", stdin=lines)
+        assert re.findall(r":(\d+): exit", result.err) == []
+        assert len(result.out.splitlines()) == 2
+
+    def test_what_is_not_utf_8(self, shell: Shell) -> None:
+        result = shell.run("shell", stdin=b"box list -o id\n\xff\n")
+        assert (result.code, result.err.splitlines()[0]) == (4, "error: standard input:2 is not UTF-8")
+
+    def test_a_file_leaves_standard_input_to_the_commands(self, shell: Shell) -> None:
+        (shell.folder / "add.cbx").write_text("card add --type a.b --file - -o json\n")
+        assert '"text": "from stdin"' in succeed(shell.run("shell", "add.cbx", stdin=b"from stdin"))
+
+
+class Lines:
+    """A shell that is fed line by line; what it answers is read a line at a time."""
+
+    def __init__(self, shell: Shell, database: Database, *options: str) -> None:
+        self._process = shell.start("shell", *options)
+        self._database = database
+
+    def ask(self, line: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().decode().strip()
+
+    def pids(self) -> list[int]:
+        """The connections of others to this database."""
+        rows = self._database.connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return [pid for (pid,) in rows]
+
+    def end(self) -> tuple[int, str]:
+        _, err = self._process.communicate(timeout=60)
+        return self._process.returncode, err.decode()
+
+
+class TestTheConnection:
+    @pytest.fixture
+    def lines(self, shell: Shell, database: Database) -> Iterator[Lines]:
+        lines = Lines(shell, database, "--keep-going")
+        yield lines
+        lines.end()
+
+    def test_there_is_one(self, lines: Lines) -> None:
+        lines.ask("box create -o id")
+        [pid] = lines.pids()
+        for line in ("card add --type a.b --text x -o id", "box list -o id", "box show none\nbox list -o id"):
+            assert lines.ask(line)
+            assert lines.pids() == [pid]
+
+    def test_a_broken_one_is_replaced_for_the_next_line(self, lines: Lines, database: Database) -> None:
+        box = lines.ask("box create -o id")
+        [broken] = lines.pids()
+        database.connection.execute("SELECT pg_terminate_backend(%s, 5000)", [broken])
+        assert lines.ask("box list -o id") == box
+        [pid] = lines.pids()
+        assert pid != broken
+        assert lines.end() == (0, "")
+
+    def test_one_that_breaks_within_a_line_fails_that_line_alone(
+        self, lines: Lines, database: Database
+    ) -> None:
+        box = lines.ask("box create -o id")
+        with database.transaction():
+            database.connection.execute("SELECT FROM card_boxes FOR UPDATE")
+            [pid] = lines.pids()
+            lines._process.stdin.write(f"box replace {box}\n".encode())  # type: ignore[union-attr]
+            lines._process.stdin.flush()  # type: ignore[union-attr]
+            self.wait_for_a_lock(database)
+            database.connection.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+        assert lines.ask("box list -o id") == box
+        code, err = lines.end()
+        assert (code, re.findall(r":(\d+): exit code (\d+)", err)) == (7, [("2", "7")])
+
+    def wait_for_a_lock(self, database: Database) -> None:
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        deadline = time.monotonic() + 30
+        while database.connection.execute(waiting).fetchone() == (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def test_tables_made_meanwhile_are_seen(self, shell: Shell, database: Database) -> None:
+        database.connection.execute("DROP SCHEMA cbx CASCADE; DROP SCHEMA resource CASCADE")
+        result = shell.run(
+            "shell",
+            "-o",
+            "id",
+            stdin=b"box create --title t\ndb init --yes\nbox create --title t\nbox list -o table\n",
+        )
+        assert succeed(result).splitlines()[-2].endswith(" t")
+
+    def test_many_lines_cost_less_than_a_few_processes(self, shell: Shell) -> None:
+        began = time.monotonic()
+        for _ in range(3):
+            succeed(shell.run("box", "list", "-o", "json"))
+        three = time.monotonic() - began
+        began = time.monotonic()
+        succeed(shell.run("shell", stdin=b"box list -o json\n" * 60))
+        assert time.monotonic() - began < three
+
+
+class TestTheServer:
+    def test_it_can_be_stopped_and_removed_from_within(self, shell: Shell, tmp_path: Path) -> None:
+        lines = b"box create -o id\ndb psql -- -Atc 'select 1'\ndb stop\nbox list -o id\ndb destroy --yes -o json\n"
+        result = shell.run("shell", stdin=lines, CBX_DATABASE_URL="", CBX_HOME=str(tmp_path / "home"))
+        made, one, stopped, listed, *removed = succeed(result).splitlines()
+        assert (one, stopped, listed) == ("1", "stopped", made)
+        assert any("embedded.json" in line for line in removed)
+
+
+class TestATerminal:
+    @pytest.fixture
+    def typist(self, shell: Shell, tmp_path: Path) -> Iterator[Typist]:
+        # No inputrc of whoever runs the tests, no bracketed paste.
+        (tmp_path / "inputrc").write_text("set enable-bracketed-paste off\nset bell-style none\n")
+        environment = {
+            **shell.environment,
+            "CBX_HOME": str(tmp_path / "home"),
+            "INPUTRC": str(tmp_path / "inputrc"),
+        }
+        command = [sys.executable, "-m", "cardbox_cli", "shell"]
+        with Typist(command, environment, shell.folder) as typist:
+            typist.see(r"cbx p> $")
+            yield typist
+
+    def test_lines_run_and_a_failure_is_no_end(self, typist: Typist) -> None:
+        typist.type("box show none\r")
+        typist.see(r"error: no box 'none'[^>]*cbx p> $")
+        typist.type("cbx box create -o id\r")
+        typist.see(r"\n[0-9a-f-]{36}\ncbx p> $")
+        typist.type("\x04")
+        assert typist.end() == 0
+
+    @pytest.mark.parametrize("word", ["exit", "quit"])
+    def test_words_that_leave(self, typist: Typist, word: str) -> None:
+        typist.type(f"{word}\r")
+        assert typist.end() == 0
+
+    def test_ctrl_c_abandons_the_line(self, typist: Typist) -> None:
+        typist.type("box creat\x03")
+        typist.see(r"\ncbx p> $")
+        typist.type("box list\r")
+        typist.see(r"no boxes in project 'p'\ncbx p> $")
+
+    def test_ctrl_c_abandons_the_command(self, typist: Typist, database: Database) -> None:
+        typist.type("box create -o id\r")
+        box = typist.see(r"\n([0-9a-f-]{36})\ncbx p> $")[1]
+        with database.transaction():
+            database.connection.execute("SELECT FROM card_boxes FOR UPDATE")
+            typist.type(f"box replace {box}\r")
+            TestTheConnection().wait_for_a_lock(database)
+            typist.type("\x03")
+            typist.see(r"interrupted\ncbx p> $")
+        typist.type("box list -o id\r")
+        typist.see(rf"\n{box}\ncbx p> $")
+
+    def test_tab_completes_commands_options_and_ids(self, typist: Typist) -> None:
+        typist.type("box cr\t--ti\tt-1 -o id\r")
+        box = typist.see(r"box create --title t-1 -o id\n([0-9a-f-]{36})\ncbx p> $")[1]
+        typist.type("box show \t -o id\r")
+        typist.see(rf"box show {box[-8:]}  -o id\n{box}\n")
+        typist.type("box create --title other -o id\r")
+        typist.see(r"\n([0-9a-f-]{36})\ncbx p> $")
+        typist.type("cbx box verify \t\t")
+        typist.see(rf"\n[0-9a-f]{{8}}  other\n{box[-8:]}  t-1\ncbx p> cbx box verify $")
+
+    def test_the_project_of_a_completed_line_is_not_that_of_the_next(self, typist: Typist) -> None:
+        typist.type("box list -p other --lim\t1\r")
+        typist.see(r"no boxes in project 'other'\ncbx p> $")
+        typist.type("box list\r")
+        typist.see(r"no boxes in project 'p'\ncbx p> $")
+
+    def test_the_history_is_kept_and_private(self, typist: Typist, shell: Shell, tmp_path: Path) -> None:
+        typist.type("box list --limit 7\r")
+        typist.see(r"no boxes.*\ncbx p> $")
+        file = tmp_path / "home" / "shell_history"
+        assert file.read_text() == "box list --limit 7\n"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        typist.type("\x1b[A")
+        typist.see("box list --limit 7$")
+
+    def test_psql_takes_the_terminal_and_gives_it_back(self, typist: Typist) -> None:
+        typist.type("db psql -- -X -P pager=off\r")
+        typist.see(r"=[#>] $")
+        typist.type("select 40 + 2;\x03select 1 + 1 as two;\r")
+        typist.see(r" two[ \n-]+2\n")
+        typist.type("\\q\r")
+        typist.see(r"cbx p> $")
+        typist.type("\x04")
+        assert typist.end() == 0
