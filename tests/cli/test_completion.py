@@ -23,7 +23,7 @@ NOWHERE = "host=127.0.0.1 port=1"
 
 @pytest.fixture
 def offered(
-    cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+    cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., dict[str, str]]:
     """What is offered at the end of a line, in this process: value and description, files as ''."""
     # A loaded machine may take its time; that it may not is tested below, in processes.
@@ -31,9 +31,9 @@ def offered(
 
     def ask(line: str, shell: str = "zsh") -> dict[str, str]:
         monkeypatch.setenv(completing.LINE, line)
-        capsysbinary.readouterr()
+        capsys.readouterr()
         completing.answer(shell)
-        rows = [row.split("\t") for row in capsysbinary.readouterr().out.decode().splitlines()]
+        rows = [row.split("\t") for row in capsys.readouterr().out.splitlines()]
         return {value: said for _, value, said in rows}
 
     return ask
@@ -309,7 +309,7 @@ class TestTheScripts:
             shown = succeed(asking._run([program("fish"), "-c", f"complete -C {line!r}"], b"", {}))
             if shown:
                 break
-        return dict((row.split("\t") + [""])[:2] for row in shown.splitlines())
+        return dict([*row.split("\t"), ""][:2] for row in shown.splitlines())
 
     def test_fish(self, shell: Shell, boxes: list[str]) -> None:
         one, two = (box[-8:] for box in boxes)
