@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,10 @@ from cardbox_cli.model.boxes import Box, BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, short_id, unique
 from cardbox_cli.model.verify import verify as findings_in
 from cardbox_cli.packing.plan import card_tokens
-from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.cards import CardStore
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.cards import CardStore
 
 app = noun("Make, show, change and verify boxes of cards.")
 
@@ -56,7 +58,7 @@ def create(
     _emit_box(box)
 
 
-def _card_ids(cards: CardStore, typed: Sequence[str] | None, allow_dangling: bool) -> list[str]:
+def _card_ids(cards: "CardStore", typed: Sequence[str] | None, allow_dangling: bool) -> list[str]:
     ids: list[str] = []
     for text in typed or []:
         if text == "-":
@@ -69,7 +71,7 @@ def _card_ids(cards: CardStore, typed: Sequence[str] | None, allow_dangling: boo
     ]
 
 
-def _resolved(cards: CardStore, typed: str, allow_dangling: bool) -> str:
+def _resolved(cards: "CardStore", typed: str, allow_dangling: bool) -> str:
     try:
         return cards.resolve(typed)
     except NotFound:
@@ -172,7 +174,7 @@ def _rule(provenance: Provenance | None, slot: Slot) -> dict[str, Any]:
     return {"position": slot.position, "card_id": slot.card_id, "rule": rule}
 
 
-def _title(box: Box, boxes: BoxStore) -> str | None:
+def _title(box: Box, boxes: "BoxStore") -> str | None:
     return box.title if boxes.database.keeps_box_info else "unknown"
 
 

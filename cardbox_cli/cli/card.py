@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -34,7 +34,9 @@ from cardbox_cli.model.content import (
     parse_content,
 )
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.store.cards import CardFilter
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.cards import CardFilter
 
 app = noun("Add, show, list, search, delete, import and export cards.")
 
@@ -301,6 +303,8 @@ def list_(
     deleted: Annotated[bool, typer.Option("--deleted", help="Deleted and expired cards too.")] = False,
 ) -> None:
     """List cards, newest first."""
+    from cardbox_cli.store.cards import CardFilter
+
     where = CardFilter(
         types=types or None,
         role=role,
@@ -337,10 +341,12 @@ def search(
     text = " ".join(words)
     if not text.strip():
         raise UsageError("there is nothing to search for", hint="give a word")
+    from cardbox_cli.store.cards import CardFilter
+
     _list(CardFilter(text=text, types=types or None), limit)
 
 
-def _list(where: CardFilter, limit: int) -> None:
+def _list(where: "CardFilter", limit: int) -> None:
     with session().stores() as (cards, _):
         output.emit_list(
             cards.newest(where, limit=limit or None),

@@ -1,7 +1,7 @@
 """`cbx db`: the database behind it all: the embedded server's life, the tables, psql."""
 
 import shutil
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,13 +11,14 @@ from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import confirm
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
-from cardbox_cli.store import status as status_of
-from cardbox_cli.store.embedded import EmbeddedServer
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.embedded import EmbeddedServer
 
 app = noun("Start, inspect, upgrade and remove the database.")
 
 
-def _embedded(action: str) -> EmbeddedServer:
+def _embedded(action: str) -> "EmbeddedServer":
     target = session().target()
     if not target.embedded:
         raise UsageError(
@@ -30,9 +31,11 @@ def _embedded(action: str) -> EmbeddedServer:
 @app.command(epilog=examples("  cbx db start"))
 def start() -> None:
     """Start the embedded server; any command that needs it does so too."""
+    from cardbox_cli.store.status import database_status
+
     started = _embedded("start").start()
     with session().database() as database:
-        answer = status_of.database_status(database)
+        answer = database_status(database)
     announce("started" if started else "it runs already")
     output.emit(answer, table=lambda: _say_status(answer))
 
@@ -49,7 +52,9 @@ def stop() -> None:
 @app.command(epilog=examples("  cbx db status\n  cbx db status -o json | jq .schema_version"))
 def status() -> None:
     """Say which database commands talk to, where its files are, and what it offers. Starts nothing."""
-    answer = status_of.target_status(session().target())
+    from cardbox_cli.store.status import target_status
+
+    answer = target_status(session().target())
     output.emit(answer, table=lambda: _say_status(answer))
 
 

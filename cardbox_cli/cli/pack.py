@@ -1,7 +1,7 @@
 """`cbx pack`: a new context box from a handover recipe."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +12,10 @@ from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.packing.pack import OPERATOR, Packed, pack
-from cardbox_cli.packing.plan import PlannedCard, card_tokens
+from cardbox_cli.packing.plan import OPERATOR, PlannedCard, card_tokens
+
+if TYPE_CHECKING:
+    from cardbox_cli.packing.pack import Packed
 
 app = everyday("Pack a new context box by a handover recipe.")
 
@@ -57,6 +59,8 @@ def command(
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
+    from cardbox_cli.packing.pack import pack
+
     if not source_agent.strip():
         raise UsageError("--source-agent is empty", hint="leave it out for sys.operator")
     loaded = load_recipe(handover)
@@ -76,7 +80,7 @@ def command(
     _print(packed, explain=explain or dry_run)
 
 
-def _print(packed: Packed, *, explain: bool) -> None:
+def _print(packed: "Packed", *, explain: bool) -> None:
     answer: dict[str, Any] = {
         "context_box_id": packed.context_box_id,
         "profile_box_id": packed.profile_box_id,
@@ -94,7 +98,7 @@ def _print(packed: Packed, *, explain: bool) -> None:
     )
 
 
-def _line(packed: Packed, place: PlannedCard) -> dict[str, Any]:
+def _line(packed: "Packed", place: PlannedCard) -> dict[str, Any]:
     card = place.draft or packed.cards.get(place.card_id)
     return {
         "card_id": place.card_id,
@@ -107,7 +111,7 @@ def _line(packed: Packed, place: PlannedCard) -> dict[str, Any]:
     }
 
 
-def _say(packed: Packed, *, explain: bool) -> None:
+def _say(packed: "Packed", *, explain: bool) -> None:
     places = packed.plan.cards
     tokens = sum(_line(packed, place)["tokens"] for place in places)
     output.facts(

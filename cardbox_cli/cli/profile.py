@@ -12,8 +12,6 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.profiles import ProfileStore
 
 app = noun("Import, list and show the profiles of agents.")
 
@@ -29,6 +27,7 @@ def import_(
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
     from cardbox_cli.model.profiles import parse_profile, unknown_keys
+    from cardbox_cli.store.profiles import ProfileStore
 
     profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
     for profile in profiles:
@@ -51,6 +50,8 @@ def import_(
 @app.command("list", epilog=examples("  cbx profile list\n  cbx profile list -o json | jq -r '.[].name'"))
 def list_() -> None:
     """List the profiles of the project by name."""
+    from cardbox_cli.store.profiles import ProfileStore
+
     with session().database() as database:
         entries = ProfileStore(database, session().project_id).all()
     output.emit_list(
@@ -75,6 +76,9 @@ def show(
     name: Annotated[str, typer.Argument(metavar="PROFILE", help="The profile's name, in any case.")],
 ) -> None:
     """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.profiles import ProfileStore
+
     with session().database() as database, database.snapshot():
         entry = ProfileStore(database, session().project_id).get(name)
         cards = BoxStore(database, session().project_id).view(entry.profile_box_id).cards

@@ -1,6 +1,6 @@
 """`cbx render`: the exact LLM request that boxes make."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,9 @@ from cardbox_cli.context.formats import openai, text
 from cardbox_cli.context.request import Entry, Request, request_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.store.boxes import BoxStore
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
 
 FORMATS = ("openai", "text")
 
@@ -70,7 +72,7 @@ def command(
     _print(request, format_)
 
 
-def _entries(boxes: BoxStore, box_id: str) -> list[Entry]:
+def _entries(boxes: "BoxStore", box_id: str) -> list[Entry]:
     view = boxes.view(box_id)
     provenance = boxes.provenance(box_id)
     return [

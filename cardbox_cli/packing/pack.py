@@ -14,7 +14,7 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import DANGLING_LINE, Provenance, digest, digest_line
 from cardbox_cli.model.cards import Card
 from cardbox_cli.packing import plan as planning
-from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
+from cardbox_cli.packing.plan import OPERATOR, InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from cardbox_cli.model.recipes import Recipe
 
-OPERATOR = "sys.operator"
 TOOL_SUFFIX = "cbx.pack"
 
 

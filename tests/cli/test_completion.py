@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.cli import completing
-from cardbox_cli.cli.commands import LazyGroup
 from cardbox_cli.cli.completion import SHELLS
-from cardbox_cli.cli.main import root
+from cardbox_cli.cli.main import COMMANDS, root
 from tests.cli.conftest import Shell, succeed
 from tests.cli.test_help import TREE
 from tests.cli.typist import Typist
@@ -177,6 +176,12 @@ class TestWhatItCosts:
         code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completing import answer; answer('zsh')"
         assert self.imported(shell, code) == "True"
 
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_verbs_and_options_need_no_database_driver(self, shell: Shell, command: str) -> None:
+        for end in ("", "-"):
+            code = f"os.environ['_CBX_LINE'] = 'cbx {command} {end}'; from cardbox_cli.cli.completing import answer; answer('zsh')"
+            assert set(self.imported(shell, code).split()[1:]) <= {"msgspec"}
+
 
 class TestADatabaseThatIsNotThere:
     LINE = "cbx box show "
@@ -321,7 +326,3 @@ class TestTheScripts:
         assert set(self.fish(shell, "cbx render --format=o")) == {"--format=openai"}
         assert "a chat.json" in self.fish(shell, "cbx card import a")
         assert "review" in self.fish(shell, "cbx pack -H rev")
-
-
-def test_the_tree_of_completion_is_that_of_cbx() -> None:
-    assert issubclass(completing._CompletingTree, LazyGroup)
