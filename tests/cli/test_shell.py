@@ -2,6 +2,7 @@
 
 import re
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -172,15 +173,18 @@ class TestStandardInput:
 class Lines:
     """A shell that is fed line by line; what it answers is read a line at a time."""
 
-    def __init__(self, shell: Shell, database: Database, *options: str) -> None:
-        self._process = shell.start("shell", *options)
+    def __init__(self, process: "subprocess.Popen[bytes]", database: Database) -> None:
+        self._process = process
         self._database = database
 
-    def ask(self, line: str) -> str:
+    def say(self, line: str) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
+
+    def ask(self, line: str) -> str:
+        assert self._process.stdout is not None
+        self.say(line)
         return self._process.stdout.readline().decode().strip()
 
     def pids(self) -> list[int]:
@@ -198,9 +202,8 @@ class Lines:
 class TestTheConnection:
     @pytest.fixture
     def lines(self, shell: Shell, database: Database) -> Iterator[Lines]:
-        lines = Lines(shell, database, "--keep-going")
-        yield lines
-        lines.end()
+        with shell.started("shell", "--keep-going") as process:
+            yield Lines(process, database)
 
     def test_there_is_one(self, lines: Lines) -> None:
         lines.ask("box create -o id")
@@ -225,8 +228,7 @@ class TestTheConnection:
         with database.transaction():
             database.connection.execute("SELECT FROM card_boxes FOR UPDATE")
             [pid] = lines.pids()
-            lines._process.stdin.write(f"box replace {box}\n".encode())  # type: ignore[union-attr]
-            lines._process.stdin.flush()  # type: ignore[union-attr]
+            lines.say(f"box replace {box}")
             self.wait_for_a_lock(database)
             database.connection.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
         assert lines.ask("box list -o id") == box
@@ -298,7 +300,9 @@ class TestATerminal:
         assert typist.end() == 0
 
     def test_ctrl_c_abandons_the_line(self, typist: Typist) -> None:
-        typist.type("box creat\x03")
+        typist.type("box creat")
+        typist.see("box creat$")
+        typist.type("\x03")
         typist.see(r"\ncbx p> $")
         typist.type("box list\r")
         typist.see(r"no boxes in project 'p'\ncbx p> $")
