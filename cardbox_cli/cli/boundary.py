@@ -1,7 +1,6 @@
 """Where every failure ends: the one place that prints errors and chooses the exit code."""
 
 import errno
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -92,6 +91,8 @@ def _as_text(error: CbxError) -> str:
 
 
 def _as_json(error: CbxError) -> str:
+    import json
+
     parts = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
     return json.dumps({"error": parts}, default=str)
 

@@ -338,11 +338,11 @@ def search(
     ] = None,
 ) -> None:
     """Find cards by what they say, newest first. Whole words, in any case."""
+    from cardbox_cli.store.cards import CardFilter
+
     text = " ".join(words)
     if not text.strip():
         raise UsageError("there is nothing to search for", hint="give a word")
-    from cardbox_cli.store.cards import CardFilter
-
     _list(CardFilter(text=text, types=types or None), limit)
 
 
