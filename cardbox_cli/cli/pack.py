@@ -142,7 +142,7 @@ def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
     )
 
 
-def _row(packed: Packed, position: int, place: PlannedCard) -> list[str]:
+def _row(packed: "Packed", position: int, place: PlannedCard) -> list[str]:
     card = place.draft or packed.cards.get(place.card_id)
     written = packed.context_box_id is not None or place.draft is None
     return [
