@@ -151,6 +151,11 @@ class _Completed(click.types.StringParamType):
         return self.offer(ctx.find_root().obj, incomplete)
 
 
+def kind_of(parameter: click.Parameter) -> str:
+    """What kind of value a parameter takes: its metavar without what says how many."""
+    return (parameter.metavar or "").strip("[]").removesuffix("...")
+
+
 class _Values:
     """What there is of each kind of value."""
 
@@ -159,7 +164,7 @@ class _Values:
 
     def of(self, parameter: click.Parameter) -> Offer | None:
         """How the values of `parameter` are completed, if they are."""
-        kind = (parameter.metavar or "").strip("[]").removesuffix("...")
+        kind = kind_of(parameter)
         if _WORDS.fullmatch(kind):
             words = kind.split("|")
             return lambda _, typed: _beginning(typed, ((word, "") for word in words))
