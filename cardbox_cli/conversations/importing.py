@@ -60,6 +60,7 @@ def import_conversations(
     imported: list[ImportedBox] = []
     incoming = (_incoming(project_id, conversation, remap_tool_ids) for conversation in conversations)
     with database.transaction():
+        database.value("lock_import", project_id=project_id)
         for batch in _batches(incoming):
             imported += _write(database, project_id, batch)
     return imported
@@ -67,9 +68,12 @@ def import_conversations(
 
 def _incoming(project_id: str, conversation: Conversation, remap: bool) -> _Incoming:
     messages = conversation.messages
+    _canonical([conversation.own_id, conversation.title], conversation.place, "id and title")
     for position, message in enumerate(messages):
         openai.check_message(message, f"{conversation.place}: message {position}")
-    spelled = [_canonical(message, conversation.place, index) for index, message in enumerate(messages)]
+    spelled = [
+        _canonical(message, conversation.place, f"message {index}") for index, message in enumerate(messages)
+    ]
     key = conversation.own_id or str(derived_id(*(text.decode() for text in spelled)))
     scope = (project_id, key, "remapped") if remap else (project_id, key)
     drafts = [
@@ -81,14 +85,14 @@ def _incoming(project_id: str, conversation: Conversation, remap: bool) -> _Inco
     return _Incoming(key=key, title=conversation.title or _first_words(messages), drafts=drafts)
 
 
-def _canonical(message: object, place: str, position: int) -> bytes:
+def _canonical(value: object, place: str, part: str) -> bytes:
     try:
-        exact_json.check_storable(message)
+        exact_json.check_storable(value)
     except exact_json.Unstorable as exc:
         raise InvalidCard(
-            f"{place}: message {position}: {exc}", hint="remove or replace that value; nothing was imported"
+            f"{place}: {part}: {exc}", hint="remove or replace that value; nothing was imported"
         ) from exc
-    return exact_json.canonical(exact_json.encode(message))
+    return exact_json.canonical(exact_json.encode(value))
 
 
 def _draft(message: dict[str, object], card_id: str, place: str, position: int) -> CardDraft:
@@ -137,6 +141,7 @@ def _write(database: Database, project_id: str, batch: Sequence[_Incoming]) -> l
 def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
     """The box that now holds the conversation: the version of it that this continues, or a new one."""
     version, previous = 1, None
+    contested: set[str] = set()
     card_ids = incoming.card_ids
     while True:
         box_id = str(derived_id(project_id, incoming.key, "box", str(version)))
@@ -155,6 +160,9 @@ def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
                 boxes.replace(box_id, card_ids, if_ids=hash_ids(stored), allow_dangling=True)
                 return box_id
         except BoxConflict:
-            # Another import wrote this box between our read and our write: look again.
+            # Someone wrote this box between our read and our write: look again, but not for ever.
+            if box_id in contested:
+                raise
+            contested.add(box_id)
             continue
         version, previous = version + 1, box_id
