@@ -13,7 +13,15 @@ from cardbox_cli.context.blocks import text_of
 from cardbox_cli.context.formats.anthropic import role_of
 from cardbox_cli.context.messages import SILENT_TYPES
 from cardbox_cli.conversations import anthropic
-from cardbox_cli.conversations.anthropic import as_list, content_cards, emptied, filled, gathered, keep
+from cardbox_cli.conversations.anthropic import (
+    content_cards,
+    emptied,
+    filled,
+    gathered,
+    joined_content,
+    keep,
+    message_of,
+)
 from cardbox_cli.conversations.conversation import Conversation, Entry, imported_card
 from cardbox_cli.conversations.files import Document
 from cardbox_cli.errors import InvalidConversation, UsageError
@@ -157,11 +165,10 @@ def _line_of(cards: Sequence[Card]) -> dict[str, Any]:
     around = _envelope(cards[0])
     if around is not None:
         return {**around, "message": filled(around["message"], cards)}
-    message = anthropic.message_of(cards)
     role = role_of(cards[0])
     if role == "system":
-        return {"type": role, "content": text_of(as_list(message["content"]))}
-    return {"type": role, "message": message}
+        return {"type": role, "content": text_of(joined_content(cards))}
+    return {"type": role, "message": message_of(cards)}
 
 
 def _envelope(card: Card) -> dict[str, Any] | None:

@@ -96,7 +96,7 @@ def _result_block(card: Card | CardDraft, body: dict[str, Any]) -> Block:
     if not isinstance(call_id, str) or not call_id:
         # OpenAI's older functions have no ids, and a tool_result cannot do without.
         return text_block(f"[result of {body.get('name') or 'a tool'}: {card_text(card.content)}]")
-    said = blocks_of_content(content) if isinstance(content, list) else content or ""
+    said = content if isinstance(content, str) else blocks_of_content(content) or ""
     block = {"type": "tool_result", "tool_use_id": block_id(call_id), "content": said}
     failed = isinstance(card.content, ToolResultContent) and card.content.status != "success"
     return {**block, "is_error": True} if failed else block
