@@ -15,10 +15,8 @@ def test_an_anthropic_conversation(cbx: Cbx, tmp_path: Path) -> None:
     file.write_text(json.dumps(document))
     imported = cbx("card", "import", str(file), "-o", "id")
     box = imported.out.strip()
-    assert imported.err == "taken as anthropic\n1 conversation(s), 4 cards, 4 new\n"
-    assert (
-        cbx("card", "import", str(file), "--from", "anthropic").err == "1 conversation(s), 4 cards, 0 new\n"
-    )
+    assert imported.err == "taken as anthropic\n1 conversation, 4 cards, 4 new\n"
+    assert cbx("card", "import", str(file), "--from", "anthropic").err == "1 conversation, 4 cards, 0 new\n"
     assert cbx("card", "export", "--box", box, "--to", "anthropic").json() == document
     rendered = cbx("render", "--box", box, "--format", "anthropic", "--model", "m")
     assert rendered.json() == {"model": "m", "max_tokens": 4096, **document}
@@ -36,7 +34,7 @@ def test_a_claude_code_session(cbx: Cbx, tmp_path: Path) -> None:
     file.write_text(text_of_lines(LINES))
     imported = cbx("card", "import", str(file), "-o", "id")
     boxes = imported.out.split()
-    assert imported.err == "taken as claude-code\n3 conversation(s), 22 cards, 22 new\n"
+    assert imported.err == "taken as claude-code\n3 conversations, 22 cards, 22 new\n"
     back = [
         line
         for box in boxes

@@ -35,7 +35,7 @@ def lines(*documents: Any) -> str:
         ({"request": {"body": {"messages": [A]}}, "n": 1}, [[A]]),
         ([{"traj": [A]}, {"traj": [B]}], [[A], [B]]),
         ([[A], [B], []], [[A], [B], []]),
-        ([], [[]]),
+        ([], []),
         (lines(A, B), [[A, B]]),
         (lines({"messages": [A]}, {"messages": [B]}), [[A], [B]]),
         (lines([A], [B]), [[A], [B]]),
