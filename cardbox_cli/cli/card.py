@@ -142,11 +142,17 @@ def add(
         _emit_written(ids, [shown_draft(draft, session().project_id) for draft in drafts])
         return
     with session().stores() as (cards, _), cards.database.transaction():
-        written = [cards.add(draft, repair=repair) for draft in drafts]
+        # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
+        added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
+    written = [added[draft.card_id] for draft in drafts]
     for one in written:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
     _emit_written([one.card.card_id for one in written], [one.card for one in written])
+
+
+def _card_id(draft: CardDraft) -> str:
+    return draft.card_id
 
 
 def _emit_written(ids: Sequence[str], cards: Sequence[Any]) -> None:
@@ -225,7 +231,7 @@ def show(
     strict: Annotated[bool, typer.Option("--strict", help="Fail when one of several is missing.")] = False,
 ) -> None:
     """Show cards whole. Of several, those that are missing are named on stderr."""
-    with session().stores() as (cards, _):
+    with session().stores() as (cards, _), cards.database.snapshot():
         if len(card_ids) == 1:
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
             output.emit(card, table=lambda: _say_card(card), ids=[card.card_id])
@@ -340,7 +346,7 @@ def search(
 
 
 def _list(where: CardFilter, limit: int) -> None:
-    with session().stores() as (cards, _):
+    with session().stores() as (cards, _), cards.database.snapshot():
         output.emit_list(
             cards.newest(where, limit=limit or None),
             columns=CARD_COLUMNS,

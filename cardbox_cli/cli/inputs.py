@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.terminal import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
 
@@ -68,7 +69,7 @@ def read_json_values(path: str) -> list[tuple[str, Any]]:
         return [(source, exact_json.read(text))]
     except json.JSONDecodeError as whole:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if whole.msg != "Extra data" or whole.lineno != lines[1][0]:
+        if whole.msg != "Extra data" or len(lines) < 2 or whole.lineno != lines[1][0]:
             raise InvalidInput(f"{source}:{whole.lineno}:{whole.colno}: not JSON: {whole.msg}") from whole
         return [(f"{source}:{number}", _read_line(line, f"{source}:{number}")) for number, line in lines]
     except ValueError as exc:
@@ -111,7 +112,7 @@ def confirm(question: str, *, yes: bool) -> None:
         raise UsageError(f"{question} Not without --yes here", hint="add --yes to do it without a question")
     import click
 
-    if not click.confirm(question, err=True):
+    if not click.confirm(printable(question), err=True):
         announce("nothing was done")
         raise click.exceptions.Exit(_DECLINED)
 

@@ -51,7 +51,7 @@ def import_(
 @app.command("list", epilog=examples("  cbx profile list\n  cbx profile list -o json | jq -r '.[].name'"))
 def list_() -> None:
     """List the profiles of the project by name."""
-    with session().database() as database:
+    with session().database() as database, database.snapshot():
         entries = ProfileStore(database, session().project_id).all()
     output.emit_list(
         entries,

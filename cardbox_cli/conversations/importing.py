@@ -64,12 +64,14 @@ def import_conversations(
     imported: list[ImportedBox] = []
     incoming = (_incoming(project_id, conversation, remap_tool_ids) for conversation in conversations)
     with database.transaction():
+        database.value("lock_import", project_id=project_id)
         for batch in _batches(incoming):
             imported += _write(database, project_id, batch)
     return imported
 
 
 def _incoming(project_id: str, conversation: Conversation, remap: bool) -> _Incoming:
+    _check_names(conversation)
     source_format = FORMATS[conversation.format]
     entries = conversation.entries
     drafted = [_drafts(source_format, entry) for entry in entries]
@@ -90,6 +92,14 @@ def _incoming(project_id: str, conversation: Conversation, remap: bool) -> _Inco
         title=conversation.title or _first_words(drafts),
         drafts=drafts,
     )
+
+
+def _check_names(conversation: Conversation) -> None:
+    """Raise InvalidConversation for an id or title that no database can hold."""
+    try:
+        exact_json.check_storable([conversation.own_id, conversation.title], "id and title")
+    except exact_json.Unstorable as exc:
+        raise InvalidConversation(f"a conversation's {exc}") from exc
 
 
 def _drafts(source_format: Format, entry: Entry) -> list[CardDraft]:
@@ -160,6 +170,7 @@ def _write(database: Database, project_id: str, batch: Sequence[_Incoming]) -> l
 def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
     """The box that now holds the conversation: the version of it that this continues, or a new one."""
     version, previous = 1, None
+    contested: set[str] = set()
     card_ids = incoming.card_ids
     while True:
         box_id = _versioned(project_id, incoming.key, version)
@@ -179,7 +190,10 @@ def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
                 boxes.replace(box_id, card_ids, if_ids=hash_ids(stored), allow_dangling=True)
                 return box_id
         except BoxConflict:
-            # Another import wrote this box between our read and our write: look again.
+            # Someone wrote this box between our read and our write: look again, but not for ever.
+            if box_id in contested:
+                raise
+            contested.add(box_id)
             continue
         version, previous = version + 1, box_id
 

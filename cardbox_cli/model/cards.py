@@ -79,7 +79,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: str | None
     ttl_seconds: int | None
     metadata: dict[str, Any]
-    created_at: datetime
+    created_at: datetime | None
     expires_at: datetime | None
     deleted_at: datetime | None
 
@@ -97,7 +97,7 @@ class _CardRow(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: str | None
     ttl_seconds: int | None
     metadata: dict[str, Any]
-    created_at: datetime
+    created_at: datetime | None
     expires_at: datetime | None
     deleted_at: datetime | None
 

@@ -71,9 +71,14 @@ def find_target(
 
 def hide_password(conninfo: str) -> str:
     """`conninfo` as a libpq keyword string that can be shown: without the password."""
+    from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-    parts = conninfo_to_dict(conninfo)
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        # The driver's message may quote the string, password and all.
+        raise UsageError("the connection string is malformed") from None
     for secret in ("password", "sslpassword", "passfile", "oauth_client_secret"):
         parts.pop(secret, None)
     return make_conninfo("", **parts)
