@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from cardbox_cli.cli import output
@@ -258,7 +257,8 @@ def _say_cards(cards: list[Card]) -> None:
 
 
 def _say_card(card: Card) -> None:
-    hidden = {"type", "role", "author_id", "project_id", "created_at", "source_message"}
+    hidden = {"type", "role", "author_id", "project_id", "created_at"}
+    hidden |= {"source_message", "source_blocks", "source_line"}
     metadata = {key: value for key, value in card.metadata.items() if key not in hidden}
     output.facts(
         [
@@ -378,6 +378,7 @@ def delete(
     epilog=examples(
         "  cbx card import chat.json --from openai\n"
         "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
+        "  cbx card import ~/.claude/projects/shop/5c03.jsonl --from claude-code\n"
         "  curl … | cbx card import - --from auto"
     ),
 )
@@ -385,7 +386,10 @@ def import_(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
     ],
-    from_: Annotated[str, typer.Option("--from", metavar="F", help="openai, or auto to find out.")] = "auto",
+    from_: Annotated[
+        str,
+        typer.Option("--from", metavar="F", help="openai, anthropic, claude-code, or auto to find out."),
+    ] = "auto",
     at: Annotated[
         str | None,
         typer.Option(
@@ -397,11 +401,14 @@ def import_(
     ] = False,
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""
-    from cardbox_cli.conversations.files import read_conversations
+    from cardbox_cli.conversations.files import read_documents
+    from cardbox_cli.conversations.formats import AUTO, FORMATS, choose_format
     from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 
-    _check_format(from_, "--from", ("openai", "auto"))
-    conversations = read_conversations(read_text(file), source=source_name(file), at=at)
+    _check_format(from_, "--from", (*FORMATS, AUTO))
+    documents = read_documents(read_text(file), source_name(file))
+    source_format = choose_format(from_, documents)
+    conversations = source_format.read(documents, source=source_name(file), at=at)
     with session().database() as database:
         boxes = import_conversations(
             database, session().project_id, conversations, remap_tool_ids=remap_tool_ids
@@ -414,29 +421,36 @@ def import_(
         return [box.box_id, str(box.cards), str(box.new_cards), box.title or ""]
 
     output.emit({"boxes": boxes}, table=table, ids=[box.box_id for box in boxes])
+    if from_ == AUTO:
+        announce(f"taken as {source_format.NAME}")
     total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
     announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
 
 
-@app.command(epilog=examples("  cbx card export --box 8b1f22c0 --to openai > chat.json"))
+@app.command(
+    epilog=examples(
+        "  cbx card export --box 8b1f22c0 --to openai > chat.json\n"
+        "  cbx card export --box 8b1f22c0 --to claude-code > session.jsonl"
+    )
+)
 def export(
     box: Annotated[
         str, typer.Option(metavar="B", help="The box: an id, or a unique beginning or end of one.")
     ],
-    to: Annotated[str, typer.Option(metavar="F", help="openai.")] = "openai",
+    to: Annotated[str, typer.Option(metavar="F", help="openai, anthropic or claude-code.")] = "openai",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
-    from cardbox_cli.conversations.exporting import export_messages
+    from cardbox_cli.conversations.formats import FORMATS
 
-    _check_format(to, "--to", ("openai",))
+    _check_format(to, "--to", tuple(FORMATS))
     with session().stores() as (_, boxes):
         view = boxes.view(boxes.resolve(box))
     for card_id in view.missing_card_ids:
         announce(f"warning: card {card_id} is gone and was left out")
-    text = msgspec.json.format(exact_json.encode(export_messages(view.cards)).decode(), indent=2)
+    text = FORMATS[to].export(view.cards)
     if out is None:
         output.write(text)
     else:

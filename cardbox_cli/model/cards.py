@@ -39,6 +39,9 @@ CARD_TYPES: dict[str, str] = {
     "context.compression": "system",
     "todo.item": "system",
     "chat.message": "user",
+    "agent.reasoning": "assistant",
+    "agent.aside": "assistant",
+    "session.event": "system",
 }
 
 # Those that some provider knows.
