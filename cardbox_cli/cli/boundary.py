@@ -35,6 +35,8 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
     except BrokenPipeError:
         _forget(sys.stdout)
         return PIPE_CLOSED
+    except UnicodeEncodeError as exc:
+        return _report(_not_text(exc), argv, session)
     except Exception as exc:
         return _report(_no_room(exc) or _bug(exc), argv, session)
 
@@ -55,6 +57,10 @@ def _usage_error(exc: click.ClickException) -> UsageError:
     context = exc.ctx if isinstance(exc, click.UsageError) else None
     path = context.command_path if context else "cbx"
     return UsageError(exc.format_message(), hint=f"`{path} --help` shows what it takes")
+
+
+def _not_text(exc: UnicodeEncodeError) -> UsageError:
+    return UsageError(f"the text {exc.object[:40]!r} is not UTF-8", hint="check the command line's encoding")
 
 
 def _no_room(exc: Exception) -> CbxError | None:
@@ -78,7 +84,7 @@ def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
     if session.debug or "--debug" in argv:
         import traceback
 
-        traceback.print_exc()
+        _tell(printable(traceback.format_exc()))
     _tell(_as_json(error) if _wants_json(argv, session) else _as_text(error))
     return error.exit_code
 

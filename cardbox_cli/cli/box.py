@@ -262,7 +262,7 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")] = 50,
 ) -> None:
     """List boxes, the last changed first."""
-    with session().stores() as (_, boxes):
+    with session().stores() as (_, boxes), boxes.database.snapshot():
         output.emit_list(
             boxes.newest(limit=limit or None),
             columns=["ID", "CARDS", "AGE", "PARENTS", "TITLE"],

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from cardbox_cli.cli import output
@@ -146,11 +145,17 @@ def add(
         _emit_written(ids, [shown_draft(draft, session().project_id) for draft in drafts])
         return
     with session().stores() as (cards, _), cards.database.transaction():
-        written = [cards.add(draft, repair=repair) for draft in drafts]
+        # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
+        added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
+    written = [added[draft.card_id] for draft in drafts]
     for one in written:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
     _emit_written([one.card.card_id for one in written], [one.card for one in written])
+
+
+def _card_id(draft: CardDraft) -> str:
+    return draft.card_id
 
 
 def _emit_written(ids: Sequence[str], cards: Sequence[Any]) -> None:
@@ -229,7 +234,7 @@ def show(
     strict: Annotated[bool, typer.Option("--strict", help="Fail when one of several is missing.")] = False,
 ) -> None:
     """Show cards whole. Of several, those that are missing are named on stderr."""
-    with session().stores() as (cards, _):
+    with session().stores() as (cards, _), cards.database.snapshot():
         if len(card_ids) == 1:
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
             output.emit(card, table=lambda: _say_card(card), ids=[card.card_id])
@@ -255,7 +260,8 @@ def _say_cards(cards: list[Card]) -> None:
 
 
 def _say_card(card: Card) -> None:
-    hidden = {"type", "role", "author_id", "project_id", "created_at", "source_message"}
+    hidden = {"type", "role", "author_id", "project_id", "created_at"}
+    hidden |= {"source_message", "source_blocks", "source_line"}
     metadata = {key: value for key, value in card.metadata.items() if key not in hidden}
     output.facts(
         [
@@ -347,7 +353,7 @@ def search(
 
 
 def _list(where: "CardFilter", limit: int) -> None:
-    with session().stores() as (cards, _):
+    with session().stores() as (cards, _), cards.database.snapshot():
         output.emit_list(
             cards.newest(where, limit=limit or None),
             columns=CARD_COLUMNS,
@@ -379,6 +385,7 @@ def delete(
     epilog=examples(
         "  cbx card import chat.json --from openai\n"
         "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
+        "  cbx card import ~/.claude/projects/shop/5c03.jsonl --from claude-code\n"
         "  curl … | cbx card import - --from auto"
     ),
 )
@@ -387,7 +394,10 @@ def import_(
         str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
     ],
     from_: Annotated[
-        str, typer.Option("--from", metavar="openai|auto", help="openai, or auto to find out.")
+        str,
+        typer.Option(
+            "--from", metavar="openai|anthropic|claude-code|auto", help="The format; auto finds out."
+        ),
     ] = "auto",
     at: Annotated[
         str | None,
@@ -400,11 +410,14 @@ def import_(
     ] = False,
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""
-    from cardbox_cli.conversations.files import read_conversations
+    from cardbox_cli.conversations.files import read_documents
+    from cardbox_cli.conversations.formats import AUTO, FORMATS, choose_format
     from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 
-    _check_format(from_, "--from", ("openai", "auto"))
-    conversations = read_conversations(read_text(file), source=source_name(file), at=at)
+    _check_format(from_, "--from", (*FORMATS, AUTO))
+    documents = read_documents(read_text(file), source_name(file))
+    source_format = choose_format(from_, documents)
+    conversations = source_format.read(documents, source=source_name(file), at=at)
     with session().database() as database:
         boxes = import_conversations(
             database, session().project_id, conversations, remap_tool_ids=remap_tool_ids
@@ -417,29 +430,36 @@ def import_(
         return [box.box_id, str(box.cards), str(box.new_cards), box.title or ""]
 
     output.emit({"boxes": boxes}, table=table, ids=[box.box_id for box in boxes])
+    if from_ == AUTO:
+        announce(f"taken as {source_format.NAME}")
     total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
     announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
 
 
-@app.command(epilog=examples("  cbx card export --box 8b1f22c0 --to openai > chat.json"))
+@app.command(
+    epilog=examples(
+        "  cbx card export --box 8b1f22c0 --to openai > chat.json\n"
+        "  cbx card export --box 8b1f22c0 --to claude-code > session.jsonl"
+    )
+)
 def export(
     box: Annotated[
         str, typer.Option(metavar="BOX", help="The box: an id, or a unique beginning or end of one.")
     ],
-    to: Annotated[str, typer.Option(metavar="openai", help="The format.")] = "openai",
+    to: Annotated[str, typer.Option(metavar="openai|anthropic|claude-code", help="The format.")] = "openai",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
-    from cardbox_cli.conversations.exporting import export_messages
+    from cardbox_cli.conversations.formats import FORMATS
 
-    _check_format(to, "--to", ("openai",))
+    _check_format(to, "--to", tuple(FORMATS))
     with session().stores() as (_, boxes):
         view = boxes.view(boxes.resolve(box))
     for card_id in view.missing_card_ids:
         announce(f"warning: card {card_id} is gone and was left out")
-    text = msgspec.json.format(exact_json.encode(export_messages(view.cards)).decode(), indent=2)
+    text = FORMATS[to].export(view.cards)
     if out is None:
         output.write(text)
     else:

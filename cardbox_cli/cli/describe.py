@@ -57,8 +57,10 @@ def short_rule(rule: str) -> str:
 _FROM_BOX = re.compile(r" \(box [0-9a-f-]{36}\)$")
 
 
-def age(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago, in the one unit that fits: 12s, 5m, 3h, 9d."""
+def age(moment: datetime | None, now: datetime | None = None) -> str:
+    """How long ago, in the one unit that fits: 12s, 5m, 3h, 9d; "-" where nobody knows."""
+    if moment is None:
+        return "-"
     seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:

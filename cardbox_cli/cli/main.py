@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     session = Session()
+
     return boundary.run(
         lambda: root().main(argv, prog_name="cbx", standalone_mode=False, obj=session), argv, session
     )

@@ -5,19 +5,17 @@ in a pipe the bytes are the data's own. Tables have no colour in a pipe, and are
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat, json_safe, printable
 from cardbox_cli.model import exact_json
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Row = Sequence[str]
 
@@ -102,25 +100,28 @@ def say(text: str = "") -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A table without lines, each row on one. On a terminal the last column alone is cut to fit the width.
 
-    Coloured on a terminal unless NO_COLOR or TERM=dumb forbid it; in a pipe without colour and never cut.
+    The header is bold on a terminal unless NO_COLOR or TERM=dumb forbid it; in a pipe nothing is cut.
     """
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
+    from rich.cells import cell_len, set_cell_size
 
     body = [[printable(flat(cell)) for cell in row] for row in rows]
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for name in columns:
-        table.add_column(name, no_wrap=name != columns[-1], justify="right" if name in _NUMERIC else "left")
+    widths = [max(map(cell_len, column)) for column in zip(columns, *body, strict=True)]
+    room = _width() - sum(width + _GAP for width in widths[:-1])
+
+    def line(cells: Row) -> str:
+        *fixed, last = (
+            set_cell_size(cell, width) if name not in _NUMERIC else " " * (width - cell_len(cell)) + cell
+            for name, cell, width in zip(columns, cells, widths, strict=True)
+        )
+        last = last.rstrip()
+        if cell_len(last) > max(room, _LEAST):
+            last = set_cell_size(last, max(room, _LEAST) - 1) + "…"
+        return (" " * _GAP).join([*fixed, last]).rstrip()
+
+    header = line(columns)
+    sys.stdout.write(f"\x1b[1m{header}\x1b[0m\n" if _coloured() else f"{header}\n")
     for cells in body:
-        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
-    uncut = [max(map(cell_len, column)) + _GAP for column in zip(columns, *body, strict=True)][:-1]
-    console = _console()
-    console.width = max(console.width, sum(uncut) + _LEAST)
-    with console.capture() as captured:
-        console.print(table)
-    lines = captured.get().split("\n")
-    sys.stdout.write("\n".join(line.rstrip() for line in lines))
+        sys.stdout.write(line(cells) + "\n")
 
 
 _NUMERIC = frozenset({"#", "CARDS", "NEW", "SIZE", "TOKENS", "CHARS", "AGE"})
@@ -129,20 +130,12 @@ _GAP = 2
 _LEAST = 12
 
 
-def _console() -> "Console":
-    from rich.console import Console
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
-    terminal = sys.stdout.isatty()
-    plain = not terminal or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return Console(
-        file=sys.stdout,
-        width=None if terminal else 100_000,
-        no_color=plain,
-        force_terminal=terminal and not plain,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+
+def _coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def facts(pairs: Iterable[tuple[str, str | None]]) -> None:

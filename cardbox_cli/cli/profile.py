@@ -52,7 +52,7 @@ def list_() -> None:
     """List the profiles of the project by name."""
     from cardbox_cli.store.profiles import ProfileStore
 
-    with session().database() as database:
+    with session().database() as database, database.snapshot():
         entries = ProfileStore(database, session().project_id).all()
     output.emit_list(
         entries,

@@ -1,6 +1,6 @@
 """`cbx render`: the exact LLM request that boxes make."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,7 @@ from cardbox_cli.cli.describe import short_rule
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.context.explain import Explanation, explain
-from cardbox_cli.context.formats import openai, text
+from cardbox_cli.context.formats import DIALECTS, text
 from cardbox_cli.context.request import Entry, Request, request_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
@@ -18,7 +18,9 @@ from cardbox_cli.model.ids import short_id
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
 
-FORMATS = ("openai", "text")
+# A text for people is made of what OpenAI would get.
+TEXT = "text"
+FORMATS = (*DIALECTS, TEXT)
 
 app = everyday("Show the exact LLM request that boxes make.")
 
@@ -47,7 +49,7 @@ def command(
             "--format",
             "-f",
             metavar="|".join(FORMATS),
-            help="openai (a chat-completions body) or text (to read).",
+            help="openai (a chat-completions body), anthropic (a Messages body) or text (to read).",
         ),
     ] = "openai",
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
@@ -60,16 +62,20 @@ def command(
         raise UsageError(f"--format: unknown format {format_!r}", hint=f"formats are {', '.join(FORMATS)}")
     with session().stores() as (_, boxes), boxes.database.snapshot():
         entries = [entry for typed in box for entry in _entries(boxes, boxes.resolve(typed))]
-    request = request_of(entries, model=model)
+    dialect = DIALECTS["openai" if format_ == TEXT else format_]
+    request = request_of(entries, model=model, spell=dialect.spell)
     if explain_:
-        _print_explained(request)
+        _print_explained(request, dialect.body(request))
         return
     for left in request.left_out:
         if left.reason.endswith("card"):
             announce(
                 f"warning: {left.reason} {left.card_id} at position {left.position} of box {left.box_id}"
             )
-    _print(request, format_)
+    if format_ == TEXT:
+        output.say(text.text(request).rstrip("\n"))
+    else:
+        _print(dialect.body(request))
 
 
 def _entries(boxes: "BoxStore", box_id: str) -> list[Entry]:
@@ -85,20 +91,16 @@ def _entries(boxes: "BoxStore", box_id: str) -> list[Entry]:
     ]
 
 
-def _print(request: Request, format_: str) -> None:
-    if format_ == "text":
-        output.say(text.text(request).rstrip("\n"))
-        return
-    body = openai.body(request)
+def _print(body: dict[str, Any]) -> None:
     if "model" not in body:
         announce("note: no model is known; name one with --model, or add the profile's box")
     output.emit_document(body)
 
 
-def _print_explained(request: Request) -> None:
+def _print_explained(request: Request, body: dict[str, Any]) -> None:
     explanation = explain(request)
     output.emit(
-        {"request": openai.body(request), "explanation": explanation},
+        {"request": body, "explanation": explanation},
         table=lambda: _say(request, explanation),
     )
 

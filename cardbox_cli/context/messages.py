@@ -1,13 +1,15 @@
 """From cards to messages: which cards speak, as whom, and what they say.
 
-Pure. A `Message` is an OpenAI chat message, the form that other formats are made from, with the place
-that it came from. Layers and their order are the composer's business, provider dialects that of `formats/`.
+Pure. A message is spelled in OpenAI's form here, the form that cards are near to; `formats/` holds the
+other dialects. Layers and their order are the composer's business.
 """
 
 from typing import Any
 
 import msgspec
 
+from cardbox_cli.context import sources
+from cardbox_cli.context.blocks import has_files, parts_of, plain_text
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.content import (
     FieldsSchemaContent,
@@ -22,33 +24,60 @@ SILENT_TYPES = {
     "sys.tools": "becomes the request's tools",
     "context.compression": "joins the layer compression__context",
     "todo.item": "belongs to the layer todo__context",
+    "session.event": "an event of a session, no message",
+}
+# Types that only the format that they come from can send, and why others leave them out.
+ASIDES = {
+    "agent.reasoning": "thinking, sent to Anthropic alone",
+    "agent.aside": "blocks of Anthropic's own, sent to it alone",
 }
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of a request: the layer and the card that it comes from, and its OpenAI form."""
+    """One message of a request in its dialect, with the layer and the card that it comes from.
+
+    Neighbours of one `group` are parts of one message.
+    """
 
     layer: str
     body: dict[str, Any]
     card_id: str | None = None
+    group: str | None = None
 
 
-def message_body(card: Card) -> dict[str, Any] | None:
-    """The OpenAI message that `card` is; None for a card that never is one.
+class Silence(msgspec.Struct, frozen=True):
+    """Why a card is no message."""
+
+    reason: str
+
+
+def silence(card: Card) -> Silence | None:
+    """Why a card is no message in any format, or None for one that may be."""
+    return Silence(SILENT_TYPES[card.type]) if card.type in SILENT_TYPES else None
+
+
+def message_body(card: Card) -> dict[str, Any] | Silence:
+    """The OpenAI message that `card` is, or why it is none.
 
     What was imported and fits no content class comes out as it went in.
     """
-    if card.type in SILENT_TYPES:
-        return None
-    source = source_message(card)
-    return dict(source) if source is not None else standard_body(card)
+    if card.type in ASIDES:
+        return Silence(ASIDES[card.type])
+    return silence(card) or spoken_body(card)
 
 
-def source_message(card: Card) -> dict[str, Any] | None:
-    """The original of an imported OpenAI message that cards cannot express, if this card keeps one."""
-    source = card.metadata.get("source_message")
-    is_ours = card.metadata.get("source_format", "openai") == "openai"
-    return source if is_ours and isinstance(source, dict) and "role" in source else None
+def spoken_body(card: Card | CardDraft) -> dict[str, Any]:
+    """The OpenAI message of a card that speaks: its original, or what its fields spell."""
+    source = sources.openai_message(card)
+    if source is not None:
+        return dict(source)
+    body = standard_body(card)
+    blocks = sources.anthropic_blocks(card)
+    if card.type == "tool.result":
+        return {**body, "content": _result_text(blocks, body["content"])}
+    if body["role"] == "user" and has_files(blocks):
+        return {**body, "content": parts_of(blocks)}
+    return body
 
 
 def standard_body(card: Card | CardDraft) -> dict[str, Any]:
@@ -62,6 +91,12 @@ def standard_body(card: Card | CardDraft) -> dict[str, Any]:
     if card.tool_calls:
         return {"role": "assistant", "content": content or None, "tool_calls": card.tool_calls}
     return {"role": role, "content": content}
+
+
+def _result_text(blocks: Any, text: Any) -> Any:
+    """The text of a tool result, with a word for what is no text: tool messages hold nothing else."""
+    content = blocks[0].get("content") if isinstance(blocks, list) and len(blocks) == 1 else None
+    return plain_text(content) if isinstance(content, list) and content else text
 
 
 def _content_of(card: Card | CardDraft) -> str | list[dict[str, Any]]:

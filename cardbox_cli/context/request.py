@@ -4,32 +4,19 @@ Pure. Sorts every card into the part of the request that it belongs to, and keep
 belong to none. Which order the parts take is the composer's, how a provider spells them `formats/`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from cardbox_cli.context import sources
 from cardbox_cli.context.composer import CHECKPOINT, compose
-from cardbox_cli.context.messages import SILENT_TYPES, Message, message_body
+from cardbox_cli.context.messages import Message, Silence, message_body
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import JsonContent, ToolContent
 
-# Keys of a profile's llm_config that are parameters of a request. The rest steers the caller.
-_PARAMETERS = (
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "max_completion_tokens",
-    "stop",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "response_format",
-    "reasoning_effort",
-    "verbosity",
-)
-_TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
+Spell = Callable[[Card], dict[str, Any] | Silence]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,31 +37,37 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM request, in no provider's dialect. `rules` has the recipe rule of each card that is known."""
+    """One LLM request before a provider's body is made of it: its messages are spelled, no more.
+
+    `tools` are as they are stored, `config` is the profile's llm_config; `rules` has the recipe rule of each
+    card that is known.
+    """
 
     messages: list[Message]
     tools: list[dict[str, Any]]
     model: str | None
-    parameters: dict[str, Any]
+    config: dict[str, Any]
     left_out: list[LeftOut]
     rules: dict[str, str]
 
 
-def request_of(entries: Sequence[Entry], *, model: str | None = None) -> Request:
+def request_of(entries: Sequence[Entry], *, model: str | None = None, spell: Spell = message_body) -> Request:
     """The request that the cards of boxes make, in their order; a card counts once, at its first place.
 
-    `model` overrides the profile's.
+    `model` overrides the profile's, `spell` says what a card is in the dialect of a format.
     """
     kept, left_out = _readable(entries)
     profile = _profile([card for _, card in kept])
     tools = [tool for _, card in kept if isinstance(card.content, ToolContent) for tool in card.content.tools]
     history: list[Message] = []
     for entry, card in kept:
-        body = message_body(card)
-        if body is None:
-            left_out.append(_left_out(entry, SILENT_TYPES[card.type]))
+        body = spell(card)
+        if isinstance(body, Silence):
+            left_out.append(_left_out(entry, body.reason))
         else:
-            history.append(Message(layer=CHECKPOINT, body=body, card_id=card.card_id))
+            history.append(
+                Message(layer=CHECKPOINT, body=body, card_id=card.card_id, group=sources.group(card))
+            )
     messages = compose(
         system_prompt=_system_prompt(profile),
         checkpoint_messages=history,
@@ -87,9 +80,7 @@ def request_of(entries: Sequence[Entry], *, model: str | None = None) -> Request
         messages=messages,
         tools=tools,
         model=model or _text(config.get("model")),
-        parameters={
-            key: config[key] for key in (*_PARAMETERS, *(_TOOL_PARAMETERS if tools else ())) if key in config
-        },
+        config=config,
         left_out=left_out,
         rules={entry.slot.card_id: entry.rule for entry, _ in kept if entry.rule is not None},
     )

@@ -2,19 +2,20 @@
 
 Idempotent: ids are derived from the project, the conversation's key, the position and the message, so the
 same file again writes nothing, a conversation that grew appends its tail, and one whose earlier messages
-changed becomes a new box whose parent is the box before it.
+changed becomes a new box whose parent is the box before it. What a message means is its format's business.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from cardbox_cli.conversations import openai
-from cardbox_cli.conversations.files import Conversation
+from cardbox_cli.conversations.conversation import Conversation, Entry
+from cardbox_cli.conversations.formats import FORMATS, Format
 from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import BoxConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.cards import CardDraft, card_text
+from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import derived_id, hash_ids
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -35,7 +36,10 @@ class ImportedBox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Incoming(msgspec.Struct, frozen=True, kw_only=True):
-    key: str
+    """A conversation to be written. Keys tell conversations apart, in any project."""
+
+    key: tuple[str, ...]
+    parent_key: tuple[str, ...] | None
     title: str | None
     drafts: list[CardDraft]
 
@@ -60,48 +64,77 @@ def import_conversations(
     imported: list[ImportedBox] = []
     incoming = (_incoming(project_id, conversation, remap_tool_ids) for conversation in conversations)
     with database.transaction():
+        database.value("lock_import", project_id=project_id)
         for batch in _batches(incoming):
             imported += _write(database, project_id, batch)
     return imported
 
 
 def _incoming(project_id: str, conversation: Conversation, remap: bool) -> _Incoming:
-    messages = conversation.messages
-    for position, message in enumerate(messages):
-        openai.check_message(message, f"{conversation.place}: message {position}")
-    spelled = [_canonical(message, conversation.place, index) for index, message in enumerate(messages)]
-    key = conversation.own_id or str(derived_id(*(text.decode() for text in spelled)))
-    scope = (project_id, key, "remapped") if remap else (project_id, key)
+    _check_names(conversation)
+    source_format = FORMATS[conversation.format]
+    entries = conversation.entries
+    drafted = [_drafts(source_format, entry) for entry in entries]
+    spelled = [_canonical(entry) for entry in entries]
+    key = (*source_format.KEYSPACE, conversation.own_id or str(derived_id(*spelled)))
+    scope = (project_id, *key, "remapped") if remap else (project_id, *key)
     drafts = [
-        _draft(message, derived_id(*scope, str(position), text.decode()).hex, conversation.place, position)
-        for position, (message, text) in enumerate(zip(messages, spelled, strict=True))
+        card
+        for entry, cards, text in zip(entries, drafted, spelled, strict=True)
+        for card in _identified(cards, scope, key, (entry.position, text))
     ]
     if remap:
-        drafts = remapped(drafts, messages, scope)
-    return _Incoming(key=key, title=conversation.title or _first_words(messages), drafts=drafts)
+        drafts = remapped(drafts, scope, source_format.keep_original)
+    parent = conversation.parent_id
+    return _Incoming(
+        key=key,
+        parent_key=None if parent is None else (*source_format.KEYSPACE, parent),
+        title=conversation.title or _first_words(drafts),
+        drafts=drafts,
+    )
 
 
-def _canonical(message: object, place: str, position: int) -> bytes:
+def _check_names(conversation: Conversation) -> None:
+    """Raise InvalidConversation for an id or title that no database can hold."""
     try:
-        exact_json.check_storable(message)
+        exact_json.check_storable([conversation.own_id, conversation.title], "id and title")
+    except exact_json.Unstorable as exc:
+        raise InvalidConversation(f"a conversation's {exc}") from exc
+
+
+def _drafts(source_format: Format, entry: Entry) -> list[CardDraft]:
+    """The cards of an entry. Raises InvalidCard or InvalidConversation naming its place."""
+    try:
+        exact_json.check_storable(entry.value)
+        return source_format.draft(entry)
     except exact_json.Unstorable as exc:
         raise InvalidCard(
-            f"{place}: message {position}: {exc}", hint="remove or replace that value; nothing was imported"
+            f"{entry.place}: {exc}", hint="remove or replace that value; nothing was imported"
         ) from exc
-    return exact_json.canonical(exact_json.encode(message))
-
-
-def _draft(message: dict[str, object], card_id: str, place: str, position: int) -> CardDraft:
-    try:
-        return openai.card_of_message(message, card_id)
     except InvalidCard as exc:
-        raise InvalidConversation(f"{place}: message {position}: {exc.message}", hint=exc.hint) from exc
+        raise InvalidConversation(f"{entry.place}: {exc.message}", hint=exc.hint) from exc
 
 
-def _first_words(messages: Sequence[dict[str, object]]) -> str | None:
-    for message in messages:
-        words = " ".join(openai.message_text(message).split())
-        if message["role"] == "user" and words:
+def _canonical(entry: Entry) -> str:
+    return exact_json.canonical(exact_json.encode(entry.value)).decode()
+
+
+def _identified(
+    cards: Sequence[CardDraft], scope: Sequence[str], key: Sequence[str], name: Sequence[str]
+) -> Iterator[CardDraft]:
+    """The cards of one entry with their ids; several get a group, which is the same in every project."""
+    group = {"source_group": derived_id(*key, *name).hex} if len(cards) > 1 else {}
+    for part, card in enumerate(cards):
+        which = (str(part),) if part else ()
+        yield msgspec.structs.replace(
+            card, card_id=derived_id(*scope, *name, *which).hex, metadata={**group, **card.metadata}
+        )
+
+
+def _first_words(drafts: Sequence[CardDraft]) -> str | None:
+    for draft in drafts:
+        words = " ".join(card_text(draft.content).split())
+        if draft.role == "user" and isinstance(draft.content, TextContent) and words:
             return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
     return None
 
@@ -137,13 +170,15 @@ def _write(database: Database, project_id: str, batch: Sequence[_Incoming]) -> l
 def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
     """The box that now holds the conversation: the version of it that this continues, or a new one."""
     version, previous = 1, None
+    contested: set[str] = set()
     card_ids = incoming.card_ids
     while True:
-        box_id = str(derived_id(project_id, incoming.key, "box", str(version)))
+        box_id = _versioned(project_id, incoming.key, version)
         found = boxes.get_many([box_id]).boxes
         try:
             if not found:
-                parents = [previous] if previous else None
+                branched_from = _newest_version(boxes, project_id, incoming.parent_key)
+                parents = [box for box in (previous, branched_from) if box is not None]
                 boxes.create(
                     card_ids, parent_ids=parents, title=incoming.title, box_id=box_id, allow_dangling=True
                 )
@@ -155,6 +190,21 @@ def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
                 boxes.replace(box_id, card_ids, if_ids=hash_ids(stored), allow_dangling=True)
                 return box_id
         except BoxConflict:
-            # Another import wrote this box between our read and our write: look again.
+            # Someone wrote this box between our read and our write: look again, but not for ever.
+            if box_id in contested:
+                raise
+            contested.add(box_id)
             continue
         version, previous = version + 1, box_id
+
+
+def _newest_version(boxes: BoxStore, project_id: str, key: Sequence[str] | None) -> str | None:
+    """The last box that a conversation became, if it was imported."""
+    newest, version = None, 1
+    while key is not None and boxes.get_many([_versioned(project_id, key, version)]).boxes:
+        newest, version = _versioned(project_id, key, version), version + 1
+    return newest
+
+
+def _versioned(project_id: str, key: Sequence[str], version: int) -> str:
+    return str(derived_id(project_id, *key, "box", str(version)))

@@ -4,17 +4,23 @@ A message that a card's own fields can spell is kept in them alone; any other ke
 `metadata.source_message`, and its text as the card's content, so that search and previews work.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.messages import message_body, standard_body
+from cardbox_cli.context import sources
+from cardbox_cli.context.composer import CHECKPOINT
+from cardbox_cli.context.formats.openai import welded
+from cardbox_cli.context.messages import Message, Silence, message_body, spoken_body, standard_body
+from cardbox_cli.conversations.conversation import Conversation, Entry, file_text, imported_card
+from cardbox_cli.conversations.files import Document, all_messages, find_messages, message_entries
 from cardbox_cli.errors import InvalidConversation
-from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import json_kind
 
-FORMAT = "openai"
-AUTHOR = "cbx.import"
+NAME = sources.OPENAI
+KEYSPACE: tuple[str, ...] = ()
 
 _TYPES = {
     "user": "task.instruction",
@@ -24,45 +30,83 @@ _TYPES = {
     "system": "sys.rendered_prompt",
     "developer": "sys.rendered_prompt",
 }
+_OWN_ROLES = ("tool", "function", "developer")
+_OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 
 
-def check_message(message: Any, place: str) -> None:
-    """Raise InvalidConversation, naming `place`, for what is no message with a role that OpenAI knows."""
+def recognises(documents: Sequence[Document]) -> bool:
+    """Whether a message has a role, a key or a content part that only OpenAI's have."""
+    return any(_has_mark(message) for found in all_messages(documents) for message in found.messages)
+
+
+def _has_mark(message: Any) -> bool:
     if not isinstance(message, dict):
-        raise InvalidConversation(f"{place}: a message must be an object, not {json_kind(message)}")
+        return False
+    parts = message.get("content")
+    return (
+        message.get("role") in _OWN_ROLES
+        or "tool_calls" in message
+        or "function_call" in message
+        or (
+            isinstance(parts, list)
+            and any(isinstance(part, dict) and part.get("type") in _OWN_PARTS for part in parts)
+        )
+    )
+
+
+def read(documents: Sequence[Document], *, source: str, at: str | None = None) -> Iterator[Conversation]:
+    """The conversations in a file: lists of messages, under whatever key."""
+    for found in find_messages(documents, source=source, at=at):
+        yield found.conversation(NAME, message_entries(found))
+
+
+def draft(entry: Entry) -> list[CardDraft]:
+    """The one card that holds a message."""
+    message = entry.value
+    if not isinstance(message, dict):
+        raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
     role = message.get("role")
     if not isinstance(role, str) or role not in _TYPES:
         raise InvalidConversation(
-            f"{place}: the role {role!r} is none of OpenAI's", hint=f"roles are {', '.join(_TYPES)}"
+            f"{entry.place}: the role {role!r} is none of OpenAI's", hint=f"roles are {', '.join(_TYPES)}"
         )
+    return [card_of_message(message)]
 
 
-def card_of_message(message: dict[str, Any], card_id: str) -> CardDraft:
-    """The card that holds `message`; `message_of_card` gives the same message back."""
+def card_of_message(message: dict[str, Any]) -> CardDraft:
+    """The card that holds `message`; `export` gives the same message back."""
     role = message["role"]
     name = message.get("name")
-    draft = draft_card(
+    card = imported_card(
         _TYPES[role],
         message_text(message),
         role=role,
-        author_id=AUTHOR,
-        card_id=card_id,
         metadata={"function_name": name} if _TYPES[role] == "tool.result" and isinstance(name, str) else None,
         tool_calls=_tool_calls(message),
         tool_call_id=_tool_call_id(message),
     )
-    return draft if standard_body(draft) == message else keep_source(draft, message)
+    return card if standard_body(card) == message else _keep_source(card, message)
 
 
-def keep_source(draft: CardDraft, message: dict[str, Any]) -> CardDraft:
-    """`draft`, with `message` as the original that export gives back."""
-    original = {"source_format": FORMAT, "source_message": message}
-    return msgspec.structs.replace(draft, metadata={**draft.metadata, **original})
+def keep_original(changed: CardDraft, original: CardDraft) -> CardDraft:
+    """`changed`, with the message of `original` as its own."""
+    return _keep_source(changed, spoken_body(original))
 
 
-def message_of_card(card: Card) -> dict[str, Any] | None:
-    """The OpenAI message that `card` is, or None for a card that never is one."""
-    return message_body(card)
+def _keep_source(card: CardDraft, message: dict[str, Any]) -> CardDraft:
+    original = {"source_format": NAME, "source_message": message}
+    return msgspec.structs.replace(card, metadata={**card.metadata, **original})
+
+
+def export(cards: Iterable[Card]) -> str:
+    """`{"messages": […]}`. Cards that never are messages are not in it."""
+    spelled = ((sources.group(card), message_body(card)) for card in cards)
+    messages = [
+        Message(layer=CHECKPOINT, body=body, group=group)
+        for group, body in spelled
+        if not isinstance(body, Silence)
+    ]
+    return file_text({"messages": welded(messages)})
 
 
 def message_text(message: dict[str, Any]) -> str:

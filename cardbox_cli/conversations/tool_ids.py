@@ -1,26 +1,27 @@
 """Giving the tool calls of a conversation ids that no other conversation has.
 
 For databases that allow one result per tool-call id. Calls and results are renamed together, by the rule
-of `model/pairing.py`; the cards keep their original messages, so export gives the original ids.
+of `model/pairing.py`; the cards keep their originals, so export gives the original ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.conversations import openai
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.ids import derived_id
 
 
 def remapped(
-    drafts: Sequence[CardDraft], messages: Sequence[dict[str, Any]], scope: Sequence[str]
+    drafts: Sequence[CardDraft],
+    scope: Sequence[str],
+    keep_original: Callable[[CardDraft, CardDraft], CardDraft],
 ) -> list[CardDraft]:
-    """`drafts` of `messages` with new tool-call ids, derived from `scope` and the call's place."""
+    """`drafts` with new tool-call ids, derived from `scope` and the call's place among them."""
     unanswered: dict[str, list[str]] = {}
     renamed: list[CardDraft] = []
-    for position, (draft, message) in enumerate(zip(drafts, messages, strict=True)):
+    for position, draft in enumerate(drafts):
         changes: dict[str, Any] = {}
         if draft.tool_calls is not None:
             changes["tool_calls"] = [
@@ -31,9 +32,7 @@ def remapped(
             waiting = unanswered.get(draft.tool_call_id)
             orphan = _new_id((*scope, str(position), "orphan"))
             changes["tool_call_id"] = waiting.pop() if waiting else orphan
-        renamed.append(
-            openai.keep_source(msgspec.structs.replace(draft, **changes), message) if changes else draft
-        )
+        renamed.append(keep_original(msgspec.structs.replace(draft, **changes), draft) if changes else draft)
     return renamed
 
 

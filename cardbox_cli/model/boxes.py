@@ -5,8 +5,9 @@ A box references cards and never holds them, so reading one can find references 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -25,7 +26,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     card_ids: list[str]
     parent_ids: list[str]
-    updated_at: datetime
+    updated_at: datetime | None
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -59,6 +60,19 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
                 return run.rule
             position -= run.cards
         return None
+
+    def moved(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
+        """The same packing for the ids `after` that replace `before`: each keeps the rule that brought it."""
+        rules = {card_id: self.rule_of(position) for position, card_id in enumerate(before)}
+        return msgspec.structs.replace(self, rules=runs(rules.get(card_id) or REPLACED for card_id in after))
+
+
+REPLACED = "box replace"
+
+
+def runs(rules: Iterable[str]) -> list[Rule]:
+    """Rules, one for each card in order, as runs."""
+    return [Rule(rule, len(list(group))) for rule, group in groupby(rules)]
 
 
 class BoxView(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,9 @@ CARD_TYPES: dict[str, str] = {
     "context.compression": "system",
     "todo.item": "system",
     "chat.message": "user",
+    "agent.reasoning": "assistant",
+    "agent.aside": "assistant",
+    "session.event": "system",
 }
 
 # Those that some provider knows.
@@ -76,7 +79,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: str | None
     ttl_seconds: int | None
     metadata: dict[str, Any]
-    created_at: datetime
+    created_at: datetime | None
     expires_at: datetime | None
     deleted_at: datetime | None
 
@@ -94,7 +97,7 @@ class _CardRow(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: str | None
     ttl_seconds: int | None
     metadata: dict[str, Any]
-    created_at: datetime
+    created_at: datetime | None
     expires_at: datetime | None
     deleted_at: datetime | None
 

@@ -81,12 +81,24 @@ class CardMetadata(Section):
     )
 
 
+_NOT_IN_RECIPES = ("source_message", "source_format")
+
+
+def _without_originals(metadata: CardMetadata) -> CardMetadata:
+    for key in _NOT_IN_RECIPES:
+        if key in (metadata.model_extra or {}):
+            refuse(f"{key!r} is what an import keeps; it would replace what the card says")
+    return metadata
+
+
 class PackArgument(Section):
     """A rule that makes one card of one argument."""
 
     arg_key: Name = Field(description="The argument. If it is not given, no card is made.")
     as_card_type: Trimmed = Field(default="task.instruction", description="The card's type.")
-    card_metadata: CardMetadata = Field(default_factory=CardMetadata, description="The card's metadata.")
+    card_metadata: Annotated[CardMetadata, AfterValidator(_without_originals)] = Field(
+        default_factory=CardMetadata, description="The card's metadata."
+    )
 
 
 class InheritContext(Section):

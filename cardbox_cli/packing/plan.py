@@ -12,7 +12,7 @@ import msgspec
 
 from cardbox_cli.errors import BadRequest, InvalidCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Rule
+from cardbox_cli.model.boxes import Rule, runs
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import Content, JsonContent, content_from_value, fields_schema, json_kind
 from cardbox_cli.model.ids import as_box_id, unique
@@ -73,13 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def rules(self) -> list[Rule]:
         """The rules of the plan as runs over its cards."""
-        runs: list[Rule] = []
-        for card in self.cards:
-            if runs and runs[-1].rule == card.rule:
-                runs[-1] = Rule(card.rule, runs[-1].cards + 1)
-            else:
-                runs.append(Rule(card.rule, 1))
-        return runs
+        return runs(card.rule for card in self.cards)
 
 
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:

@@ -107,6 +107,9 @@ class BoxStore(ProjectStore):
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
+            provenance = self.provenance(box.box_id)
+            if provenance is not None:
+                self._keep_info(box.box_id, box.title, provenance.moved(box.card_ids, card_ids))
         return msgspec.structs.replace(_decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:

@@ -69,7 +69,9 @@ class Database:
         if target.conninfo is None:
             connection = target.server().connect(**options)
         else:
-            connection = _connect_server(target, {**options, "connect_timeout": timeout})
+            connection = _connect_server(
+                target, {**options, "connect_timeout": timeout, "client_encoding": "UTF8"}
+            )
         if connection.info.server_version < OLDEST_SERVER:
             found = connection.info.server_version // 10000
             connection.close()
@@ -81,10 +83,6 @@ class Database:
     @classmethod
     def adopt(cls, connection: psycopg.Connection[Any]) -> "Database":
         """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
-        if not connection.autocommit:
-            # psycopg would commit the first block itself; a transaction that has begun makes it a savepoint.
-            with driver_errors.translated():
-                connection.execute("SELECT")
         return cls(connection, Target("", "the caller's connection", Path()))
 
     def close(self) -> None:
@@ -102,14 +100,25 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
-        with driver_errors.translated(), self.connection.transaction():
-            yield
+        with driver_errors.translated():
+            self._begin()
+            with self.connection.transaction():
+                yield
+
+    def _begin(self) -> None:
+        # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
+        # transaction that has begun makes it a savepoint.
+        if not self.connection.autocommit and self._idle():
+            self._cursor().execute("SELECT")
+
+    def _idle(self) -> bool:
+        return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Everything inside reads one state of the database and cannot write."""
         connection = self.connection
-        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if not self._idle() or not connection.autocommit:
             yield
             return
         before = connection.isolation_level, connection.read_only
@@ -159,7 +168,7 @@ class Database:
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.
-        return self.connection.cursor(row_factory=tuple_row)
+        return psycopg.Cursor(self.connection, row_factory=tuple_row)
 
     # --- what the database offers
 
@@ -219,24 +228,29 @@ class Database:
             raise SchemaMissing(
                 f"the database has no table {missing[0]}", hint="`cbx db init` makes the tables of cbx"
             )
+        self.check_version()
+
+    def check_version(self) -> int | None:
+        """The schema version. Raises SchemaTooNew for a database that a newer cbx has upgraded."""
         version = self.schema_version()
         if version is not None and version > SCHEMA_VERSION:
             raise SchemaTooNew(
                 f"the database has schema version {version}, this cbx knows up to {SCHEMA_VERSION}",
                 hint="use the newer cbx that upgraded it",
             )
+        return version
 
 
 def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connection[Any]:
     assert target.conninfo is not None
     try:
         return psycopg.connect(target.conninfo, **options)
-    except psycopg.ProgrammingError as exc:
+    except (psycopg.ProgrammingError, UnicodeError):
         # The message of a malformed string may quote it, password and all.
         raise UsageError(
             f"the connection string from {target.named_by} is malformed",
             hint="postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'",
-        ) from exc
+        ) from None
     except psycopg.Error as exc:
         raise driver_errors.connect_error(
             exc, ": ".join(filter(None, [target.named_by, hide_password(target.conninfo)]))

@@ -48,7 +48,11 @@ def translate(exc: psycopg.Error) -> CbxError:
         )
     if state in ("40001", "40P01", "55P03"):
         return Conflict(f"another transaction was in the way: {said}", hint=_RETRY_HINT)
-    if state[:2] in ("22", "54"):
+    if state == "57014":
+        return DatabaseUnavailable(
+            f"the database cancelled the statement: {said}", hint="raise its statement_timeout"
+        )
+    if state[:2] in ("22", "54") or (isinstance(exc, psycopg.DataError) and not state):
         return InvalidInput(f"the database refused a value: {said}")
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError) or state[:2] in (
         "08",

@@ -1,6 +1,6 @@
 """Profiles in Postgres: names in `resource.profiles` that point to boxes holding a `sys.profile` card."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -42,6 +42,7 @@ class ProfileStore(ProjectStore):
             box = BoxStore(self.database, self.project_id).create(
                 [card.card_id], title=f"profile {profile['name']}"
             )
+            self._run("lock_profile_name", name=profile["name"])
             self._run("drop_profile_name", name=profile["name"])
             self._run(
                 "save_profile",
@@ -82,5 +83,5 @@ def _entry(row: tuple[Any, ...]) -> ProfileEntry:
         profile_box_id=profile_box_id,
         worker_target=worker_target,
         tags=tags,
-        updated_at=updated_at.astimezone(UTC),
+        updated_at=datetime.fromisoformat(updated_at),
     )

@@ -6,7 +6,6 @@ one maker at a time.
 
 import re
 
-from cardbox_cli.errors import SchemaTooNew
 from cardbox_cli.shipped import shipped
 from cardbox_cli.store.database import SCHEMA_VERSION, Database
 
@@ -25,8 +24,12 @@ def missing_parts(database: Database) -> dict[str, str]:
 
 
 def add_missing_tables(database: Database) -> list[str]:
-    """Make every table that does not exist; their names. Alters none that does."""
+    """Make every table that does not exist; their names. Alters none that does.
+
+    Raises SchemaTooNew for a database that a newer cbx has upgraded.
+    """
     with database.transaction():
+        database.check_version()
         return _add_missing_tables(database)
 
 
@@ -46,12 +49,7 @@ def upgrade(database: Database) -> tuple[int, int]:
     Raises SchemaTooNew for a database that a newer cbx has upgraded.
     """
     with database.transaction():
-        before = database.schema_version() or 0
-        if before > SCHEMA_VERSION:
-            raise SchemaTooNew(
-                f"the database has schema version {before}, this cbx knows up to {SCHEMA_VERSION}",
-                hint="use the newer cbx that upgraded it",
-            )
+        before = database.check_version() or 0
         _add_missing_tables(database)
         database.run("record_schema_version", version=SCHEMA_VERSION)
     return before, SCHEMA_VERSION

@@ -4,6 +4,7 @@ Owns the order of these three and what may be shown of the answer; opens no conn
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
+
+# A password that was not percent-encoded: libpq would take a part of it for the host, and print it.
+_BROKEN_PASSWORD = re.compile(r"postgres(ql)?://[^?]*[@/][^?]*@")
 
 # Any of these says that the user has a server of their own in mind; PGUSER or PGSSLMODE alone do not.
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
@@ -57,6 +61,12 @@ def find_target(
 
     env = os.environ if environ is None else environ
     home = default_home(env)
+    for named_by, address in (("--database-url", url), ("CBX_DATABASE_URL", env.get("CBX_DATABASE_URL"))):
+        if address and _BROKEN_PASSWORD.match(address):
+            raise UsageError(
+                f"the connection string from {named_by} is malformed",
+                hint="write @ as %40 and / as %2F in a password",
+            )
     if url is not None:
         if not url.strip():
             raise UsageError("--database-url is empty", hint="leave it out to use the embedded database")
@@ -71,9 +81,14 @@ def find_target(
 
 def hide_password(conninfo: str) -> str:
     """`conninfo` as a libpq keyword string that can be shown: without the password."""
+    from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-    parts = conninfo_to_dict(conninfo)
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        # The driver's message may quote the string, password and all.
+        raise UsageError("the connection string is malformed") from None
     for secret in ("password", "sslpassword", "passfile", "oauth_client_secret"):
         parts.pop(secret, None)
     return make_conninfo("", **parts)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -143,14 +144,14 @@ class Shell:
         return self._on_terminal(["-m", "cardbox_cli", *arguments], typed, columns, variables)
 
     def all_on_terminal(
-        self, commands: Sequence[Sequence[str]], **variables: str
+        self, commands: Sequence[Sequence[str]], typed: str = "", **variables: str
     ) -> list[tuple[Sequence[str], str]]:
         """Run command lines one after the other in one process on a terminal; what each showed."""
         code = (
             "import sys; from cardbox_cli.cli.main import main\n"
             f"for words in {list(map(list, commands))!r}: main(words); print({_NEXT!r}, flush=True)"
         )
-        shown = self._on_terminal(["-c", code], "", 200, variables).out.split(_NEXT + "\n")
+        shown = self._on_terminal(["-c", code], typed, 200, variables).out.split(_NEXT + "\n")
         return list(zip(commands, shown[:-1], strict=True))
 
     def _on_terminal(
@@ -169,8 +170,11 @@ class Shell:
             start_new_session=True,
         ) as process:
             os.close(theirs)
+            watchdog = Timer(PATIENCE, process.kill)
+            watchdog.start()
             shown = _read_all(ours)
-            code = process.wait(PATIENCE)
+            code = process.wait()
+            watchdog.cancel()
         os.close(ours)
         return Result(code, shown.decode().replace("\r\n", "\n"), "")
 

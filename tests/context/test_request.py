@@ -142,6 +142,9 @@ def test_cards_that_speak(stored: Card, message: dict[str, Any]) -> None:
         (card("sys.profile", JsonContent({"name": "x"}), "system"), "makes the system prompt"),
         (card("sys.tools", ToolContent([]), "system"), "becomes the request's tools"),
         (card("todo.item", JsonContent({"text": "x", "done": False}), "system"), "belongs to the layer todo__context"),
+        (card("session.event", JsonContent({"type": "summary"}), "system"), "an event of a session, no message"),
+        (card("agent.reasoning", TextContent("hm"), "assistant"), "thinking, sent to Anthropic alone"),
+        (card("agent.aside", TextContent("x"), "assistant"), "blocks of Anthropic's own, sent to it alone"),
     ],
     ids=lambda value: value.type if isinstance(value, Card) else "",
 )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.files import read_conversations
+from cardbox_cli.conversations.files import MessageList, find_messages, read_documents
 from cardbox_cli.errors import InvalidConversation
 
 A = {"role": "user", "content": "a"}
@@ -14,7 +14,11 @@ B = {"role": "assistant", "content": "b"}
 
 def found(document: Any, at: str | None = None) -> list[list[Any]]:
     text = document if isinstance(document, str) else json.dumps(document)
-    return [conversation.messages for conversation in read_conversations(text, source="f", at=at)]
+    return [each.messages for each in read(text, at)]
+
+
+def read(text: str, at: str | None = None) -> list[MessageList]:
+    return list(find_messages(read_documents(text, "f"), source="f", at=at))
 
 
 def lines(*documents: Any) -> str:
@@ -31,7 +35,7 @@ def lines(*documents: Any) -> str:
         ({"request": {"body": {"messages": [A]}}, "n": 1}, [[A]]),
         ([{"traj": [A]}, {"traj": [B]}], [[A], [B]]),
         ([[A], [B], []], [[A], [B], []]),
-        ([], [[]]),
+        ([], []),
         (lines(A, B), [[A, B]]),
         (lines({"messages": [A]}, {"messages": [B]}), [[A], [B]]),
         (lines([A], [B]), [[A], [B]]),
@@ -80,5 +84,6 @@ def test_an_own_id_and_title_are_kept() -> None:
     text = json.dumps(
         [{"id": 7, "title": "T", "messages": [A]}, {"session_id": "s", "id": "x", "messages": [A]}, [A]]
     )
-    ids = [(each.own_id, each.title, each.place) for each in read_conversations(text, source="f")]
+    conversations = [(each.conversation("openai", []), each.place) for each in read(text)]
+    ids = [(each.own_id, each.title, place) for each, place in conversations]
     assert ids == [("7", "T", "f[0]"), ("s", None, "f[1]"), (None, None, "f[2]")]

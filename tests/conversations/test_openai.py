@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.conversations.exporting import export_messages
-from cardbox_cli.conversations.files import Conversation, read_conversations
+from cardbox_cli.conversations import openai
+from cardbox_cli.conversations.conversation import Conversation, Entry
+from cardbox_cli.conversations.files import read_documents
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
-from cardbox_cli.conversations.openai import card_of_message
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.boxes import BoxStore
@@ -65,7 +65,8 @@ MESSAGES: dict[str, dict[str, Any]] = {
 
 
 def of(messages: list[Any], own_id: str | None = None, place: str = "test") -> Conversation:
-    return Conversation(messages=messages, own_id=own_id, title=None, place=place)
+    entries = [Entry(str(n), message, f"{place}: message {n}") for n, message in enumerate(messages)]
+    return Conversation(entries=entries, own_id=own_id, title=None, format="openai")
 
 
 @pytest.fixture
@@ -78,8 +79,7 @@ def take(database: Database) -> Any:
 
 def exported(boxes: BoxStore, box_id: str) -> Any:
     """What another program reads of an export."""
-    text = exact_json.encode(export_messages(boxes.view(box_id).cards))
-    return json.loads(text)["messages"]
+    return json.loads(openai.export(boxes.view(box_id).cards))["messages"]
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -112,7 +112,7 @@ messages = st.fixed_dictionaries(
 @given(conversation=st.lists(messages, max_size=5))
 def test_any_messages_survive(take: Any, boxes: BoxStore, conversation: list[dict[str, Any]]) -> None:
     (box,) = take(of(conversation))
-    back = exact_json.encode(export_messages(boxes.view(box.box_id).cards)["messages"])
+    back = exact_json.encode(exact_json.read(openai.export(boxes.view(box.box_id).cards))["messages"])
     assert exact_json.canonical(back) == exact_json.canonical(exact_json.encode(conversation))
     (again,) = take(of(conversation))
     assert (again.box_id, again.new_cards) == (box.box_id, 0)
@@ -204,7 +204,7 @@ class TestToolIds:
         with pytest.raises(CardConflict) as raised:
             take(of(list(self.CONVERSATION)))
         first, second = (
-            card_of_message(message, "x") for message in (self.CONVERSATION[1], self.CONVERSATION[3])
+            openai.card_of_message(message) for message in (self.CONVERSATION[1], self.CONVERSATION[3])
         )
         assert first.tool_call_id == second.tool_call_id == "call_1"
         assert "answers the tool call 'call_1'" in raised.value.message
@@ -270,15 +270,17 @@ def test_a_long_import_takes_several_batches(take: Any, boxes: BoxStore) -> None
     ]
     imported = take(*conversations)
     assert [box.new_cards for box in imported] == [700] * 20
-    assert exported(boxes, imported[19].box_id) == conversations[19].messages
+    original = [entry.value for entry in conversations[19].entries]
+    assert exported(boxes, imported[19].box_id) == original
 
 
 def test_the_real_conversations_survive(take: Any, boxes: BoxStore, real_data: Path) -> None:
     file = real_data / "tau-bench_gpt-4o-airline_first40.json"
     text = file.read_text()
     original = [run["traj"] for run in json.loads(text)]
-    imported = take(*read_conversations(text, source=file.name, at="traj"))
+    documents = read_documents(text, file.name)
+    imported = take(*openai.read(documents, source=file.name, at="traj"))
     assert [exported(boxes, box.box_id) for box in imported] == original
-    again = take(*read_conversations(text, source=file.name))
+    again = take(*openai.read(documents, source=file.name))
     assert sum(box.new_cards for box in again) == 0
     assert [box.box_id for box in again] == [box.box_id for box in imported]

@@ -3,15 +3,76 @@
 Source: OpenAI API reference, "Create chat completion".
 """
 
+from collections.abc import Iterable
 from typing import Any
 
+from cardbox_cli.context.messages import Message, message_body
 from cardbox_cli.context.request import Request
+
+# Keys of a profile's llm_config that are parameters of a request. The rest steers the caller.
+_PARAMETERS = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "response_format",
+    "reasoning_effort",
+    "verbosity",
+)
+_TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
+
+spell = message_body
 
 
 def body(request: Request) -> dict[str, Any]:
     """The JSON body of `request`; without a model when none is known."""
     parts: dict[str, Any] = {} if request.model is None else {"model": request.model}
-    parts["messages"] = [message.body for message in request.messages]
+    parts["messages"] = welded(request.messages)
     if request.tools:
-        parts["tools"] = request.tools
-    return {**parts, **request.parameters}
+        parts["tools"] = [_tool(tool) for tool in request.tools]
+    names = (*_PARAMETERS, *(_TOOL_PARAMETERS if request.tools else ()))
+    return {**parts, **{name: request.config[name] for name in names if name in request.config}}
+
+
+def welded(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """The messages, those parts of one assistant message that stand side by side made into one.
+
+    OpenAI wants all calls of an answer in one message, followed by their results.
+    """
+    bodies: list[dict[str, Any]] = []
+    before: Message | None = None
+    for message in messages:
+        if before is not None and _belong_together(before, message):
+            bodies[-1] = _joined(bodies[-1], message.body)
+        else:
+            bodies.append(message.body)
+        before = message
+    return bodies
+
+
+def _belong_together(one: Message, other: Message) -> bool:
+    return one.group is not None and one.group == other.group and _is_plain(one) and _is_plain(other)
+
+
+def _is_plain(message: Message) -> bool:
+    content = message.body.get("content")
+    return message.body["role"] == "assistant" and (content is None or isinstance(content, str))
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    texts = [part["content"] for part in (one, other) if part.get("content")]
+    calls = [call for part in (one, other) for call in part.get("tool_calls") or []]
+    content = "\n".join(texts) or (None if calls else "")
+    return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool definition; one that is stored as Anthropic writes it, with an input_schema, is translated."""
+    if "input_schema" not in tool:
+        return tool
+    function = {key: tool[key] for key in ("name", "description", "strict") if key in tool}
+    return {"type": "function", "function": {**function, "parameters": tool["input_schema"]}}

@@ -111,6 +111,8 @@ def _settings(location: Location) -> str:
         "unix_socket_permissions": "0700",
         # logind removes a user's POSIX shared memory at logout, under the feet of a server left running.
         "dynamic_shared_memory_type": "mmap",
+        # Our own role is called cbx, as is a schema of ours: unqualified names of others must not end there.
+        "search_path": "public",
         "cluster_name": "cbx",
         # A file per weekday, begun anew each week.
         "logging_collector": "on",

@@ -1,13 +1,16 @@
 -- fragment: moment
 (clock_timestamp() + coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval)
 
+-- fragment: ids
+CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
+
 -- fragment: box_json
 json_build_object(
     'box_id', b.box_id,
     'project_id', b.tenant_id,
     'title', NULL,
-    'card_ids', coalesce(b.card_ids, '[]'),
-    'parent_ids', coalesce(b.parent_ids, '[]'),
+    'card_ids', {ids},
+    'parent_ids', CASE WHEN jsonb_typeof(b.parent_ids) = 'array' THEN b.parent_ids ELSE '[]' END,
     'updated_at', to_char(b.updated_at AT TIME ZONE 'UTC', {utc})
 )::text
 
@@ -26,7 +29,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: box_id_lists
 -- The id lists alone of these boxes, in no order: what packing reads.
-SELECT b.box_id::text, coalesce(b.card_ids, '[]')::text
+SELECT b.box_id::text, ({ids})::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
@@ -50,7 +53,7 @@ LIMIT %(limit)s
 -- name: append_to_box
 -- Appends ids; concurrent appends wait for the row and come one after the other. Answers the new length.
 UPDATE public.card_boxes AS b
-SET card_ids = coalesce(b.card_ids, '[]') || %(card_ids)s, updated_at = {moment}
+SET card_ids = ({ids}) || %(card_ids)s, updated_at = {moment}
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING jsonb_array_length(b.card_ids)
 
@@ -76,7 +79,7 @@ SELECT (slot.place - 1)::integer, slot.card_id,
          ELSE 'present' END,
     CASE WHEN c.card_id IS NOT NULL THEN {card_json} END
 FROM public.card_boxes AS b
-CROSS JOIN LATERAL jsonb_array_elements_text(coalesce(b.card_ids, '[]')) WITH ORDINALITY AS slot (card_id, place)
+CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
 LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place

@@ -18,7 +18,7 @@ json_build_object(
     'tool_calls', c.tool_calls,
     'tool_call_id', c.tool_call_id,
     'ttl_seconds', c.ttl_seconds,
-    'metadata', coalesce(c.metadata, '{}'),
+    'metadata', CASE WHEN jsonb_typeof(c.metadata) = 'object' THEN c.metadata ELSE '{}' END,
     'created_at', to_char(c.created_at AT TIME ZONE 'UTC', {utc}),
     'expires_at', to_char(c.expires_at AT TIME ZONE 'UTC', {utc}),
     'deleted_at', to_char(c.deleted_at AT TIME ZONE 'UTC', {utc})
@@ -78,8 +78,8 @@ CREATE TEMP TABLE IF NOT EXISTS cbx_incoming (
 ) ON COMMIT DROP
 
 -- name: empty_incoming
--- For a second bulk write in one transaction.
-TRUNCATE cbx_incoming RESTART IDENTITY
+-- For a second bulk write in one transaction; places go on, so that its cards are younger.
+TRUNCATE cbx_incoming
 
 -- name: copy_incoming
 -- The stream of cards.
@@ -160,11 +160,19 @@ ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 
 -- fragment: text_vector
-to_tsvector('simple', coalesce(content - '__type__', '{}')) || to_tsvector('simple', coalesce(tool_calls, '[]'))
+-- A tsvector holds 1 MB, so of a very long text only the beginning counts: one card must not break a search.
+CASE WHEN jsonb_typeof(content) IS DISTINCT FROM 'object' THEN ''
+     WHEN octet_length(content::text) < 300000 THEN to_tsvector('simple', content - '__type__')
+     ELSE to_tsvector('simple', left(
+         jsonb_path_query_array(content - '__type__', 'strict $.** ? (@.type() == "string")')::text, 100000))
+END
+|| CASE WHEN octet_length(tool_calls::text) < 300000 THEN to_tsvector('simple', tool_calls) ELSE '' END
 
 -- fragment: text_contains
 (SELECT bool_and(EXISTS (
-    SELECT FROM jsonb_path_query(jsonb_build_array(c.content - '__type__', c.tool_calls), 'strict $.**') AS found
+    SELECT FROM jsonb_path_query(
+        jsonb_build_array(CASE WHEN jsonb_typeof(c.content) = 'object' THEN c.content - '__type__' END, c.tool_calls),
+        'strict $.**') AS found
     WHERE jsonb_typeof(found) = 'string' AND found #>> '{}' ILIKE pattern))
  FROM unnest(%(patterns)s::text[]) AS pattern)
 

@@ -4,13 +4,18 @@ INSERT INTO resource.profiles AS p
     (project_id, profile_box_id, name, worker_target, tags, system_prompt_compiled, updated_at)
 VALUES (%(project_id)s, %(profile_box_id)s, %(name)s, %(worker_target)s, %(tags)s, %(system_prompt)s, {now})
 
+-- name: lock_profile_name
+-- One writer of a name at a time, until the end of the transaction.
+SELECT pg_advisory_xact_lock(hashtext(%(project_id)s), hashtext(lower(%(name)s)))
+
 -- name: drop_profile_name
 -- Frees a name, whatever its case; its box stays.
 DELETE FROM resource.profiles AS p
 WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
 
 -- fragment: profile_row
-SELECT p.name, p.profile_box_id, p.worker_target, p.tags, p.updated_at
+SELECT p.name, p.profile_box_id, p.worker_target, p.tags,
+    to_char(p.updated_at AT TIME ZONE 'UTC', {utc})
 FROM resource.profiles AS p
 
 -- name: profile_by_name

@@ -1,6 +1,9 @@
 -- name: existing_tables
--- Which of these tables exist.
-SELECT given.name FROM unnest(%(names)s::text[]) AS given (name) WHERE to_regclass(given.name) IS NOT NULL
+-- Which of these tables exist and may be read. (to_regclass would fail in a schema that is closed to us.)
+SELECT n.nspname || '.' || c.relname
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
+    AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 
 -- name: schema_version
 -- The version that this database was brought to.
@@ -13,6 +16,10 @@ INSERT INTO cbx.schema_version (version) VALUES (%(version)s) ON CONFLICT DO NOT
 -- name: lock_schema
 -- One maker of tables at a time, until the end of the transaction.
 SELECT pg_advisory_xact_lock(hashtext('cbx'), hashtext('schema'))
+
+-- name: lock_import
+-- One import into a project at a time, until the end of the transaction: two would deadlock on common cards.
+SELECT pg_advisory_xact_lock(hashtext('cbx import'), hashtext(%(project_id)s))
 
 -- name: unique_tool_results
 -- Whether this database allows one tool result per tool-call id only, as card-box libraries do.

@@ -1,0 +1,257 @@
+"""Anthropic messages as cards, and back, exactly.
+
+A message becomes a card for each stretch of its content that is of one sort: text and tool calls, a tool's
+result, a thought that only Anthropic can read, blocks of its own tools. A card keeps its blocks only where
+its fields cannot spell them; the keys beside the content stay with the first card (`context/sources.py`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.blocks import call_of_block, is_call, is_result, is_text, kind, text_of
+from cardbox_cli.context.formats.anthropic import as_blocks, content_of, role_of, standard_content
+from cardbox_cli.context.messages import SILENT_TYPES
+from cardbox_cli.context.sources import same_json
+from cardbox_cli.conversations.conversation import Conversation, Entry, file_text, imported_card
+from cardbox_cli.conversations.files import Document, all_messages, find_messages, message_entries
+from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.model.cards import Card, CardDraft, card_text
+from cardbox_cli.model.content import json_kind
+
+NAME = sources.ANTHROPIC
+KEYSPACE: tuple[str, ...] = (NAME,)
+
+_ROLES = ("user", "assistant", "system")
+_OWN_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
+    | {"search_result", "server_tool_use", "container_upload"}
+)
+_OWN_SUFFIX = "_tool_result"
+# What an entry's value is for the system prompt that stands beside the messages.
+_SYSTEM = "system"
+
+# The type of the cards that a stretch of one sort makes.
+_TALK = {"user": "task.instruction", "assistant": "agent.thought", "system": "sys.rendered_prompt"}
+_RESULT, _REASONING, _ASIDE = "tool.result", "agent.reasoning", "agent.aside"
+
+
+# --- reading
+
+
+def recognises(documents: Sequence[Document]) -> bool:
+    """Whether `system` or a tool's input_schema stands beside messages, or one has blocks of its own."""
+    return any(
+        _SYSTEM in found.beside
+        or _has_schema(found.beside.get("tools"))
+        or any(_is_own(block) for message in found.messages for block in _content_blocks(message))
+        for found in all_messages(documents)
+    )
+
+
+def _has_schema(tools: Any) -> bool:
+    return isinstance(tools, list) and any(
+        isinstance(tool, dict) and "input_schema" in tool for tool in tools
+    )
+
+
+def _content_blocks(message: Any) -> list[Any]:
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, list) else []
+
+
+def _is_own(block: Any) -> bool:
+    return kind(block) in _OWN_BLOCKS or kind(block).endswith(_OWN_SUFFIX)
+
+
+def read(documents: Sequence[Document], *, source: str, at: str | None = None) -> Iterator[Conversation]:
+    """The conversations in a file: lists of messages under whatever key, and `system` beside them."""
+    for found in find_messages(documents, source=source, at=at):
+        entries = message_entries(found)
+        if _SYSTEM in found.beside:
+            prompt = {_SYSTEM: found.beside[_SYSTEM]}
+            entries.insert(0, Entry(_SYSTEM, prompt, found.place))
+        yield found.conversation(NAME, entries)
+
+
+# --- drafting
+
+
+def draft(entry: Entry) -> list[CardDraft]:
+    """The cards that hold a message, or the system prompt."""
+    if entry.position == _SYSTEM:
+        return [_prompt_card(entry.value[_SYSTEM])]
+    message = entry.value
+    if not isinstance(message, dict):
+        raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
+    role = message.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise InvalidConversation(
+            f"{entry.place}: the role {role!r} is none of Anthropic's", hint=f"roles are {', '.join(_ROLES)}"
+        )
+    cards = content_cards(role, message.get("content"), NAME)
+    around = {**message, "content": emptied(message["content"])} if "content" in message else message
+    if role != "system" and same_json(around, _default_envelope(role, cards)):
+        return cards
+    return [keep(cards[0], NAME, source_message=around), *cards[1:]]
+
+
+def _prompt_card(prompt: Any) -> CardDraft:
+    """The card of a top-level system prompt: text alone stands in its fields."""
+    card = imported_card("sys.rendered_prompt", text_of(as_list(prompt)))
+    return card if isinstance(prompt, str) else keep(card, NAME, source_blocks=prompt)
+
+
+def content_cards(role: str, content: Any, source_format: str) -> list[CardDraft]:
+    """The cards that hold the content of a message, one at least."""
+    if not isinstance(content, list) or not content:
+        return [imported_card(_TALK[role], text_of(as_list(content)), role=role)]
+    return [_stretch_card(sort, role, blocks, source_format) for sort, blocks in _stretches(role, content)]
+
+
+def _stretches(role: str, content: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The card types and blocks of a content in order; a result and a thought are cards of their own."""
+    for sort, run in groupby(content, key=lambda block: _sort(role, block)):
+        if sort in (_RESULT, _REASONING):
+            yield from ((sort, [block]) for block in run)
+        else:
+            yield sort, list(run)
+
+
+def _sort(role: str, block: Any) -> str:
+    if role == "user" and is_result(block):
+        return _RESULT
+    if role != "assistant" or is_text(block) or is_call(block):
+        return _TALK[role]
+    return _REASONING if kind(block) in ("thinking", "redacted_thinking") else _ASIDE
+
+
+def _stretch_card(sort: str, role: str, blocks: list[Any], source_format: str) -> CardDraft:
+    card = _CARDS.get(sort, _talk_card)(sort, role, blocks)
+    spelled = as_blocks(standard_content(card))
+    return card if same_json(spelled, blocks) else keep(card, source_format, source_blocks=blocks)
+
+
+def _talk_card(sort: str, role: str, blocks: list[Any]) -> CardDraft:
+    makes_calls = role == "assistant"
+    calls = [call_of_block(block) for block in blocks if makes_calls and is_call(block)]
+    said = text_of(block for block in blocks if not (makes_calls and is_call(block)))
+    return imported_card(sort, said, role=role, tool_calls=calls or None)
+
+
+def _result_card(sort: str, role: str, blocks: list[Any]) -> CardDraft:
+    [result] = blocks
+    return imported_card(sort, text_of(as_list(result.get("content"))), tool_call_id=result["tool_use_id"])
+
+
+def _reasoning_card(sort: str, role: str, blocks: list[Any]) -> CardDraft:
+    [thought] = blocks
+    signature = thought.get("signature")
+    metadata = {"signature": signature} if isinstance(signature, str) else None
+    return imported_card(sort, text_of([thought.get("thinking")]), metadata=metadata)
+
+
+_CARDS = {_RESULT: _result_card, _REASONING: _reasoning_card}
+
+
+def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
+    """`card` with `source_…` keys in its metadata."""
+    return msgspec.structs.replace(card, metadata={**card.metadata, "source_format": source_format, **source})
+
+
+def keep_original(changed: CardDraft, original: CardDraft) -> CardDraft:
+    """`changed`, with the blocks of `original` as its own."""
+    source_format = original.metadata.get("source_format", NAME)
+    return keep(changed, source_format, source_blocks=as_blocks(content_of(original)))
+
+
+def as_list(content: Any) -> list[Any]:
+    """Content as a list, whatever it is."""
+    return content if isinstance(content, list) else [] if content is None else [content]
+
+
+# --- content and what stands around it
+
+
+def emptied(content: Any) -> Any:
+    """What an envelope holds in the place of content that cards say: `""` or `[]`; anything else stays."""
+    return type(content)() if isinstance(content, str | list) else content
+
+
+def filled(around: dict[str, Any], cards: Sequence[Card | CardDraft]) -> dict[str, Any]:
+    """An envelope with the content that its cards say."""
+    place = around.get("content")
+    if place == "":
+        return {**around, "content": card_text(cards[0].content)}
+    return {**around, "content": joined_content(cards)} if place == [] else around
+
+
+def joined_content(cards: Sequence[Card | CardDraft]) -> list[Any]:
+    """The blocks of neighbouring cards, one after the other."""
+    return [block for card in cards for block in as_blocks(content_of(card))]
+
+
+def _default_envelope(role: str, cards: Sequence[Card | CardDraft]) -> dict[str, Any]:
+    is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0]), str)
+    return {"role": role, "content": "" if is_text_alone else []}
+
+
+# --- exporting
+
+
+def export(cards: Iterable[Card]) -> str:
+    """`{"system"?, "messages"}`: what was imported as it was; system text of other origin joins `system`."""
+    prompts: list[Card] = []
+    messages: list[dict[str, Any]] = []
+    speaking = (card for card in cards if card.type not in SILENT_TYPES)
+    for run in gathered(speaking, lambda card: _envelope(card) is not None):
+        if role_of(run[0]) == "system" and _envelope(run[0]) is None:
+            prompts += run
+        else:
+            messages.append(message_of(run))
+    system = {_SYSTEM: _prompt(prompts)} if prompts else {}
+    return file_text({**system, "messages": messages})
+
+
+def gathered(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[list[Card]]:
+    """The cards, those together that are one message: neighbours of one group and speaker.
+
+    A card that `begins` a message never continues one.
+    """
+    run: list[Card] = []
+    for card in cards:
+        if run and not begins(card) and _continues(run[-1], card):
+            run.append(card)
+            continue
+        if run:
+            yield run
+        run = [card]
+    if run:
+        yield run
+
+
+def _continues(before: Card, card: Card) -> bool:
+    group = sources.group(card)
+    return group is not None and group == sources.group(before) and role_of(card) == role_of(before)
+
+
+def message_of(cards: Sequence[Card]) -> dict[str, Any]:
+    """The message that neighbouring cards are together."""
+    around = _envelope(cards[0])
+    if around is not None:
+        return filled(around, cards)
+    role = role_of(cards[0])
+    if len(cards) == 1:
+        return {"role": role, "content": content_of(cards[0])}
+    return {"role": role, "content": joined_content(cards)}
+
+
+def _envelope(card: Card) -> dict[str, Any] | None:
+    return sources.envelope(card, NAME, "source_message")
+
+
+def _prompt(cards: Sequence[Card]) -> Any:
+    return content_of(cards[0]) if len(cards) == 1 else joined_content(cards)

@@ -1,0 +1,176 @@
+"""Claude Code's session files: lines of JSON, as cards and back, exactly.
+
+A session is a box, and each of its sidechains another, whose parent it is. A line that bears a message
+becomes the cards of that message, as `anthropic` makes them, and its first card keeps what else the line
+says; any other line is a card of type `session.event`. Lines of one API message share their group.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.blocks import text_of
+from cardbox_cli.context.formats.anthropic import role_of
+from cardbox_cli.context.messages import SILENT_TYPES
+from cardbox_cli.conversations import anthropic
+from cardbox_cli.conversations.anthropic import (
+    content_cards,
+    emptied,
+    filled,
+    gathered,
+    joined_content,
+    keep,
+    message_of,
+)
+from cardbox_cli.conversations.conversation import Conversation, Entry, imported_card
+from cardbox_cli.conversations.files import Document
+from cardbox_cli.errors import InvalidConversation, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.content import JsonContent, json_kind
+
+NAME = sources.CLAUDE_CODE
+KEYSPACE: tuple[str, ...] = (NAME,)
+EVENT = "session.event"
+
+# A session, and the root of one of its sidechains; None for the session itself.
+_Thread = tuple[str | None, str | None]
+
+
+# --- reading
+
+
+def recognises(documents: Sequence[Document]) -> bool:
+    """Whether the file is objects with a type that are no messages, one of them of a session."""
+    lines = [line for _, line in _lines(documents)]
+    return all(_is_line(line) for line in lines) and any(
+        _text(line, "sessionId") or _text(line, "leafUuid") for line in lines
+    )
+
+
+def _is_line(line: Any) -> bool:
+    if not isinstance(line, dict) or "role" in line or "messages" in line:
+        return False
+    return isinstance(line.get("type"), str)
+
+
+def _lines(documents: Sequence[Document]) -> list[Document]:
+    """The lines of a file; also of one that holds them as one JSON list."""
+    if len(documents) == 1 and isinstance(documents[0][1], list):
+        [(place, lines)] = documents
+        return [(f"{place}[{index}]", line) for index, line in enumerate(lines)]
+    return list(documents)
+
+
+def read(documents: Sequence[Document], *, source: str, at: str | None = None) -> Iterator[Conversation]:
+    """The session in a file, and then its sidechains, each in the order of the file."""
+    if at is not None:
+        raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="leave --at out")
+    threads = _threads(_lines(documents))
+    for thread in sorted(threads, key=lambda thread: thread[1] is not None):
+        session, root = thread
+        entries = [Entry(str(number), line, place) for number, (place, line) in enumerate(threads[thread])]
+        yield Conversation(
+            entries=entries,
+            own_id=session if root is None or session is None else f"{session}/{root}",
+            title=None,
+            format=NAME,
+            parent_id=None if root is None else session,
+        )
+
+
+def _threads(lines: Sequence[Document]) -> dict[_Thread, list[Document]]:
+    """The lines by their threads. One that names no session belongs to the one before it."""
+    threads: dict[_Thread, list[Document]] = {}
+    roots: dict[str, str] = {}
+    session = next(filter(None, (_text(line, "sessionId") for _, line in lines)), None)
+    for place, line in lines:
+        _check_line(line, place)
+        session = _text(line, "sessionId") or session
+        root = _root(line, roots) if line.get("isSidechain") is True else None
+        threads.setdefault((session, root), []).append((place, line))
+    return threads
+
+
+def _check_line(line: Any, place: str) -> None:
+    if not isinstance(line, dict):
+        raise InvalidConversation(f"{place}: a line of a session must be an object, not {json_kind(line)}")
+    if not isinstance(line.get("type"), str):
+        raise InvalidConversation(
+            f"{place}: a line of a Claude Code session has a type, this one has none",
+            hint="name the format that it is in with --from",
+        )
+
+
+def _root(line: dict[str, Any], roots: dict[str, str]) -> str:
+    """What names a sidechain: its agent, else its first line. `roots` is that of each line so far."""
+    own, parent = _text(line, "uuid"), _text(line, "parentUuid")
+    root = _text(line, "agentId") or roots.get(parent or "") or own or parent or ""
+    if own:
+        roots[own] = root
+    return root
+
+
+def _text(line: Any, key: str) -> str | None:
+    value = line.get(key) if isinstance(line, dict) else None
+    return value if isinstance(value, str) and value else None
+
+
+# --- drafting
+
+
+def draft(entry: Entry) -> list[CardDraft]:
+    """The cards that hold a line."""
+    line = entry.value
+    message = line.get("message")
+    if line["type"] not in ("user", "assistant") or not _is_message(message):
+        return [imported_card(EVENT, JsonContent(line))]
+    cards = content_cards(message["role"], message["content"], NAME)
+    around = {**line, "message": {**message, "content": emptied(message["content"])}}
+    group = {"source_group": message["id"]} if _text(message, "id") else {}
+    cards = [keep(card, NAME, **group) for card in cards]
+    return [keep(cards[0], NAME, source_line=around), *cards[1:]]
+
+
+def _is_message(message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
+        return False
+    return isinstance(message.get("content"), str | list)
+
+
+keep_original = anthropic.keep_original
+
+
+# --- exporting
+
+
+def export(cards: Iterable[Card]) -> str:
+    """The lines that were imported, as JSONL. Cards of another origin make lines of a type and a message."""
+    return "\n".join(exact_json.encode(line).decode() for line in _exported(cards))
+
+
+def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
+    told = (card for card in cards if card.type not in SILENT_TYPES or _event(card) is not None)
+    for run in gathered(told, lambda card: _envelope(card) is not None):
+        yield _event(run[0]) or _line_of(run)
+
+
+def _event(card: Card) -> dict[str, Any] | None:
+    """The line that bears no message, if `card` is one."""
+    data = card.content.data if isinstance(card.content, JsonContent) else None
+    return data if card.type == EVENT and isinstance(data, dict) else None
+
+
+def _line_of(cards: Sequence[Card]) -> dict[str, Any]:
+    around = _envelope(cards[0])
+    if around is not None:
+        return {**around, "message": filled(around["message"], cards)}
+    role = role_of(cards[0])
+    if role == "system":
+        return {"type": role, "content": text_of(joined_content(cards))}
+    return {"type": role, "message": message_of(cards)}
+
+
+def _envelope(card: Card) -> dict[str, Any] | None:
+    around = sources.envelope(card, NAME, "source_line")
+    return around if around is not None and isinstance(around.get("message"), dict) else None

@@ -1,0 +1,32 @@
+"""Importing as a command does, without one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cardbox_cli.conversations.files import read_documents
+from cardbox_cli.conversations.formats import FORMATS
+from cardbox_cli.conversations.importing import ImportedBox, import_conversations
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.database import Database
+
+ImportText = Callable[..., list[ImportedBox]]
+Export = Callable[[str, str], str]
+
+
+@pytest.fixture
+def import_text(database: Database) -> ImportText:
+    """Import the text of a file `f` in the format of this name."""
+
+    def run(source_format: str, text: str, project: str = "p", **options: Any) -> list[ImportedBox]:
+        conversations = FORMATS[source_format].read(read_documents(text, "f"), source="f")
+        return import_conversations(database, project, conversations, **options)
+
+    return run
+
+
+@pytest.fixture
+def export(boxes: BoxStore) -> Export:
+    """The text of a box in the format of this name."""
+    return lambda box_id, name: FORMATS[name].export(boxes.view(box_id).cards)

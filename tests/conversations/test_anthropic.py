@@ -1,0 +1,359 @@
+"""Anthropic conversations come out as they went in, and their cards are what other formats can read."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.request import Entry as BoxEntry
+from cardbox_cli.context.request import request_of
+from cardbox_cli.conversations.formats import FORMATS
+from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardFilter, CardStore
+from tests.conversations.anthropic_messages import (
+    CACHED,
+    FOUND,
+    IMAGE,
+    MESSAGES,
+    PROMPTS,
+    REDACTED,
+    RESULT,
+    SEARCH,
+    TEXT,
+    THINKING,
+    USE,
+    assistant,
+    conversations,
+    user,
+)
+from tests.conversations.conftest import Export, ImportText
+from tests.conversations.test_openai import make_results_unique
+from tests.conversations.test_openai import messages as openai_messages
+
+PROPERTY = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def canonical(value: Any) -> bytes:
+    return exact_json.canonical(exact_json.encode(value))
+
+
+@pytest.fixture
+def there_and_back(import_text: ImportText, export: Export) -> Any:
+    """What another program reads of a conversation that was imported and exported again."""
+
+    def run(document: Any) -> Any:
+        [box] = import_text("anthropic", json.dumps(document))
+        return json.loads(export(box.box_id, "anthropic"))
+
+    return run
+
+
+@pytest.fixture
+def cards_of(import_text: ImportText, boxes: BoxStore) -> Any:
+    def run(document: Any, source_format: str = "anthropic", **options: Any) -> list[Card]:
+        [box] = import_text(source_format, json.dumps(document), **options)
+        return boxes.view(box.box_id).cards
+
+    return run
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("name", MESSAGES)
+    def test_every_kind_of_message_survives(self, there_and_back: Any, name: str) -> None:
+        assert there_and_back([MESSAGES[name]]) == {"messages": [MESSAGES[name]]}
+
+    def test_all_of_them_together_survive(self, there_and_back: Any) -> None:
+        every = list(MESSAGES.values())
+        assert there_and_back({"messages": every + every}) == {"messages": every + every}
+
+    @pytest.mark.parametrize("name", PROMPTS)
+    def test_every_system_prompt_survives(self, there_and_back: Any, name: str) -> None:
+        document = {"system": PROMPTS[name], "messages": [MESSAGES["a system message"], MESSAGES["text"]]}
+        assert there_and_back({**document, "model": "m", "max_tokens": 9}) == document
+
+    def test_many_conversations_in_one_file(self, import_text: ImportText, export: Export) -> None:
+        documents = [{"system": f"Be {n}.", "messages": [MESSAGES["text"], MESSAGES["a call"]]} for n in "ab"]
+        for text in (json.dumps(documents), "\n".join(map(json.dumps, documents))):
+            imported = import_text("anthropic", text)
+            assert [json.loads(export(box.box_id, "anthropic")) for box in imported] == documents
+
+    def test_the_system_prompt_stands_beside_nested_messages(self, there_and_back: Any) -> None:
+        body = {"system": "Be kind.", "messages": [MESSAGES["text"]]}
+        assert there_and_back({"request": {"body": body}, "system": "not this one"}) == body
+
+    @PROPERTY
+    @given(document=conversations)
+    def test_any_conversation_survives(
+        self, import_text: ImportText, export: Export, document: dict[str, Any]
+    ) -> None:
+        text = exact_json.encode(document).decode()
+        [box] = import_text("anthropic", text)
+        back = exact_json.read(export(box.box_id, "anthropic"))
+        kept = {key: value for key, value in document.items() if key in ("system", "messages")}
+        assert canonical(back) == canonical(kept)
+        reordered = exact_json.encode({**kept, **back}).decode()
+        [again] = import_text("anthropic", reordered)
+        assert (again.box_id, again.new_cards) == (box.box_id, 0)
+
+    @PROPERTY
+    @given(document=conversations)
+    def test_any_conversation_can_be_sent_and_exported_anywhere(
+        self, import_text: ImportText, boxes: BoxStore, document: dict[str, Any]
+    ) -> None:
+        [box] = import_text("anthropic", exact_json.encode(document).decode())
+        self.check_every_way_out(boxes.view(box.box_id).cards)
+
+    @PROPERTY
+    @given(document=openai_messages)
+    def test_so_can_any_openai_message(
+        self, import_text: ImportText, boxes: BoxStore, document: dict[str, Any]
+    ) -> None:
+        [box] = import_text("openai", exact_json.encode(document).decode())
+        self.check_every_way_out(boxes.view(box.box_id).cards)
+
+    @staticmethod
+    def check_every_way_out(cards: list[Card]) -> None:
+        entries = [
+            BoxEntry(slot=Slot(n, card.card_id, card, "present"), box_id="b") for n, card in enumerate(cards)
+        ]
+        for dialect in DIALECTS.values():
+            assert exact_json.encode(dialect.body(request_of(entries, spell=dialect.spell)))
+        for source_format in FORMATS.values():
+            assert isinstance(source_format.export(cards), str)
+
+
+class TestCards:
+    def test_types_roles_and_fields(self, cards_of: Any) -> None:
+        cards = cards_of(
+            {
+                "system": "Be kind.",
+                "messages": [
+                    MESSAGES["text"],
+                    assistant(THINKING, TEXT, USE, SEARCH, FOUND),
+                    user(RESULT, {**RESULT, "tool_use_id": "toolu_2", "is_error": True}, TEXT),
+                ],
+            }
+        )
+        rows = [(card.type, card.role, card.content.text, card.tool_call_id) for card in cards]
+        assert rows == [
+            ("sys.rendered_prompt", "system", "Be kind.", None),
+            ("task.instruction", "user", "Hi", None),
+            ("agent.reasoning", "assistant", "6 times 7", None),
+            ("agent.thought", "assistant", "Let me look.", None),
+            ("agent.aside", "assistant", "web_search\ngrass colour\nMeadows\nhttps://m.example", None),
+            ("tool.result", "tool", "ok", "toolu_1"),
+            ("tool.result", "tool", "ok", "toolu_2"),
+            ("task.instruction", "user", "Let me look.", None),
+        ]
+        call = {"name": "f", "arguments": '{"a":["é"],"b":1.5}'}
+        assert cards[3].tool_calls == [{"id": "toolu_1", "type": "function", "function": call}]
+        groups = [card.metadata.get("source_group") for card in cards]
+        assert groups[:2] == [None, None]
+        assert len({*groups[2:5]}) == len({*groups[5:]}) == 1
+        assert groups[2] != groups[5]
+
+    def test_what_cards_can_spell_is_not_kept_twice(self, cards_of: Any) -> None:
+        cards = cards_of(
+            [MESSAGES[name] for name in ("text", "an answer", "text and calls", "a result", "thinking")]
+        )
+        kept = {key for card in cards for key in card.metadata if key.startswith("source_")}
+        assert kept == {"source_group"}
+        assert cards[-2].metadata["signature"] == "c2ln"
+
+    def test_the_pieces_of_a_cited_sentence_are_one_line(self, cards_of: Any) -> None:
+        cited = MESSAGES["cited text"]["content"]
+        [card] = cards_of([assistant(*cited, {"type": "text", "text": "."}, TEXT)])
+        assert card.content.text == "Grass is green.\nLet me look."
+
+    @pytest.mark.parametrize("word", ["Monday", "snippet", "Meadows", "colour", "times", "shine"])
+    def test_every_text_is_found(self, cards_of: Any, cards: CardStore, word: str) -> None:
+        names = ("a text document", "a search result", "thinking", "a server's tool", "an unknown block")
+        cards_of([MESSAGES[name] for name in names])
+        assert list(cards.newest(CardFilter(text=word))) != []
+
+    def test_opaque_bytes_are_not(self, cards_of: Any, cards: CardStore) -> None:
+        cards_of([MESSAGES[name] for name in ("a server's tool", "redacted thinking", "an image")])
+        for word in ("Zm9v", "b3BhcXVl", "c2ln", "AA"):
+            assert list(cards.newest(CardFilter(text=word))) == []
+
+    def test_one_file_taken_as_two_formats_makes_two_boxes(self, import_text: ImportText) -> None:
+        text = json.dumps([MESSAGES["a text block"]])
+        (ours,), (theirs,) = (import_text(name, text) for name in ("anthropic", "openai"))
+        assert (ours.new_cards, theirs.new_cards) == (1, 1)
+        assert ours.box_id != theirs.box_id
+
+    def test_equal_conversations_have_equal_digests_in_any_project(
+        self, import_text: ImportText, boxes: BoxStore, database: Any
+    ) -> None:
+        text = json.dumps([MESSAGES["thinking"], MESSAGES["results and text"]])
+        (here,), (there,) = (import_text("anthropic", text, project) for project in ("p", "q"))
+        assert boxes.view(here.box_id).digest == BoxStore(database, "q").view(there.box_id).digest
+
+
+class TestAgain:
+    def test_a_conversation_that_grew_appends_its_tail(self, import_text: ImportText, export: Export) -> None:
+        document = {"id": "c", "system": "Be kind.", "messages": [MESSAGES["thinking"]]}
+        [box] = import_text("anthropic", json.dumps(document))
+        document["messages"] += [MESSAGES["results and text"]]
+        [grown] = import_text("anthropic", json.dumps(document))
+        assert (grown.box_id, grown.cards, grown.new_cards) == (box.box_id, 6, 3)
+        assert json.loads(export(box.box_id, "anthropic"))["messages"] == document["messages"]
+
+
+class TestToolIds:
+    def test_they_are_remapped_and_exported_as_they_were(
+        self, import_text: ImportText, export: Export, boxes: BoxStore, database: Any
+    ) -> None:
+        make_results_unique(database)
+        messages = [
+            assistant(USE),
+            user(RESULT),
+            assistant(TEXT, USE),
+            user({**RESULT, "is_error": True}, TEXT),
+        ]
+        with pytest.raises(CardConflict):
+            import_text("anthropic", json.dumps(messages))
+        [box] = import_text("anthropic", json.dumps(messages), remap_tool_ids=True)
+        assert json.loads(export(box.box_id, "anthropic")) == {"messages": messages}
+        cards = boxes.view(box.box_id).cards
+        assert cards[0].tool_calls[0]["id"] == cards[1].tool_call_id != "toolu_1"
+        assert cards[2].tool_calls[0]["id"] == cards[3].tool_call_id != cards[1].tool_call_id
+
+
+class TestOtherFormats:
+    def test_to_openai(self, import_text: ImportText, export: Export) -> None:
+        document = {
+            "system": "Be kind.",
+            "messages": [
+                user(IMAGE, TEXT),
+                assistant(THINKING, TEXT, USE, REDACTED, {**USE, "id": "toolu_2"}),
+                user(RESULT, {**RESULT, "tool_use_id": "toolu_2", "content": [TEXT, IMAGE]}, TEXT),
+                assistant(SEARCH, FOUND, {"type": "text", "text": "Done."}),
+            ],
+        }
+        [box] = import_text("anthropic", json.dumps(document))
+        function = {"name": "f", "arguments": '{"a":["é"],"b":1.5}'}
+        assert json.loads(export(box.box_id, "openai"))["messages"] == [
+            {"role": "system", "content": "Be kind."},
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}, TEXT],
+            },
+            {
+                "role": "assistant",
+                "content": "Let me look.",
+                "tool_calls": [
+                    {"id": f"toolu_{n}", "type": "function", "function": function} for n in (1, 2)
+                ],
+            },
+            {"role": "tool", "tool_call_id": "toolu_1", "content": "ok"},
+            {"role": "tool", "tool_call_id": "toolu_2", "content": "Let me look.\n[image]"},
+            {"role": "user", "content": "Let me look."},
+            {"role": "assistant", "content": "Done."},
+        ]
+
+    def test_from_openai(self, import_text: ImportText, export: Export) -> None:
+        call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+        messages = [
+            {"role": "system", "content": "Be kind."},
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}],
+            },
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "ok"},
+            {"role": "developer", "content": "Be brief."},
+            {"role": "assistant", "content": "Done."},
+        ]
+        [box] = import_text("openai", json.dumps(messages))
+        use = {"type": "tool_use", "id": "call_1", "name": "f", "input": {"a": 1}}
+        assert json.loads(export(box.box_id, "anthropic")) == {
+            "system": [{"type": "text", "text": "Be kind."}, {"type": "text", "text": "Be brief."}],
+            "messages": [
+                user(IMAGE),
+                assistant(use),
+                user({**RESULT, "tool_use_id": "call_1"}),
+                {"role": "assistant", "content": "Done."},
+            ],
+        }
+        lines = [json.loads(line) for line in export(box.box_id, "claude-code").split("\n")]
+        assert lines[0] == {"type": "system", "content": "Be kind."}
+        assert lines[2] == {"type": "assistant", "message": assistant(use)}
+
+
+class TestSomeOfTheCards:
+    """A box may hold only some cards of a message."""
+
+    @pytest.fixture
+    def parts(self, cards_of: Any) -> list[Card]:
+        return cards_of(
+            [assistant(THINKING, {**TEXT, **CACHED}, USE, SEARCH, id="msg_1"), user(RESULT, TEXT)]
+        )
+
+    def test_the_tail_of_a_message_is_a_message(self, parts: list[Card]) -> None:
+        exported = json.loads(FORMATS["anthropic"].export(parts[1:]))
+        assert exported["messages"] == [assistant({**TEXT, **CACHED}, USE, SEARCH), user(RESULT, TEXT)]
+
+    def test_so_is_its_head(self, parts: list[Card]) -> None:
+        assert json.loads(FORMATS["anthropic"].export(parts[:1])) == {
+            "messages": [assistant(THINKING, id="msg_1")]
+        }
+
+    def test_each_alone(self, parts: list[Card]) -> None:
+        alone = [json.loads(FORMATS["anthropic"].export([card]))["messages"] for card in parts[2:]]
+        assert alone == [[assistant(SEARCH)], [user(RESULT)], [{"role": "user", "content": "Let me look."}]]
+
+    def test_what_stands_between_parts_them(self, parts: list[Card]) -> None:
+        mixed = [parts[0], parts[3], parts[1]]
+        assert json.loads(FORMATS["anthropic"].export(mixed))["messages"] == [
+            assistant(THINKING, id="msg_1"),
+            user(RESULT),
+            assistant({**TEXT, **CACHED}, USE),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("document", "error", "message", "hint"),
+    [
+        (
+            [{"role": "tool", "tool_call_id": "c", "content": "x"}],
+            InvalidConversation,
+            "f: message 0: the role 'tool' is none of Anthropic's",
+            "roles are user, assistant, system",
+        ),
+        (
+            {"messages": [MESSAGES["text"], {"role": "model", "content": "x"}]},
+            InvalidConversation,
+            "f: message 1: the role 'model' is none of Anthropic's",
+            "roles are user, assistant, system",
+        ),
+        (
+            [user(RESULT, {"type": "text", "text": "\x00"})],
+            InvalidCard,
+            "f: message 0: content[1].text: holds a NUL character at offset 0",
+            "remove or replace that value; nothing was imported",
+        ),
+        (
+            {"system": [{"type": "text", "text": "\ud83d"}], "messages": []},
+            InvalidCard,
+            "f: system[0].text: holds a lone surrogate at offset 0",
+            "remove or replace that value; nothing was imported",
+        ),
+        ({"system": "x"}, InvalidConversation, "f: no messages found", "name their key with --at KEY; its keys are 'system'"),
+    ],
+)  # fmt: skip
+def test_a_bad_message_stops_the_whole_import(
+    import_text: ImportText, cards: CardStore, document: Any, error: type[Exception], message: str, hint: str
+) -> None:
+    with pytest.raises(error) as raised:
+        import_text("anthropic", json.dumps(document))
+    assert (str(raised.value), raised.value.hint) == (message, hint)  # type: ignore[attr-defined]
+    assert list(cards.newest()) == []
