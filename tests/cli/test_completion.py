@@ -60,8 +60,8 @@ class TestWhatIsOffered:
         [
             ("cbx -o j", ["json", "jsonl"]),
             ("cbx box list --output y", ["yaml"]),
-            ("cbx render --format ", ["openai", "text"]),
-            ("cbx card import --from a", ["auto"]),
+            ("cbx render --format ", ["openai", "anthropic", "text"]),
+            ("cbx card import --from a", ["anthropic", "auto"]),
             ("cbx card add --type sys.p", ["sys.profile"]),
             ("cbx completion ", ["bash", "zsh", "fish"]),
             ("cbx pack --handover exp", ["expert", ""]),
