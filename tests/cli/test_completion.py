@@ -199,7 +199,7 @@ class TestADatabaseThatIsNotThere:
     def test_nobody_listens(self, shell: Shell) -> None:
         result, waited = self.ask(shell, CBX_DATABASE_URL=NOWHERE)
         assert (result.out, result.err) == ("", "")
-        assert waited < 1
+        assert waited < 5
 
     def test_nobody_answers(self, shell: Shell) -> None:
         with socket.socket() as silent:
@@ -208,7 +208,7 @@ class TestADatabaseThatIsNotThere:
             url = f"host=127.0.0.1 port={silent.getsockname()[1]} sslmode=disable"
             result, waited = self.ask(shell, CBX_DATABASE_URL=url)
         assert (result.out, result.err) == ("", "")
-        assert waited < 1
+        assert waited < 5
 
     def test_the_embedded_server_is_neither_made_nor_started(self, shell: Shell, tmp_path: Path) -> None:
         home = tmp_path / "home"
@@ -221,7 +221,7 @@ class TestADatabaseThatIsNotThere:
             database.connection.execute("LOCK card_boxes")  # type: ignore[attr-defined]
             result, waited = self.ask(shell)
         assert (result.out, result.err) == ("", "")
-        assert waited < 1
+        assert waited < 5
 
     def test_a_malformed_address(self, shell: Shell) -> None:
         assert self.ask(shell, CBX_DATABASE_URL="postgresql://[")[0].err == ""

@@ -252,15 +252,6 @@ class TestTheConnection:
         )
         assert succeed(result).splitlines()[-2].endswith(" t")
 
-    def test_many_lines_cost_less_than_a_few_processes(self, shell: Shell) -> None:
-        began = time.monotonic()
-        for _ in range(3):
-            succeed(shell.run("box", "list", "-o", "json"))
-        three = time.monotonic() - began
-        began = time.monotonic()
-        succeed(shell.run("shell", stdin=b"box list -o json\n" * 60))
-        assert time.monotonic() - began < three
-
 
 class TestTheServer:
     def test_it_can_be_stopped_and_removed_from_within(self, shell: Shell, tmp_path: Path) -> None:
@@ -302,8 +293,7 @@ class TestATerminal:
     def test_ctrl_c_abandons_the_line(self, typist: Typist) -> None:
         typist.type("box creat")
         typist.see("box creat$")
-        typist.type("\x03")
-        typist.see(r"\ncbx p> $")
+        typist.press_until("\x03", r"\ncbx p> $")
         typist.type("box list\r")
         typist.see(r"no boxes in project 'p'\ncbx p> $")
 
@@ -322,12 +312,14 @@ class TestATerminal:
     def test_tab_completes_commands_options_and_ids(self, typist: Typist) -> None:
         typist.type("box cr\t--ti\tt-1 -o id\r")
         box = typist.see(r"box create --title t-1 -o id\n([0-9a-f-]{36})\ncbx p> $")[1]
-        typist.type("box show \t -o id\r")
-        typist.see(rf"box show {box[-8:]}  -o id\n{box}\n")
+        typist.type("box show ")
+        typist.press_until("\t", rf"box show {box[-8:]} $")
+        typist.type("-o id\r")
+        typist.see(rf"\n{box}\n")
         typist.type("box create --title other -o id\r")
         typist.see(r"\n([0-9a-f-]{36})\ncbx p> $")
-        typist.type("cbx box verify \t\t")
-        typist.see(rf"\n[0-9a-f]{{8}}  other\n{box[-8:]}  t-1\ncbx p> cbx box verify $")
+        typist.type("cbx box verify ")
+        typist.press_until("\t\t", rf"\n[0-9a-f]{{8}}  other\n{box[-8:]}  t-1\ncbx p> cbx box verify $")
 
     def test_the_project_of_a_completed_line_is_not_that_of_the_next(self, typist: Typist) -> None:
         typist.type("box list -p other --lim\t1\r")

@@ -71,6 +71,14 @@ class Typist:
                     return re.search(pattern, self.seen)
         return found
 
+    def press_until(self, keys: str, pattern: str) -> "re.Match[str]":
+        """Press `keys`, again every two seconds as a person would, until `pattern` is to be seen."""
+        for _ in range(int(PATIENCE / 2)):
+            os.write(self._ours, keys.encode())
+            if found := self.glimpse(pattern, 2):
+                return found
+        return self.see(pattern, 0)
+
     @property
     def seen(self) -> str:
         """What came since the last keys, as text."""
