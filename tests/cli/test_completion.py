@@ -217,8 +217,8 @@ class TestADatabaseThatIsNotThere:
         assert not home.exists()
 
     def test_a_locked_table_is_not_waited_for(self, shell: Shell, database: object) -> None:
-        with database.transaction():  # type: ignore[attr-defined]
-            database.connection.execute("LOCK card_boxes")  # type: ignore[attr-defined]
+        with database.transaction():
+            database.connection.execute("LOCK card_boxes")
             result, waited = self.ask(shell)
         assert (result.out, result.err) == ("", "")
         assert waited < 5

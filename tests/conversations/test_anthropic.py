@@ -355,5 +355,5 @@ def test_a_bad_message_stops_the_whole_import(
 ) -> None:
     with pytest.raises(error) as raised:
         import_text("anthropic", json.dumps(document))
-    assert (str(raised.value), raised.value.hint) == (message, hint)  # type: ignore[attr-defined]
+    assert (str(raised.value), raised.value.hint) == (message, hint)
     assert list(cards.newest()) == []

@@ -292,7 +292,7 @@ def test_a_malformed_line_is_named_and_stops_the_import(
 ) -> None:
     with pytest.raises(error) as raised:
         import_text("claude-code", text)
-    assert (str(raised.value), raised.value.hint) == (message, hint)  # type: ignore[attr-defined]
+    assert (str(raised.value), raised.value.hint) == (message, hint)
     assert list(cards.newest()) == []
 
 

@@ -226,7 +226,7 @@ class TestBinding:
         bound = declaring(a={"default": [1]}, b={"default": "x"}, c={})
         first = bound.bind({"b": "y"})
         assert first == {"a": [1], "b": "y"}
-        first["a"].append(2)  # type: ignore[attr-defined]
+        first["a"].append(2)
         assert bound.bind({}) == {"a": [1], "b": "x"}
 
     def test_what_a_rule_uses_need_not_be_declared(self) -> None:
