@@ -288,7 +288,8 @@ class TestTheScripts:
         zsh.type("\x15")
         self.until(zsh, f"cbx -p p box show {one[:5]}\t", rf"show {one} $")
         zsh.type("\x15")
-        self.until(zsh, "cbx box show \t", rf"{two} +-- second title *\n{one} +-- first: a title")
+        # Twice: ids that begin alike are completed as far as they are alike first.
+        self.until(zsh, "cbx box show \t\t", rf"{two} +-- second title *\n{one} +-- first: a title")
         zsh.type("\x15")
         self.until(zsh, "cbx render --format=o\t", r"--format=openai $")
         zsh.type("\x15")

@@ -319,7 +319,9 @@ class TestATerminal:
         typist.type("box create --title other -o id\r")
         typist.see(r"\n([0-9a-f-]{36})\ncbx p> $")
         typist.type("cbx box verify ")
-        typist.press_until("\t\t", rf"\n[0-9a-f]{{8}}  other\n{box[-8:]}  t-1\ncbx p> cbx box verify $")
+        typist.press_until(
+            "\t\t", rf"\n[0-9a-f]{{8}}  other\n{box[-8:]}  t-1\ncbx p> cbx box verify [0-9a-f]*$"
+        )
 
     def test_the_project_of_a_completed_line_is_not_that_of_the_next(self, typist: Typist) -> None:
         typist.type("box list -p other --lim\t1\r")
