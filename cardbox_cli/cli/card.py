@@ -13,7 +13,6 @@ from cardbox_cli.cli.inputs import (
     confirm,
     parse_json,
     parse_time,
-    read_json_values,
     read_text,
     resolved_or_typed,
     source_name,
@@ -29,10 +28,11 @@ from cardbox_cli.model.content import (
     TextContent,
     ToolContent,
     fields_schema,
-    json_kind,
     parse_content,
 )
 from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.model.json_files import read_json_values
+from cardbox_cli.model.wording import json_kind
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardFilter
@@ -213,7 +213,7 @@ def _tool_calls(text: str | None) -> list[Any] | None:
 
 
 def _whole_cards(path: str) -> list[CardDraft]:
-    values = read_json_values(path)
+    values = read_json_values(read_text(path), source_name(path))
     if len(values) == 1 and isinstance(values[0][1], list):
         [(place, cards)] = values
         values = [(f"{place}[{index}]", card) for index, card in enumerate(cards)]

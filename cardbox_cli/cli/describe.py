@@ -2,11 +2,16 @@
 
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal import one_line
+from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import call_ids
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
 
 PREVIEW = 80
 CARD_COLUMNS = ("ID", "TYPE", "ROLE", "AGE", "SIZE", "PREVIEW")
@@ -47,6 +52,11 @@ def _call(call: object) -> str:
     if not isinstance(function, dict):
         return f"→ {call}"
     return f"→ {function.get('name')}({function.get('arguments')})"
+
+
+def box_title(box: Box, boxes: "BoxStore") -> str | None:
+    """A box's title; "unknown" where the database has no place for titles."""
+    return box.title if boxes.database.keeps_box_info else "unknown"
 
 
 def short_rule(rule: str) -> str:

@@ -60,31 +60,6 @@ def parse_json(text: str, option: str) -> Any:
         raise InvalidInput(f"{option}: {exc}") from exc
 
 
-def read_json_values(path: str) -> list[tuple[str, Any]]:
-    """The JSON value in a file, or those on its lines, each with its place. Raises InvalidInput naming it."""
-    text, source = read_text(path), source_name(path)
-    if not text.strip():
-        raise InvalidInput(f"{source} is empty")
-    try:
-        return [(source, exact_json.read(text))]
-    except json.JSONDecodeError as whole:
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if whole.msg != "Extra data" or len(lines) < 2 or whole.lineno != lines[1][0]:
-            raise InvalidInput(f"{source}:{whole.lineno}:{whole.colno}: not JSON: {whole.msg}") from whole
-        return [(f"{source}:{number}", _read_line(line, f"{source}:{number}")) for number, line in lines]
-    except ValueError as exc:
-        raise InvalidInput(f"{source}: {exc}") from exc
-
-
-def _read_line(line: str, place: str) -> Any:
-    try:
-        return exact_json.read(line)
-    except json.JSONDecodeError as exc:
-        raise InvalidInput(f"{place}:{exc.colno}: not JSON: {exc.msg}") from exc
-    except ValueError as exc:
-        raise InvalidInput(f"{place}: {exc}") from exc
-
-
 def resolved_or_typed(resolve: Callable[[str], str], typed: str) -> str:
     """The full id that `typed` stands for, or `typed` itself where it stands for none."""
     try:

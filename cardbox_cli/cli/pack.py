@@ -12,7 +12,8 @@ from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.packing.plan import OPERATOR, PlannedCard, card_tokens
+from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.packing.plan import OPERATOR, PlannedCard
 
 if TYPE_CHECKING:
     from cardbox_cli.packing.pack import Packed

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import LeftOut, Request
+from cardbox_cli.context.request import Omitted, Request
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.tokens import estimate_tokens
 
@@ -25,7 +25,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a request. All token counts are estimates."""
 
     messages: list[MessageLine]
-    left_out: list[LeftOut]
+    left_out: list[Omitted]
     tokens: int
 
 

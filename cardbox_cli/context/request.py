@@ -27,7 +27,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class Omitted(msgspec.Struct, frozen=True, kw_only=True):
     """A card that is no message, and why."""
 
     card_id: str
@@ -47,7 +47,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]]
     model: str | None
     config: dict[str, Any]
-    left_out: list[LeftOut]
+    left_out: list[Omitted]
     rules: dict[str, str]
 
 
@@ -86,9 +86,9 @@ def request_of(entries: Sequence[Entry], *, model: str | None = None, spell: Spe
     )
 
 
-def _readable(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, Card]], list[LeftOut]]:
+def _readable(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, Card]], list[Omitted]]:
     kept: list[tuple[Entry, Card]] = []
-    left_out: list[LeftOut] = []
+    left_out: list[Omitted] = []
     seen: set[str] = set()
     for entry in entries:
         slot = entry.slot
@@ -102,8 +102,8 @@ def _readable(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, Card]], list[
     return kept, left_out
 
 
-def _left_out(entry: Entry, reason: str) -> LeftOut:
-    return LeftOut(
+def _left_out(entry: Entry, reason: str) -> Omitted:
+    return Omitted(
         card_id=entry.slot.card_id, box_id=entry.box_id, position=entry.slot.position, reason=reason
     )
 

@@ -20,7 +20,7 @@ from cardbox_cli.conversations.conversation import Conversation, Entry, file_tex
 from cardbox_cli.conversations.files import Document, all_messages, find_messages, message_entries
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft, card_text
-from cardbox_cli.model.content import json_kind
+from cardbox_cli.model.wording import json_kind
 
 NAME = sources.ANTHROPIC
 KEYSPACE: tuple[str, ...] = (NAME,)

@@ -27,7 +27,8 @@ from cardbox_cli.conversations.files import Document
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
-from cardbox_cli.model.content import JsonContent, json_kind
+from cardbox_cli.model.content import JsonContent
+from cardbox_cli.model.wording import json_kind
 
 NAME = sources.CLAUDE_CODE
 KEYSPACE: tuple[str, ...] = (NAME,)

@@ -4,7 +4,6 @@ Reads text into documents, and finds in them the conversations that are lists of
 order. What a message means, and files of another build, are the formats' business.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import msgspec
 
 from cardbox_cli.conversations.conversation import Conversation, Entry
 from cardbox_cli.errors import InvalidConversation
-from cardbox_cli.model import exact_json
+from cardbox_cli.model.json_files import read_json_values
 
 # Where conversations carry an id or a title of their own.
 _ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
@@ -88,31 +87,8 @@ def read_documents(text: str, source: str) -> list[Document]:
 
     Raises InvalidConversation naming the file and the line.
     """
-    if not text.strip():
-        raise InvalidConversation(f"{source} is empty", hint="give a JSON or JSONL file of messages")
-    try:
-        return [(source, exact_json.read(text))]
-    except json.JSONDecodeError as whole:
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if len(lines) < 2 or whole.lineno != lines[1][0]:
-            raise _malformed(source, whole) from whole
-        return [(f"{source}:{number}", _line(source, number, line)) for number, line in lines]
-    except ValueError as exc:
-        raise InvalidConversation(f"{source}: {exc}") from exc
-
-
-def _line(source: str, number: int, line: str) -> Any:
-    try:
-        return exact_json.read(line)
-    except json.JSONDecodeError as exc:
-        raise InvalidConversation(f"{source}:{number}:{exc.colno}: not JSON: {exc.msg}") from exc
-    except ValueError as exc:
-        raise InvalidConversation(f"{source}:{number}: {exc}") from exc
-
-
-def _malformed(source: str, exc: json.JSONDecodeError) -> InvalidConversation:
-    return InvalidConversation(
-        f"{source}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}", hint="the file must be JSON or JSONL"
+    return read_json_values(
+        text, source, refuse_with=InvalidConversation, hint="give a JSON or JSONL file of messages"
     )
 
 

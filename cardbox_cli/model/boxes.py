@@ -93,15 +93,12 @@ class BoxView(msgspec.Struct, frozen=True, kw_only=True):
         return list(dict.fromkeys(slot.card_id for slot in self.slots if slot.fate != "present"))
 
 
-def digest(lines: Iterable[bytes]) -> str:
-    """SHA-256 of a box's contents, given the `digest_line` of each card in order."""
+def digest(cards: Iterable[Card | CardDraft | None]) -> str:
+    """SHA-256 of a box's contents: the `digest_line` of each card in order, `null` where there is none."""
     total = hashlib.sha256()
-    for line in lines:
-        total.update(line + b"\n")
+    for card in cards:
+        total.update((b"null" if card is None else digest_line(card)) + b"\n")
     return total.hexdigest()
-
-
-DANGLING_LINE = b"null"
 
 
 def digest_line(card: Card | CardDraft) -> bytes:

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.wording import json_kind
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="__type__", tag=True):
@@ -223,18 +224,6 @@ def _field_schema(item: Any, index: int) -> FieldSchema:
     if not item["name"].strip():
         raise InvalidCard(f"[{index}] needs a 'name' that is not empty")
     return FieldSchema(item["name"], item["description"])
-
-
-def json_kind(value: Any) -> str:
-    """What a JSON value is, as a person would say it: "a string", "null", "a list"…"""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    for kind, name in ((str, "a string"), (dict, "an object"), ((list, tuple), "a list")):
-        if isinstance(value, kind):
-            return name
-    return "a number"
 
 
 def _check_uri(uri: str) -> None:

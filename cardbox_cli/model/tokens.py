@@ -4,6 +4,9 @@ English text runs at about four characters per token, text in Chinese, Japanese 
 and a half per character written in it. Good to some 20 %; exact counting is a later, optional part.
 """
 
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card, CardDraft, card_text
+
 ESTIMATOR = "estimate-1"
 
 
@@ -15,3 +18,9 @@ def estimate_tokens(text: str) -> int:
         return max(1, round(len(text) / 4))
     wide = sum(1 for character in text if character >= "⺀")
     return max(1, round((len(text) - wide) / 4 + wide * 0.7))
+
+
+def card_tokens(card: Card | CardDraft) -> int:
+    """About how many tokens a card costs: its text and its tool calls."""
+    calls = exact_json.encode(card.tool_calls).decode() if card.tool_calls else ""
+    return estimate_tokens(card_text(card.content) + calls)

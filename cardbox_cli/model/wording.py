@@ -41,6 +41,18 @@ def found(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
+def json_kind(value: object) -> str:
+    """What a JSON value is, as a person would say it: "a string", "null", "a list"…"""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    for kind, name in ((str, "a string"), (dict, "an object"), ((list, tuple), "a list")):
+        if isinstance(value, kind):
+            return name
+    return "a number"
+
+
 def dotted(where: Where) -> str:
     """A path as people write it: `context_packing_config.pack_arguments[1].arg_key`."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_key(step)}" for step in where)

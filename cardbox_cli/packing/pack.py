@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import DANGLING_LINE, Provenance, digest, digest_line
+from cardbox_cli.model.boxes import Provenance, digest
 from cardbox_cli.model.cards import Card
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import OPERATOR, InheritedBox, LeftOut, Plan, PlannedCard
@@ -176,7 +176,7 @@ def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
 
 def _digest(plan: Plan, inherited: Mapping[str, Card]) -> str:
     contents = (place.draft or inherited.get(place.card_id) for place in plan.cards)
-    return digest(DANGLING_LINE if card is None else digest_line(card) for card in contents)
+    return digest(contents)
 
 
 def _write(database: Database, project_id: str, plan: Plan, provenance: Provenance, title: str) -> str:

@@ -13,11 +13,12 @@ import msgspec
 from cardbox_cli.errors import BadRequest, InvalidCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Rule, runs
-from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
-from cardbox_cli.model.content import Content, JsonContent, content_from_value, fields_schema, json_kind
+from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.content import Content, JsonContent, content_from_value, fields_schema
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import exchanges
-from cardbox_cli.model.tokens import estimate_tokens
+from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.model.wording import json_kind
 
 if TYPE_CHECKING:
     from cardbox_cli.model.recipes import InheritContext, PackArgument, Recipe
@@ -168,9 +169,8 @@ def _box_ids(arg_key: str, value: Any) -> list[str]:
 def _refuse_unauthorized(allowed: Sequence[str] | None, boxes: Sequence[InheritedBox]) -> None:
     if allowed is None:
         return
-    canonical = {as_box_id(box_id) or box_id for box_id in allowed}
     for box in boxes:
-        if box.box_id not in canonical:
+        if box.box_id not in allowed:
             raise BadRequest(
                 f"inherit_context: unauthorized box_id: {box.box_id!r} (argument {box.arg_key!r})",
                 hint="authorized_inherit_box_ids in the recipe lists the boxes that may be inherited",
@@ -262,12 +262,6 @@ def _newest_that_fit(
         else:
             reasons.update((card.card_id, full) for card in members)
     return kept[::-1]
-
-
-def card_tokens(card: Card | CardDraft) -> int:
-    """About how many tokens a card costs: its text and its tool calls."""
-    calls = exact_json.encode(card.tool_calls).decode() if card.tool_calls else ""
-    return estimate_tokens(card_text(card.content) + calls)
 
 
 def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:

@@ -10,7 +10,7 @@ import msgspec
 
 from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import DANGLING_LINE, Box, BoxView, Provenance, Slot, digest, digest_line
+from cardbox_cli.model.boxes import Box, BoxView, Provenance, Slot, digest
 from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.cards import CardStore
@@ -166,7 +166,7 @@ class BoxStore(ProjectStore):
         with self.database.snapshot():
             box = self.get(box_id)
             slots = self.slots(box_id)
-        return BoxView(box=box, slots=slots, digest=digest_of(slots))
+        return BoxView(box=box, slots=slots, digest=digest(slot.card for slot in slots))
 
     def provenance(self, box_id: str) -> Provenance | None:
         """How the box was packed; None if it was not, or if this database does not keep it."""
@@ -246,11 +246,6 @@ class BoxStore(ProjectStore):
         )
 
 
-def digest_of(slots: Sequence[Slot]) -> str:
-    """The digest of a box's contents, dangling ids included."""
-    return digest(DANGLING_LINE if slot.card is None else digest_line(slot.card) for slot in slots)
-
-
 _NIL = "00000000-0000-0000-0000-000000000000"
 
 
@@ -260,4 +255,13 @@ def _uuid(box_id: str) -> str:
 
 
 def _decode_box(row: str) -> Box:
-    return msgspec.json.decode(row, type=Box)
+    try:
+        return msgspec.json.decode(row, type=Box)
+    except msgspec.ValidationError:
+        # A foreign row whose list holds something that is no string.
+        values = exact_json.decode(row)
+        for key in ("card_ids", "parent_ids"):
+            values[key] = [
+                each if isinstance(each, str) else exact_json.encode(each).decode() for each in values[key]
+            ]
+        return msgspec.convert(values, Box)

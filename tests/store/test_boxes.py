@@ -267,3 +267,13 @@ class TestProfiles:
         assert theirs.find("Ann") is None
         theirs.save({"name": "Ann", "worker_target": "x", "tags": []}, author_id="a")
         assert profiles.get("Ann") == mine
+
+
+def test_a_foreign_list_with_something_else_in_it_is_shown(boxes: BoxStore, database: Database) -> None:
+    box_id = boxes.create([]).box_id
+    database.connection.execute(
+        "UPDATE card_boxes SET card_ids = '[1, null, \"a\"]' WHERE box_id = %s", [box_id]
+    )
+    (listed,) = boxes.newest()
+    assert listed.card_ids == ["1", "null", "a"]
+    assert [slot.card_id for slot in boxes.view(box_id).slots] == ["1", "null", "a"]

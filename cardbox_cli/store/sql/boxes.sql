@@ -72,7 +72,7 @@ RETURNING b.box_id
 
 -- name: slots_of_box
 -- Every place of a box in order: the id, what became of its card, and the card.
-SELECT (slot.place - 1)::integer, slot.card_id,
+SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
     CASE WHEN c.card_id IS NULL THEN 'dangling'
          WHEN c.deleted_at IS NOT NULL THEN 'deleted'
          WHEN NOT ({visible}) THEN 'expired'
