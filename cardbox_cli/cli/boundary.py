@@ -29,8 +29,8 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
         return UsageError.exit_code
     except click.ClickException as exc:
         return _report(_usage_error(exc), argv, session)
-    except (KeyboardInterrupt, click.Abort):
-        _tell("\ninterrupted")
+    except (KeyboardInterrupt, click.Abort) as exc:
+        _tell("\n" + ": ".join(["interrupted", *map(str, exc.args)]))
         return INTERRUPTED
     except BrokenPipeError:
         _forget(sys.stdout)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import card_import, output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import CARD_COLUMNS, answers, card_row, count, spoken_by, time
 from cardbox_cli.cli.inputs import (
+    check_choice,
     confirm,
     parse_json,
     parse_time,
@@ -380,60 +381,7 @@ def delete(
     output.emit(answer, table=lambda: output.say(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted)
 
 
-@app.command(
-    "import",
-    epilog=examples(
-        "  cbx card import chat.json --from openai\n"
-        "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
-        "  cbx card import ~/.claude/projects/shop/5c03.jsonl --from claude-code\n"
-        "  curl … | cbx card import - --from auto"
-    ),
-)
-def import_(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
-    ],
-    from_: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="openai|anthropic|claude-code|auto", help="The format; auto finds out."
-        ),
-    ] = "auto",
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."
-        ),
-    ] = None,
-    remap_tool_ids: Annotated[
-        bool, typer.Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
-    ] = False,
-) -> None:
-    """Import conversations: cards, and a box each. Importing again adds only what is new."""
-    from cardbox_cli.conversations.files import read_documents
-    from cardbox_cli.conversations.formats import AUTO, FORMATS, choose_format
-    from cardbox_cli.conversations.importing import ImportedBox, import_conversations
-
-    _check_format(from_, "--from", (*FORMATS, AUTO))
-    documents = read_documents(read_text(file), source_name(file))
-    source_format = choose_format(from_, documents)
-    conversations = source_format.read(documents, source=source_name(file), at=at)
-    with session().database() as database:
-        boxes = import_conversations(
-            database, session().project_id, conversations, remap_tool_ids=remap_tool_ids
-        )
-
-    def table() -> None:
-        output.print_table(["BOX", "CARDS", "NEW", "TITLE"], [_imported_row(box) for box in boxes])
-
-    def _imported_row(box: ImportedBox) -> list[str]:
-        return [box.box_id, str(box.cards), str(box.new_cards), box.title or ""]
-
-    output.emit({"boxes": boxes}, table=table, ids=[box.box_id for box in boxes])
-    if from_ == AUTO:
-        announce(f"taken as {source_format.NAME}")
-    total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
-    announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
+app.command("import", epilog=card_import.EXAMPLES)(card_import.import_)
 
 
 @app.command(
@@ -454,7 +402,7 @@ def export(
     """Print a box as a conversation. What was imported comes out as it went in."""
     from cardbox_cli.conversations.formats import FORMATS
 
-    _check_format(to, "--to", tuple(FORMATS))
+    check_choice(to, "--to", tuple(FORMATS), what="format")
     with session().stores() as (_, boxes):
         view = boxes.view(boxes.resolve(box))
     for card_id in view.missing_card_ids:
@@ -464,8 +412,3 @@ def export(
         output.write(text)
     else:
         write_text(out, text + "\n")
-
-
-def _check_format(name: str, option: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise UsageError(f"{option}: unknown format {name!r}", hint=f"formats are {', '.join(known)}")

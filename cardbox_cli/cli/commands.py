@@ -88,7 +88,7 @@ def _past_click() -> Iterator[None]:
     except BrokenPipeError as exc:
         raise click.exceptions.Exit(PIPE_CLOSED) from exc
     except KeyboardInterrupt as exc:
-        raise click.Abort from exc
+        raise click.Abort(*exc.args) from exc
 
 
 class _Group(typer.core.TyperGroup):

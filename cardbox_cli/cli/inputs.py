@@ -2,10 +2,11 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import printable
@@ -15,14 +16,24 @@ from cardbox_cli.model import exact_json
 
 def read_text(path: str) -> str:
     """The text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
+    with opened(path) as file:
+        return _decoded(file.read(), source_name(path))
+
+
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it."""
     if path == "-":
-        return _decoded(sys.stdin.buffer.read(), "standard input")
+        yield sys.stdin.buffer
+        return
     try:
-        return _decoded(Path(path).read_bytes(), path)
+        file = Path(path).open("rb")  # noqa: SIM115
     except FileNotFoundError:
         raise NotFound(f"no file {path!r}", hint="check the path, or use - for standard input") from None
     except OSError as exc:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
+    with file:
+        yield file
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -43,6 +54,12 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as exc:
         raise InvalidInput(f"cannot write {str(path)!r}: {exc.strerror}") from exc
+
+
+def check_choice(given: str, option: str, known: tuple[str, ...], *, what: str) -> None:
+    """Raise UsageError unless `given` is one of the known."""
+    if given not in known:
+        raise UsageError(f"{option}: unknown {what} {given!r}", hint=f"{what}s are {', '.join(known)}")
 
 
 def parse_json(text: str, option: str) -> Any:

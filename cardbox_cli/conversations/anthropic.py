@@ -6,6 +6,7 @@ its fields cannot spell them; the keys beside the content stay with the first ca
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,8 +17,16 @@ from cardbox_cli.context.blocks import call_of_block, is_call, is_result, is_tex
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of, role_of, standard_content
 from cardbox_cli.context.messages import SILENT_TYPES
 from cardbox_cli.context.sources import same_json
-from cardbox_cli.conversations.conversation import Conversation, Entry, file_text, imported_card
-from cardbox_cli.conversations.files import Document, all_messages, find_messages, message_entries
+from cardbox_cli.conversations.conversation import (
+    Conversation,
+    Entry,
+    Rereadable,
+    file_text,
+    imported_card,
+)
+from cardbox_cli.conversations.documents import Documents
+from cardbox_cli.conversations.files import MessageList, all_messages, find_messages, message_entries
+from cardbox_cli.conversations.json_window import held
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.wording import json_kind
@@ -42,7 +51,7 @@ _RESULT, _REASONING, _ASIDE = "tool.result", "agent.reasoning", "agent.aside"
 # --- reading
 
 
-def recognises(documents: Sequence[Document]) -> bool:
+def recognises(documents: Documents) -> bool:
     """Whether `system` or a tool's input_schema stands beside messages, or one has blocks of its own."""
     return any(
         _SYSTEM in found.beside
@@ -67,14 +76,16 @@ def _is_own(block: Any) -> bool:
     return kind(block) in _OWN_BLOCKS or kind(block).endswith(_OWN_SUFFIX)
 
 
-def read(documents: Sequence[Document], *, source: str, at: str | None = None) -> Iterator[Conversation]:
+def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     """The conversations in a file: lists of messages under whatever key, and `system` beside them."""
-    for found in find_messages(documents, source=source, at=at):
-        entries = message_entries(found)
-        if _SYSTEM in found.beside:
-            prompt = {_SYSTEM: found.beside[_SYSTEM]}
-            entries.insert(0, Entry(_SYSTEM, prompt, found.place))
-        yield found.conversation(NAME, entries)
+    for found in find_messages(documents, at):
+        yield found.conversation(NAME, Rereadable(partial(_entries, found)))
+
+
+def _entries(found: MessageList) -> Iterator[Entry]:
+    if _SYSTEM in found.beside:
+        yield Entry(_SYSTEM, {_SYSTEM: held(found.beside[_SYSTEM])}, found.place)
+    yield from message_entries(found)
 
 
 # --- drafting

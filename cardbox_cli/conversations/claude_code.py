@@ -5,8 +5,10 @@ becomes the cards of that message, as `anthropic` makes them, and its first card
 says; any other line is a card of type `session.event`. Lines of one API message share their group.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.blocks import text_of
@@ -22,8 +24,9 @@ from cardbox_cli.conversations.anthropic import (
     keep,
     message_of,
 )
-from cardbox_cli.conversations.conversation import Conversation, Entry, imported_card
-from cardbox_cli.conversations.files import Document
+from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable, imported_card
+from cardbox_cli.conversations.documents import Document, Documents
+from cardbox_cli.conversations.json_window import held
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
@@ -41,12 +44,14 @@ _Thread = tuple[str | None, str | None]
 # --- reading
 
 
-def recognises(documents: Sequence[Document]) -> bool:
+def recognises(documents: Documents) -> bool:
     """Whether the file is objects with a type that are no messages, one of them of a session."""
-    lines = [line for _, line in _lines(documents)]
-    return all(_is_line(line) for line in lines) and any(
-        _text(line, "sessionId") or _text(line, "leafUuid") for line in lines
-    )
+    names_a_session = False
+    for _, (_, line) in _lines(documents).numbered():
+        if not _is_line(line):
+            return False
+        names_a_session = names_a_session or any(_text(line, key) for key in ("sessionId", "leafUuid"))
+    return names_a_session
 
 
 def _is_line(line: Any) -> bool:
@@ -55,24 +60,37 @@ def _is_line(line: Any) -> bool:
     return isinstance(line.get("type"), str)
 
 
-def _lines(documents: Sequence[Document]) -> list[Document]:
-    """The lines of a file; also of one that holds them as one JSON list."""
-    if len(documents) == 1 and isinstance(documents[0][1], list):
-        [(place, lines)] = documents
-        return [(f"{place}[{index}]", line) for index, line in enumerate(lines)]
-    return list(documents)
+class _Lines(NamedTuple):
+    """The lines of a session by their numbers: all of them, as often as asked for, and each alone."""
+
+    numbered: Callable[[], Iterator[tuple[int, Document]]]
+    line: Callable[[int], Document]
 
 
-def read(documents: Sequence[Document], *, source: str, at: str | None = None) -> Iterator[Conversation]:
+def _lines(documents: Documents) -> _Lines:
+    """The lines of a file; also of one that holds them as one JSON list, which is then in memory."""
+    if documents.in_lines:
+        return _Lines(documents.numbered, documents.line)
+    [(place, value)] = documents
+    values = held(value)
+    listed = (
+        [Document(f"{place}[{index}]", line) for index, line in enumerate(values)]
+        if isinstance(values, list)
+        else [Document(place, values)]
+    )
+    return _Lines(lambda: iter(enumerate(listed)), listed.__getitem__)
+
+
+def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     """The session in a file, and then its sidechains, each in the order of the file."""
     if at is not None:
         raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="leave --at out")
-    threads = _threads(_lines(documents))
+    lines = _lines(documents)
+    threads = _threads(lines)
     for thread in sorted(threads, key=lambda thread: thread[1] is not None):
         session, root = thread
-        entries = [Entry(str(number), line, place) for number, (place, line) in enumerate(threads[thread])]
         yield Conversation(
-            entries=entries,
+            entries=Rereadable(partial(_entries, lines, threads[thread])),
             own_id=session if root is None or session is None else f"{session}/{root}",
             title=None,
             format=NAME,
@@ -80,16 +98,22 @@ def read(documents: Sequence[Document], *, source: str, at: str | None = None) -
         )
 
 
-def _threads(lines: Sequence[Document]) -> dict[_Thread, list[Document]]:
-    """The lines by their threads. One that names no session belongs to the one before it."""
-    threads: dict[_Thread, list[Document]] = {}
+def _entries(lines: _Lines, numbers: Iterable[int]) -> Iterator[Entry]:
+    for position, number in enumerate(numbers):
+        place, line = lines.line(number)
+        yield Entry(str(position), held(line), place)
+
+
+def _threads(lines: _Lines) -> "dict[_Thread, array[int]]":
+    """The numbers of the lines by their threads. One that names no session belongs to the one before it."""
+    threads: dict[_Thread, array[int]] = {}
     roots: dict[str, str] = {}
-    session = next(filter(None, (_text(line, "sessionId") for _, line in lines)), None)
-    for place, line in lines:
+    session = next(filter(None, (_text(line, "sessionId") for _, (_, line) in lines.numbered())), None)
+    for number, (place, line) in lines.numbered():
         _check_line(line, place)
         session = _text(line, "sessionId") or session
         root = _root(line, roots) if line.get("isSidechain") is True else None
-        threads.setdefault((session, root), []).append((place, line))
+        threads.setdefault((session, root), array("L")).append(number)
     return threads
 
 

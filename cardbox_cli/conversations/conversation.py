@@ -1,6 +1,7 @@
 """A conversation on its way from a file to a box, and what every format writes alike."""
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -9,6 +10,18 @@ from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import Content
 
 AUTHOR = "cbx.import"
+
+_Item = TypeVar("_Item", covariant=True)
+
+
+class Rereadable(Generic[_Item]):
+    """What is read anew each time it is iterated over, since it may be too much to hold."""
+
+    def __init__(self, read: Callable[[], Iterator[_Item]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[_Item]:
+        return self._read()
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -25,10 +38,11 @@ class Entry(msgspec.Struct, frozen=True):
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation as it stands in a file: its entries in order, in the format of that name.
 
-    `own_id` is the id that the file gives it, `parent_id` that of the conversation it branched off from.
+    The entries can be iterated over more than once. `own_id` is the id that the file gives it, `parent_id`
+    that of the conversation it branched off from.
     """
 
-    entries: list[Entry]
+    entries: Iterable[Entry]
     own_id: str | None
     title: str | None
     format: str

@@ -1,17 +1,18 @@
-"""Finding the conversations in a file: JSON or JSONL, one or many, the messages under whatever key.
+"""Finding the conversations in a file: one or many, the messages under whatever key.
 
-Reads text into documents, and finds in them the conversations that are lists of messages, in the file's
-order. What a message means, and files of another build, are the formats' business.
+Finds in documents the conversations that are lists of messages, in the file's order. What a message means,
+and files of another build, are the formats' business.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.conversations.conversation import Conversation, Entry
+from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable
+from cardbox_cli.conversations.documents import Documents
+from cardbox_cli.conversations.json_window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
-from cardbox_cli.model.json_files import read_json_values
 
 # Where conversations carry an id or a title of their own.
 _ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
@@ -20,19 +21,15 @@ _TITLE_KEYS = ("title", "name", "subject")
 _DEPTH = 3
 
 
-# A JSON value and the place where it stands.
-Document = tuple[str, Any]
-
-
 class MessageList(msgspec.Struct, frozen=True, kw_only=True):
     """A list of messages. `beside` is the object that holds it, `top` the one that may name it."""
 
-    messages: list[Any]
+    messages: Iterable[Any]
     beside: dict[str, Any]
     top: dict[str, Any]
     place: str
 
-    def conversation(self, source_format: str, entries: list[Entry]) -> Conversation:
+    def conversation(self, source_format: str, entries: Iterable[Entry]) -> Conversation:
         """The conversation of these entries, with the id and the title that the file gives it."""
         ids = (self.top.get(key) for key in _ID_KEYS)
         titles = (self.top.get(key) for key in _TITLE_KEYS)
@@ -44,71 +41,79 @@ class MessageList(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def find_messages(documents: Sequence[Document], *, source: str, at: str | None) -> Iterator[MessageList]:
-    """The lists of messages in the documents of a file. `at` is their key, dotted if nested.
+def find_messages(documents: Documents, at: str | None = None) -> Iterator[MessageList]:
+    """The lists of messages in a file. `at` is their key, dotted if nested.
 
     Raises InvalidConversation naming the file and the place.
     """
-    if at is None and all(_is_message(document) for _, document in documents):
-        yield _found([document for _, document in documents], {}, {}, source)
+    if at is None and documents.all(_is_message):
+        yield _of_documents(documents)
         return
     for place, document in documents:
         yield from _in_document(document, place, at)
 
 
-def message_entries(found: MessageList) -> list[Entry]:
+def message_entries(found: MessageList) -> Iterator[Entry]:
     """An entry for each message, at its number."""
-    return [
-        Entry(str(number), message, f"{found.place}: message {number}")
-        for number, message in enumerate(found.messages)
-    ]
+    for number, message in enumerate(found.messages):
+        yield Entry(str(number), message, f"{found.place}: message {number}")
 
 
-def all_messages(documents: Sequence[Document]) -> list[MessageList]:
-    """Every list of messages in the documents, however many and wherever: what formats are told by."""
-    if all(_is_message(document) for _, document in documents):
-        return [_found([document for _, document in documents], {}, {}, "")]
-    return [found for place, document in documents for found in _lists_within(document, {}, place, 0)]
+def all_messages(documents: Documents) -> Iterator[MessageList]:
+    """Every list of messages in a file, however many and wherever: what formats are told by."""
+    if documents.all(_is_message):
+        yield _of_documents(documents)
+        return
+    for place, document in documents:
+        yield from _lists_within(document, {}, place, 0)
+
+
+def is_list(value: Any) -> bool:
+    """Whether it is a JSON array, in memory or not."""
+    return isinstance(value, list | LazyList)
+
+
+def _of_documents(documents: Documents) -> MessageList:
+    return _found(Rereadable(lambda: (held(value) for _, value in documents)), {}, {}, documents.name)
 
 
 def _lists_within(value: Any, holder: dict[str, Any], place: str, depth: int) -> Iterator[MessageList]:
-    if isinstance(value, list) and value and all(_is_message(item) for item in value):
+    if _is_message_list("", value):
         yield _found(value, holder, holder, place)
     elif depth <= _DEPTH and isinstance(value, dict):
         for item in value.values():
             yield from _lists_within(item, value, place, depth + 1)
-    elif depth <= _DEPTH and isinstance(value, list):
-        for item in value:
+    elif depth <= _DEPTH and is_list(value):
+        for item in _parts(value):
             yield from _lists_within(item, {}, place, depth + 1)
 
 
-def read_documents(text: str, source: str) -> list[Document]:
-    """The JSON values in `text`, each with its place: a whole file, or line by line.
-
-    Raises InvalidConversation naming the file and the line.
-    """
-    return read_json_values(
-        text, source, refuse_with=InvalidConversation, hint="give a JSON or JSONL file of messages"
-    )
+def _parts(value: Any) -> Iterable[Any]:
+    """The items of a list that are no messages, and may hold large lists of them."""
+    return value.parts() if isinstance(value, LazyList) else value
 
 
 def _in_document(document: Any, place: str, at: str | None) -> Iterator[MessageList]:
-    if isinstance(document, list) and not (document and _is_message(document[0])):
-        for index, item in enumerate(document):
+    if is_list(document) and not _begins_with_message(document):
+        for index, item in enumerate(_parts(document)):
             yield _one(item, f"{place}[{index}]", at)
     else:
         yield _one(document, place, at)
 
 
+def _begins_with_message(items: Iterable[Any]) -> bool:
+    return _is_message(next(iter(items), None))
+
+
 def _one(item: Any, place: str, at: str | None) -> MessageList:
     if at is not None:
         messages = _at(item, at)
-        if not isinstance(messages, list):
+        if not is_list(messages):
             raise InvalidConversation(
                 f"{place}: there is no list of messages at {at!r}", hint=_keys_hint(item)
             )
         return _found(messages, _holder(item, at), item, place)
-    if isinstance(item, list) and all(_is_message(message) for message in item):
+    if is_list(item) and _all_messages(item):
         return _found(item, {}, {}, place)
     found = _message_lists(item)
     if len(found) == 1:
@@ -124,11 +129,11 @@ def _one(item: Any, place: str, at: str | None) -> MessageList:
     )
 
 
-def _found(messages: list[Any], beside: Any, top: Any, place: str) -> MessageList:
+def _found(messages: Iterable[Any], beside: Any, top: Any, place: str) -> MessageList:
     return MessageList(messages=messages, beside=beside, top=top, place=place)
 
 
-def _message_lists(item: Any) -> dict[str, tuple[list[Any], dict[str, Any]]]:
+def _message_lists(item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]:
     """The lists of messages in `item` with their holders, by dotted key: those of the shallowest level."""
     level = {"": item}
     for _ in range(_DEPTH):
@@ -146,9 +151,15 @@ def _message_lists(item: Any) -> dict[str, tuple[list[Any], dict[str, Any]]]:
 
 
 def _is_message_list(path: str, value: Any) -> bool:
-    if not isinstance(value, list):
+    if not is_list(value):
         return False
-    return all(_is_message(item) for item in value) if value else path.split(".")[-1] == "messages"
+    if value == []:
+        return path.split(".")[-1] == "messages"
+    return _all_messages(value)
+
+
+def _all_messages(items: Any) -> bool:
+    return items.all(_is_message) if isinstance(items, LazyList) else all(map(_is_message, items))
 
 
 def _is_message(item: Any) -> bool:

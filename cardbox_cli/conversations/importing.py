@@ -6,24 +6,27 @@ changed becomes a new box whose parent is the box before it. What a message mean
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.conversations.conversation import Conversation, Entry
 from cardbox_cli.conversations.formats import FORMATS, Format
 from cardbox_cli.conversations.tool_ids import remapped
-from cardbox_cli.errors import BoxConflict, InvalidCard, InvalidConversation
+from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.ids import derived_id, hash_ids
-from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.cards import CardStore
+from cardbox_cli.model.ids import derived_from, derived_id
+from cardbox_cli.store.cards import Counts
 from cardbox_cli.store.database import Database
+from cardbox_cli.store.imports import ImportStore, Wanted
 
-# Cards per COPY: enough to be fast, few enough to hold in memory.
-_BATCH = 5000
 _TITLE_LENGTH = 60
+
+# What tells a conversation from all others, in any project.
+_Key = tuple[str, ...]
 
 
 class ImportedBox(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,17 +38,11 @@ class ImportedBox(msgspec.Struct, frozen=True, kw_only=True):
     new_cards: int
 
 
-class _Incoming(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to be written. Keys tell conversations apart, in any project."""
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did: a box for each conversation, in order, and how many characters it replaced."""
 
-    key: tuple[str, ...]
-    parent_key: tuple[str, ...] | None
-    title: str | None
-    drafts: list[CardDraft]
-
-    @property
-    def card_ids(self) -> list[str]:
-        return [draft.card_id for draft in self.drafts]
+    boxes: list[ImportedBox]
+    replaced_characters: int
 
 
 def import_conversations(
@@ -54,72 +51,138 @@ def import_conversations(
     conversations: Iterable[Conversation],
     *,
     remap_tool_ids: bool = False,
-) -> list[ImportedBox]:
-    """Import `conversations`, all or nothing; an answer for each, in order.
+    replace_bad_text: bool = False,
+) -> Imported:
+    """Import `conversations`, all or nothing, one entry of them in memory at a time.
 
     With `remap_tool_ids` tool calls get ids that are unique in the project; export still gives the originals.
+    With `replace_bad_text` NUL characters and lone surrogates, which no database can hold, become U+FFFD.
     Raises InvalidConversation or InvalidCard naming the place, CardConflict where a database that allows one
     result per tool-call id already has one.
     """
-    imported: list[ImportedBox] = []
-    incoming = (_incoming(project_id, conversation, remap_tool_ids) for conversation in conversations)
     with database.transaction():
-        database.value("lock_import", project_id=project_id)
-        for batch in _batches(incoming):
-            imported += _write(database, project_id, batch)
-    return imported
+        store = ImportStore(database, project_id)
+        store.begin()
+        reading = _Reading(project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text)
+        counts = store.add(reading.labelled_drafts(conversations))
+        placed = store.place(reading.wanted)
+    boxes = [_imported_box(each, placed, counts) for each in reading.wanted]
+    return Imported(boxes=boxes, replaced_characters=reading.replaced_characters)
 
 
-def _incoming(project_id: str, conversation: Conversation, remap: bool) -> _Incoming:
-    _check_names(conversation)
-    source_format = FORMATS[conversation.format]
-    entries = conversation.entries
-    drafted = [_drafts(source_format, entry) for entry in entries]
-    spelled = [_canonical(entry) for entry in entries]
-    key = (*source_format.KEYSPACE, conversation.own_id or str(derived_id(*spelled)))
-    scope = (project_id, *key, "remapped") if remap else (project_id, *key)
-    drafts = [
-        card
-        for entry, cards, text in zip(entries, drafted, spelled, strict=True)
-        for card in _identified(cards, scope, key, (entry.position, text))
-    ]
-    if remap:
-        drafts = remapped(drafts, scope, source_format.keep_original)
-    parent = conversation.parent_id
-    return _Incoming(
-        key=key,
-        parent_key=None if parent is None else (*source_format.KEYSPACE, parent),
-        title=conversation.title or _first_words(drafts),
-        drafts=drafts,
+def _imported_box(conversation: Wanted, placed: dict[int, str], counts: dict[int, Counts]) -> ImportedBox:
+    count = counts.get(conversation.label, Counts(0, 0))
+    return ImportedBox(
+        box_id=placed[conversation.label],
+        title=conversation.title,
+        cards=count.total,
+        new_cards=count.inserted,
     )
 
 
-def _check_names(conversation: Conversation) -> None:
-    """Raise InvalidConversation for an id or title that no database can hold."""
-    try:
-        exact_json.check_storable([conversation.own_id, conversation.title], "id and title")
-    except exact_json.Unstorable as exc:
-        raise InvalidConversation(f"a conversation's {exc}") from exc
+class _Spelled(msgspec.Struct, frozen=True):
+    """An entry as it will be stored, its canonical JSON, and how many bad characters it held."""
+
+    entry: Entry
+    canonical: str
+    replaced: int
 
 
-def _drafts(source_format: Format, entry: Entry) -> list[CardDraft]:
-    """The cards of an entry. Raises InvalidCard or InvalidConversation naming its place."""
+class _Reading:
+    """One pass over conversations: their drafts, and what is learnt of each on the way."""
+
+    def __init__(self, project_id: str, *, remap_tool_ids: bool, replace_bad_text: bool) -> None:
+        self.wanted: list[Wanted] = []
+        self.replaced_characters = 0
+        self._project_id = project_id
+        self._remap_tool_ids = remap_tool_ids
+        self._replace_bad_text = replace_bad_text
+
+    def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
+        """The cards of all conversations in order, each with the number of its conversation."""
+        for label, conversation in enumerate(conversations):
+            key, parent_key = self._keys(conversation)
+            title, _ = self._storable(conversation.title, "the title of a conversation")
+            for draft in self._drafts(conversation, key):
+                title = title or _first_words(draft)
+                yield label, draft
+            self.wanted.append(
+                Wanted(
+                    label=label,
+                    title=title,
+                    versions=partial(_version, self._project_id, key),
+                    parent_versions=partial(_version, self._project_id, parent_key) if parent_key else None,
+                )
+            )
+
+    def _keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
+        """What tells the conversation, and the one that it branched off from, from all others."""
+        keyspace = FORMATS[conversation.format].KEYSPACE
+        own_id, _ = self._storable(conversation.own_id, "the id of a conversation")
+        if own_id is None:
+            own_id = str(derived_from(each.canonical for each in self._spelled(conversation)))
+        parent = conversation.parent_id
+        return (*keyspace, own_id), None if parent is None else (*keyspace, parent)
+
+    def _drafts(self, conversation: Conversation, key: _Key) -> Iterator[CardDraft]:
+        source_format = FORMATS[conversation.format]
+        scope = (self._project_id, *key, "remapped") if self._remap_tool_ids else (self._project_id, *key)
+        drafts = self._identified(conversation, source_format, scope, key)
+        return remapped(drafts, scope, source_format.keep_original) if self._remap_tool_ids else drafts
+
+    def _identified(
+        self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
+    ) -> Iterator[CardDraft]:
+        for each in self._spelled(conversation):
+            self.replaced_characters += each.replaced
+            cards = _drafted(source_format, each.entry)
+            yield from _with_ids(cards, scope, key, (each.entry.position, each.canonical))
+
+    def _spelled(self, conversation: Conversation) -> Iterator[_Spelled]:
+        for entry in conversation.entries:
+            value, replaced = self._storable(entry.value, entry.place)
+            text = exact_json.canonical(exact_json.encode(value)).decode()
+            yield _Spelled(msgspec.structs.replace(entry, value=value), text, replaced)
+
+    def _storable(self, value: Any, place: str) -> tuple[Any, int]:
+        """`value` and how many bad characters were replaced in it. Raises InvalidCard naming `place`."""
+        replaced = 0
+        try:
+            try:
+                exact_json.check_storable(value)
+            except exact_json.BadText:
+                if not self._replace_bad_text:
+                    raise
+                value, replaced = exact_json.replace_bad_text(value)
+                exact_json.check_storable(value)
+        except exact_json.Unstorable as exc:
+            raise InvalidCard(f"{place}: {exc}", hint=_hint(exc)) from exc
+        return value, replaced
+
+
+def _hint(exc: exact_json.Unstorable) -> str:
+    if isinstance(exc, exact_json.BadText):
+        return "--on-bad-text replace puts U+FFFD in its place; nothing was imported"
+    return "remove or replace that value; nothing was imported"
+
+
+def _first_words(draft: CardDraft) -> str | None:
+    """What a user says first makes a title."""
+    words = " ".join(card_text(draft.content).split())
+    if draft.role != "user" or not isinstance(draft.content, TextContent) or not words:
+        return None
+    return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
+
+
+def _drafted(source_format: Format, entry: Entry) -> list[CardDraft]:
+    """The cards of an entry. Raises InvalidConversation naming its place."""
     try:
-        exact_json.check_storable(entry.value)
         return source_format.draft(entry)
-    except exact_json.Unstorable as exc:
-        raise InvalidCard(
-            f"{entry.place}: {exc}", hint="remove or replace that value; nothing was imported"
-        ) from exc
     except InvalidCard as exc:
         raise InvalidConversation(f"{entry.place}: {exc.message}", hint=exc.hint) from exc
 
 
-def _canonical(entry: Entry) -> str:
-    return exact_json.canonical(exact_json.encode(entry.value)).decode()
-
-
-def _identified(
+def _with_ids(
     cards: Sequence[CardDraft], scope: Sequence[str], key: Sequence[str], name: Sequence[str]
 ) -> Iterator[CardDraft]:
     """The cards of one entry with their ids; several get a group, which is the same in every project."""
@@ -131,80 +194,6 @@ def _identified(
         )
 
 
-def _first_words(drafts: Sequence[CardDraft]) -> str | None:
-    for draft in drafts:
-        words = " ".join(card_text(draft.content).split())
-        if draft.role == "user" and isinstance(draft.content, TextContent) and words:
-            return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
-    return None
-
-
-def _batches(incoming: Iterable[_Incoming]) -> Iterator[list[_Incoming]]:
-    batch: list[_Incoming] = []
-    size = 0
-    for conversation in incoming:
-        batch.append(conversation)
-        size += len(conversation.drafts)
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _write(database: Database, project_id: str, batch: Sequence[_Incoming]) -> list[ImportedBox]:
-    labelled = ((label, draft) for label, incoming in enumerate(batch) for draft in incoming.drafts)
-    counts = CardStore(database, project_id).add_labelled(labelled)
-    boxes = BoxStore(database, project_id)
-    return [
-        ImportedBox(
-            box_id=_box_of(boxes, project_id, incoming),
-            title=incoming.title,
-            cards=len(incoming.drafts),
-            new_cards=counts[label].inserted if label in counts else 0,
-        )
-        for label, incoming in enumerate(batch)
-    ]
-
-
-def _box_of(boxes: BoxStore, project_id: str, incoming: _Incoming) -> str:
-    """The box that now holds the conversation: the version of it that this continues, or a new one."""
-    version, previous = 1, None
-    contested: set[str] = set()
-    card_ids = incoming.card_ids
-    while True:
-        box_id = _versioned(project_id, incoming.key, version)
-        found = boxes.get_many([box_id]).boxes
-        try:
-            if not found:
-                branched_from = _newest_version(boxes, project_id, incoming.parent_key)
-                parents = [box for box in (previous, branched_from) if box is not None]
-                boxes.create(
-                    card_ids, parent_ids=parents, title=incoming.title, box_id=box_id, allow_dangling=True
-                )
-                return box_id
-            stored = found[0].card_ids
-            if stored[: len(card_ids)] == card_ids:
-                return box_id
-            if card_ids[: len(stored)] == stored:
-                boxes.replace(box_id, card_ids, if_ids=hash_ids(stored), allow_dangling=True)
-                return box_id
-        except BoxConflict:
-            # Someone wrote this box between our read and our write: look again, but not for ever.
-            if box_id in contested:
-                raise
-            contested.add(box_id)
-            continue
-        version, previous = version + 1, box_id
-
-
-def _newest_version(boxes: BoxStore, project_id: str, key: Sequence[str] | None) -> str | None:
-    """The last box that a conversation became, if it was imported."""
-    newest, version = None, 1
-    while key is not None and boxes.get_many([_versioned(project_id, key, version)]).boxes:
-        newest, version = _versioned(project_id, key, version), version + 1
-    return newest
-
-
-def _versioned(project_id: str, key: Sequence[str], version: int) -> str:
-    return str(derived_id(project_id, *key, "box", str(version)))
+def _version(project_id: str, key: _Key, number: int) -> str:
+    """The id of the box of the conversation's version of this number, from 1."""
+    return str(derived_id(project_id, *key, "box", str(number)))

@@ -4,7 +4,8 @@ A message that a card's own fields can spell is kept in them alone; any other ke
 `metadata.source_message`, and its text as the card's content, so that search and previews work.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,8 +14,15 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.composer import CHECKPOINT
 from cardbox_cli.context.formats.openai import welded
 from cardbox_cli.context.messages import Message, Silence, message_body, spoken_body, standard_body
-from cardbox_cli.conversations.conversation import Conversation, Entry, file_text, imported_card
-from cardbox_cli.conversations.files import Document, all_messages, find_messages, message_entries
+from cardbox_cli.conversations.conversation import (
+    Conversation,
+    Entry,
+    Rereadable,
+    file_text,
+    imported_card,
+)
+from cardbox_cli.conversations.documents import Documents
+from cardbox_cli.conversations.files import all_messages, find_messages, message_entries
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.wording import json_kind
@@ -34,7 +42,7 @@ _OWN_ROLES = ("tool", "function", "developer")
 _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 
 
-def recognises(documents: Sequence[Document]) -> bool:
+def recognises(documents: Documents) -> bool:
     """Whether a message has a role, a key or a content part that only OpenAI's have."""
     return any(_has_mark(message) for found in all_messages(documents) for message in found.messages)
 
@@ -54,10 +62,10 @@ def _has_mark(message: Any) -> bool:
     )
 
 
-def read(documents: Sequence[Document], *, source: str, at: str | None = None) -> Iterator[Conversation]:
+def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     """The conversations in a file: lists of messages, under whatever key."""
-    for found in find_messages(documents, source=source, at=at):
-        yield found.conversation(NAME, message_entries(found))
+    for found in find_messages(documents, at):
+        yield found.conversation(NAME, Rereadable(partial(message_entries, found)))
 
 
 def draft(entry: Entry) -> list[CardDraft]:

@@ -4,7 +4,7 @@ For databases that allow one result per tool-call id. Calls and results are rena
 of `model/pairing.py`; the cards keep their originals, so export gives the original ids.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,13 +14,12 @@ from cardbox_cli.model.ids import derived_id
 
 
 def remapped(
-    drafts: Sequence[CardDraft],
+    drafts: Iterable[CardDraft],
     scope: Sequence[str],
     keep_original: Callable[[CardDraft, CardDraft], CardDraft],
-) -> list[CardDraft]:
+) -> Iterator[CardDraft]:
     """`drafts` with new tool-call ids, derived from `scope` and the call's place among them."""
     unanswered: dict[str, list[str]] = {}
-    renamed: list[CardDraft] = []
     for position, draft in enumerate(drafts):
         changes: dict[str, Any] = {}
         if draft.tool_calls is not None:
@@ -32,8 +31,7 @@ def remapped(
             waiting = unanswered.get(draft.tool_call_id)
             orphan = _new_id((*scope, str(position), "orphan"))
             changes["tool_call_id"] = waiting.pop() if waiting else orphan
-        renamed.append(keep_original(msgspec.structs.replace(draft, **changes), draft) if changes else draft)
-    return renamed
+        yield keep_original(msgspec.structs.replace(draft, **changes), draft) if changes else draft
 
 
 def _rename_call(call: Any, unanswered: dict[str, list[str]], place: Sequence[str]) -> Any:

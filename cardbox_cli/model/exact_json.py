@@ -6,6 +6,7 @@ cannot hold. Knows nothing of cards.
 """
 
 import json
+import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -31,6 +32,10 @@ class Unstorable(ValueError):
         super().__init__(f"{path}: {what}" if path else what)
         self.path = path
         self.what = what
+
+
+class BadText(Unstorable):
+    """A NUL character or a lone surrogate."""
 
 
 def exact_number(text: str) -> float | Decimal:
@@ -70,14 +75,16 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def read(text: str) -> Any:
-    """Read JSON that a person or another program wrote.
+# Reads JSON that a person or another program wrote. More lenient than `decode`: NaN, Infinity and lone
+# surrogates are let in, so that the check that follows can say where they stand.
+reader = json.JSONDecoder(parse_float=exact_number, parse_int=exact_integer)
+Malformed = json.JSONDecodeError
 
-    More lenient than `decode`: NaN, Infinity and lone surrogates are let in, so that the check that
-    follows can say where they stand. Raises ValueError with line and column on malformed text.
-    """
+
+def read(text: str) -> Any:
+    """Read with `reader`. Raises Malformed, a ValueError with line and column, on malformed text."""
     try:
-        return json.loads(text, parse_float=exact_number, parse_int=exact_integer)
+        return reader.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -85,6 +92,22 @@ def read(text: str) -> Any:
 def check_storable(value: Any, path: str = "") -> None:
     """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold."""
     _check(value, path, 0)
+
+
+def replace_bad_text(value: Any) -> tuple[Any, int]:
+    """The JSON `value` with U+FFFD for each NUL and lone surrogate in it, and how many those were."""
+    if isinstance(value, str):
+        return _BAD_TEXT.subn("\ufffd", value)
+    if isinstance(value, list):
+        items = [replace_bad_text(item) for item in value]
+        return [item for item, _ in items], sum(count for _, count in items)
+    if isinstance(value, dict):
+        pairs = [(replace_bad_text(key), replace_bad_text(item)) for key, item in value.items()]
+        return {key: item for (key, _), (item, _) in pairs}, sum(one + two for (_, one), (_, two) in pairs)
+    return value, 0
+
+
+_BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 def _check(value: Any, path: str, depth: int) -> None:
@@ -116,12 +139,12 @@ def _check(value: Any, path: str, depth: int) -> None:
 
 def _check_text(text: str, path: str) -> None:
     if "\x00" in text:
-        raise Unstorable(path, f"holds a NUL character at offset {text.index(chr(0))}")
+        raise BadText(path, f"holds a NUL character at offset {text.index(chr(0))}")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as exc:
-            raise Unstorable(path, f"holds a lone surrogate at offset {exc.start}") from None
+            raise BadText(path, f"holds a lone surrogate at offset {exc.start}") from None
 
 
 def _check_number(number: float | Decimal, path: str) -> None:

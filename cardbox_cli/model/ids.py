@@ -30,7 +30,15 @@ def new_box_id() -> str:
 
 def derived_id(*parts: str) -> uuid.UUID:
     """The UUIDv5 of `parts`: the same parts give the same id, on any machine."""
-    return uuid.uuid5(_DERIVED, "\x1f".join(parts))
+    return derived_from(parts)
+
+
+def derived_from(parts: Iterable[str]) -> uuid.UUID:
+    """`derived_id` of any number of parts, one in memory at a time."""
+    name = hashlib.sha1(_DERIVED.bytes, usedforsecurity=False)
+    for index, part in enumerate(parts):
+        name.update(b"\x1f" * (index > 0) + part.encode())
+    return uuid.UUID(bytes=name.digest()[:16], version=5)
 
 
 def as_box_id(text: str) -> str | None:

@@ -42,6 +42,14 @@ class Counts(msgspec.Struct, frozen=True):
     inserted: int
     unchanged: int
 
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.inserted + self.unchanged
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.inserted + other.inserted, self.unchanged + other.unchanged)
+
 
 class CardFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which cards a list holds; None means any. Times are aware; `until` is exclusive."""

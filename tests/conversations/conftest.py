@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.files import read_documents
 from cardbox_cli.conversations.formats import FORMATS
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database
+from tests.conversations.reading import documents_in
 
 ImportText = Callable[..., list[ImportedBox]]
 Export = Callable[[str, str], str]
@@ -20,8 +20,8 @@ def import_text(database: Database) -> ImportText:
     """Import the text of a file `f` in the format of this name."""
 
     def run(source_format: str, text: str, project: str = "p", **options: Any) -> list[ImportedBox]:
-        conversations = FORMATS[source_format].read(read_documents(text, "f"), source="f")
-        return import_conversations(database, project, conversations, **options)
+        conversations = FORMATS[source_format].read(documents_in(text))
+        return import_conversations(database, project, conversations, **options).boxes
 
     return run
 

@@ -278,7 +278,7 @@ class TestSomeOfTheCards:
             text_of_lines(LINES[:2]) + json.dumps(line("u", "user", "a\x00")) + "\n",
             InvalidCard,
             "f:3: message.content: holds a NUL character at offset 1",
-            "remove or replace that value; nothing was imported",
+            "--on-bad-text replace puts U+FFFD in its place; nothing was imported",
         ),
     ],
 )

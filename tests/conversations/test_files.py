@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.files import MessageList, find_messages, read_documents
+from cardbox_cli.conversations.files import MessageList, find_messages
 from cardbox_cli.errors import InvalidConversation
+from tests.conversations.reading import documents_in
 
 A = {"role": "user", "content": "a"}
 B = {"role": "assistant", "content": "b"}
@@ -14,11 +15,11 @@ B = {"role": "assistant", "content": "b"}
 
 def found(document: Any, at: str | None = None) -> list[list[Any]]:
     text = document if isinstance(document, str) else json.dumps(document)
-    return [each.messages for each in read(text, at)]
+    return [list(each.messages) for each in read(text, at)]
 
 
 def read(text: str, at: str | None = None) -> list[MessageList]:
-    return list(find_messages(read_documents(text, "f"), source="f", at=at))
+    return list(find_messages(documents_in(text), at))
 
 
 def lines(*documents: Any) -> str:
@@ -69,7 +70,7 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
         ({"a": 1, "b": []}, None, "f: no messages found", "name their key with --at KEY; its keys are 'a', 'b'"),
         ({"a": [A], "b": [B]}, None, "f: messages stand at several keys: a, b", "choose one, for example --at a"),
         ([{"t": [A]}, {"u": [B]}], "t", "f[1]: there is no list of messages at 't'", "its keys are 'u'"),
-        ("1e99999999999999999999", None, "f: the number 1e99999999999999999999 is beyond what JSONB can hold", None),
+        ("1e99999999999999999999", None, "f:1:1: the number 1e99999999999999999999 is beyond what JSONB can hold", None),
     ],
 )  # fmt: skip
 def test_what_is_not_found_is_explained(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.files import read_documents
 from cardbox_cli.conversations.formats import FORMATS, choose_format
 from cardbox_cli.errors import UsageError
 from tests.conversations.anthropic_messages import FOUND, IMAGE, RESULT, THINKING, USE, assistant, user
+from tests.conversations.reading import documents_in
 
 HI = {"role": "user", "content": "Hi"}
 TEXT_BLOCK = user({"type": "text", "text": "Hi"})
@@ -62,16 +62,16 @@ def jsonl(*documents: Any) -> str:
 )  # fmt: skip
 def test_a_file_tells_its_format(document: Any, name: str) -> None:
     text = document if isinstance(document, str) else json.dumps(document)
-    assert name == choose_format("auto", read_documents(text, "f")).NAME
+    assert name == choose_format(None, documents_in(text)).NAME
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_name_is_taken_at_its_word(name: str) -> None:
-    assert name == choose_format(name, [("f", [HI])]).NAME
+    assert name == choose_format(name, documents_in("[]")).NAME
 
 
 def test_a_session_has_no_key_of_messages() -> None:
     with pytest.raises(UsageError) as raised:
-        list(FORMATS["claude-code"].read([("f", LINE)], source="f", at="messages"))
+        list(FORMATS["claude-code"].read(documents_in(json.dumps(LINE)), at="messages"))
     assert str(raised.value) == "--at messages: a Claude Code session has no key of messages"
     assert raised.value.hint == "leave --at out"

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from cardbox_cli.conversations import openai
 from cardbox_cli.conversations.conversation import Conversation, Entry
-from cardbox_cli.conversations.files import read_documents
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
@@ -18,6 +17,7 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database
 from tests import jsonb_values
+from tests.conversations.reading import documents_in
 
 CALL = {
     "id": "call_1",
@@ -72,7 +72,7 @@ def of(messages: list[Any], own_id: str | None = None, place: str = "test") -> C
 @pytest.fixture
 def take(database: Database) -> Any:
     def run(*conversations: Conversation, **options: Any) -> list[ImportedBox]:
-        return import_conversations(database, "p", conversations, **options)
+        return import_conversations(database, "p", conversations, **options).boxes
 
     return run
 
@@ -180,7 +180,7 @@ class TestAgain:
 
     def test_projects_never_share_ids(self, take: Any, database: Database) -> None:
         (mine,) = take(of([MESSAGES["user"]], "chat-1"))
-        (theirs,) = import_conversations(database, "q", [of([MESSAGES["user"]], "chat-1")])
+        (theirs,) = import_conversations(database, "q", [of([MESSAGES["user"]], "chat-1")]).boxes
         assert (theirs.new_cards, theirs.box_id != mine.box_id) == (1, True)
 
 
@@ -278,9 +278,9 @@ def test_the_real_conversations_survive(take: Any, boxes: BoxStore, real_data: P
     file = real_data / "tau-bench_gpt-4o-airline_first40.json"
     text = file.read_text()
     original = [run["traj"] for run in json.loads(text)]
-    documents = read_documents(text, file.name)
-    imported = take(*openai.read(documents, source=file.name, at="traj"))
+    documents = documents_in(text, file.name)
+    imported = take(*openai.read(documents, at="traj"))
     assert [exported(boxes, box.box_id) for box in imported] == original
-    again = take(*openai.read(documents, source=file.name))
+    again = take(*openai.read(documents))
     assert sum(box.new_cards for box in again) == 0
     assert [box.box_id for box in again] == [box.box_id for box in imported]

@@ -1,0 +1,192 @@
+"""`cbx card import`: conversation files become cards and boxes, once or as a file grows."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli import output
+from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.describe import count
+from cardbox_cli.cli.inputs import check_choice, source_name
+from cardbox_cli.cli.progress import bar
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.errors import InvalidConversation, UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.conversations.conversation import Conversation
+    from cardbox_cli.conversations.importing import Imported, ImportedBox
+    from cardbox_cli.conversations.json_window import Source
+
+EXAMPLES = examples(
+    "  cbx card import chat.json --from openai\n"
+    "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
+    "  cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
+    "  curl … | cbx card import - --from auto"
+)
+
+AUTO = "auto"
+
+# How often a followed file is looked at, in seconds, and which part of the time importing it may take.
+_LOOK_EVERY = 0.5
+_SHARE = 0.25
+
+
+def import_(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
+    ],
+    from_: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="openai|anthropic|claude-code|auto", help="The format; auto finds out."
+        ),
+    ] = AUTO,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C."),
+    ] = False,
+    on_bad_text: Annotated[
+        str,
+        typer.Option(
+            metavar="fail|replace",
+            help="What to do about NUL characters and lone surrogates, which Postgres cannot hold.",
+        ),
+    ] = "fail",
+    remap_tool_ids: Annotated[
+        bool, typer.Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
+    ] = False,
+) -> None:
+    """Import conversations: cards, and a box each. Importing again adds only what is new."""
+    from cardbox_cli.conversations.formats import FORMATS
+
+    check_choice(from_, "--from", (*FORMATS, AUTO), what="format")
+    check_choice(on_bad_text, "--on-bad-text", ("fail", "replace"), what="way")
+    command = _Import(file, from_, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
+    if follow:
+        _check_can_follow(file)
+        command.follow()
+    else:
+        command.once()
+
+
+def _check_can_follow(file: str) -> None:
+    if file == "-":
+        raise UsageError("--follow needs a file that grows, not standard input", hint="name the file")
+    if session().output in ("json", "yaml"):
+        raise UsageError(
+            f"--follow prints as it goes, which -o {session().output} cannot", hint="use -o jsonl"
+        )
+
+
+class _Import:
+    """The import of one file, once or as often as it grows."""
+
+    def __init__(
+        self, file: str, from_: str, at: str | None, remap_tool_ids: bool, *, replace_bad_text: bool
+    ) -> None:
+        self._file = file
+        self._name = source_name(file)
+        self._format = None if from_ == AUTO else from_
+        self._at = at
+        self._remap_tool_ids = remap_tool_ids
+        self._replace_bad_text = replace_bad_text
+        self._taken_as: str | None = None
+
+    def once(self) -> None:
+        """Import the whole file."""
+        from cardbox_cli.cli.large_files import open_file
+        from cardbox_cli.conversations.json_window import Source
+
+        try:
+            with (
+                open_file(self._file) as file,
+                bar("importing", os.fstat(file.fileno()).st_size) as heard,
+            ):
+                imported = self._take(Source(file, self._name, heard=heard))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("nothing is half-done; the same command imports the file") from None
+        boxes = imported.boxes
+        output.emit({"boxes": boxes}, table=lambda: _say_boxes(boxes), ids=[box.box_id for box in boxes])
+        self._sum_up(imported)
+
+    def follow(self) -> None:
+        """Import the lines that are complete, and again whenever there are others."""
+        known: set[str] = set()
+        for source in self._growing():
+            imported = self._take(source, follows=True)
+            changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
+            known.update(box.box_id for box in changed)
+            if changed:
+                output.emit(
+                    {"boxes": changed},
+                    table=partial(_say_boxes, changed),
+                    ids=[box.box_id for box in changed],
+                )
+                self._sum_up(imported)
+
+    def _growing(self) -> "Iterator[Source]":
+        """The complete lines of the file, each time that there are others than before."""
+        from cardbox_cli.cli.large_files import end_of_lines, open_file
+        from cardbox_cli.conversations.json_window import Source
+
+        before = 0
+        while True:
+            began = monotonic()
+            with open_file(self._file) as file:
+                size = end_of_lines(file)
+                if size != before:
+                    yield Source(file, self._name, size=size)
+                    before = size
+            sleep(max(_LOOK_EVERY, (monotonic() - began) * (1 / _SHARE - 1)))
+
+    def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
+        from cardbox_cli.conversations.documents import Documents
+        from cardbox_cli.conversations.formats import choose_format
+        from cardbox_cli.conversations.importing import import_conversations
+
+        documents = Documents(source)
+        source_format = choose_format(self._format, documents)
+        self._taken_as = source_format.NAME
+        conversations = source_format.read(documents, at=self._at)
+        with session().database() as database:
+            return import_conversations(
+                database,
+                session().project_id,
+                _with_ids(conversations, self._name) if follows else conversations,
+                remap_tool_ids=self._remap_tool_ids,
+                replace_bad_text=self._replace_bad_text,
+            )
+
+    def _sum_up(self, imported: "Imported") -> None:
+        if self._format is None:
+            announce(f"taken as {self._taken_as}")
+        boxes = imported.boxes
+        total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
+        announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
+        if imported.replaced_characters:
+            announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
+
+
+def _with_ids(conversations: "Iterable[Conversation]", name: str) -> "Iterator[Conversation]":
+    for conversation in conversations:
+        if conversation.own_id is None:
+            raise InvalidConversation(
+                f"{name}: a conversation has no id of its own, so --follow could not tell that it grew",
+                hint="put a conversation_id beside its messages, or import it once it is complete",
+            )
+        yield conversation
+
+
+def _say_boxes(boxes: "Sequence[ImportedBox]") -> None:
+    rows = ([box.box_id, str(box.cards), str(box.new_cards), box.title or ""] for box in boxes)
+    output.print_table(["BOX", "CARDS", "NEW", "TITLE"], list(rows))

@@ -1,0 +1,63 @@
+"""How far a long piece of work is: a bar on stderr, where that is a terminal."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# What is done sooner, in seconds, shows no bar.
+_SHORT = 0.5
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar for the time of this context; what it yields is told how much of `total` is done.
+
+    Work that goes over the same ground again starts the bar anew.
+    """
+    shown = _Bar(what, total)
+    try:
+        yield shown.advance_to
+    finally:
+        shown.close()
+
+
+class _Bar:
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._began = monotonic()
+        self._progress: Progress | None = None
+
+    def advance_to(self, done: int) -> None:
+        if self._progress is None and self._visible and monotonic() - self._began > _SHORT:
+            self._progress = _started(self._what, self._total)
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], completed=done)
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _started(what: str, total: int) -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    progress.add_task(what, total=total)
+    progress.start()
+    return progress

@@ -1,0 +1,146 @@
+"""The JSON values of a file: one document, or one a line. They are read anew each time they are asked for.
+
+Owns telling JSON from JSON lines, and the places that messages about a file name. A file of any size is
+read through a window (`json_window`), so several passes over one cost time and no memory.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.conversations.json_window import Cursor, Mark, Source
+from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.model import exact_json
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Document(NamedTuple):
+    """A JSON value of a file and the place where it stands, for messages."""
+
+    place: str
+    value: Any
+
+
+class Documents:
+    """The values of a file in order. Raises InvalidConversation naming the place of what is no JSON."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._tested: dict[Callable[[Any], bool], bool] = {}
+        self._begin = len(_BOM) if source.read(0, len(_BOM)) == _BOM else 0
+
+    @property
+    def name(self) -> str:
+        """How messages call the file."""
+        return self._source.name
+
+    @cached_property
+    def in_lines(self) -> bool:
+        """Whether the file is JSON lines: its first line is a value, and more follows on another line."""
+        head = self._source.read(self._begin, self._source.window).lstrip()
+        if not head and self._begin + self._source.window >= self._source.size:
+            raise InvalidConversation(f"{self.name} is empty", hint="give a JSON or JSONL file of messages")
+        line, ends, rest = head.partition(b"\n")
+        if ends:
+            return _is_value(line) and (
+                rest.strip() != b"" or self._begin + self._source.window < self._source.size
+            )
+        cursor = Cursor(self._source, Mark(self._begin, 1, 1))
+        cursor.peek()
+        first_line = cursor.mark.line
+        cursor.value(whole=False)
+        return cursor.mark.line == first_line and cursor.peek() != "" and cursor.mark.line > first_line
+
+    def __iter__(self) -> Iterator[Document]:
+        if self.in_lines:
+            return (document for _, document in self.numbered())
+        return iter([self._single])
+
+    def all(self, test: Callable[[Any], bool]) -> bool:
+        """Whether every value passes `test`. The answer is remembered: finding it reads the file."""
+        if test not in self._tested:
+            self._tested[test] = all(test(value) for _, value in self)
+        return self._tested[test]
+
+    def numbered(self) -> Iterator[tuple[int, Document]]:
+        """The documents of a file in lines, each with the number of its line."""
+        mark, unread = Mark(self._begin, 1, 1), b""
+        while chunk := self._source.read(mark.offset + len(unread), self._source.window):
+            *lines, unread = (unread + chunk).split(b"\n")
+            for line in lines:
+                if line and not line.isspace():
+                    yield mark.line, self._document(line, mark.line)
+                mark = Mark(mark.offset + len(line) + 1, mark.line + 1, 1)
+            if len(unread) > self._source.window:
+                value, behind = self._large(mark)
+                yield mark.line, Document(self._place(mark.line), value)
+                mark, unread = behind, b""
+        if unread.strip():
+            yield mark.line, self._document(unread, mark.line)
+
+    def line(self, number: int) -> Document:
+        """The document in the line of this number."""
+        begin, behind = self._line_offsets[number - 1], self._line_offsets[number]
+        return self._document(self._source.read(begin, behind - begin), number)
+
+    @cached_property
+    def _single(self) -> Document:
+        """The one document of a file, which is in memory but for its large lists."""
+        cursor = Cursor(self._source, Mark(self._begin, 1, 1))
+        value = cursor.value(whole=False)
+        cursor.end()
+        return Document(self.name, value)
+
+    def _document(self, line: bytes, number: int) -> Document:
+        place = self._place(number)
+        try:
+            return Document(place, exact_json.decode(line))
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            # Whatever a lenient reading finds in it, or says of it.
+            return Document(place, self._lenient(line, place))
+
+    def _lenient(self, line: bytes, place: str) -> Any:
+        try:
+            return exact_json.read(line.decode())
+        except UnicodeDecodeError as exc:
+            raise InvalidConversation(f"{place}: not UTF-8 (byte {exc.start})", hint="convert it") from exc
+        except exact_json.Malformed as exc:
+            raise InvalidConversation(f"{place}:{exc.colno}: not JSON: {exc.msg}") from exc
+        except ValueError as exc:
+            raise InvalidConversation(f"{place}: {exc}") from exc
+
+    def _large(self, mark: Mark) -> tuple[Any, Mark]:
+        """The value of a line that exceeds the window, and where the next line begins."""
+        cursor = Cursor(self._source, mark)
+        value = cursor.value(whole=False)
+        if cursor.peek() and cursor.mark.line == mark.line:
+            cursor.end()
+        return value, cursor.mark
+
+    def _place(self, number: int) -> str:
+        return f"{self.name}:{number}"
+
+    @cached_property
+    def _line_offsets(self) -> "array[int]":
+        """Where each line begins, and where the last one ends."""
+        offsets, position = array("Q", [self._begin]), self._begin
+        while chunk := self._source.read(position, self._source.window):
+            found = chunk.find(b"\n")
+            while found >= 0:
+                offsets.append(position + found + 1)
+                found = chunk.find(b"\n", found + 1)
+            position += len(chunk)
+        offsets.append(position)
+        return offsets
+
+
+def _is_value(line: bytes) -> bool:
+    try:
+        exact_json.read(line.decode())
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""Reading JSON of any size through a window: what fits into it is read whole, what does not, piece by piece.
+
+The parser is the standard library's, on the text in the window: stream parsers built on yajl replace a lone
+surrogate by "?" without a word, and here what is read must be what was written. Owns finding out where in
+the file a value begins and ends, and where a text is no JSON. What the values mean is the reader's business.
+"""
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple, NoReturn
+
+from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.model import exact_json
+
+WINDOW = 2 << 20
+
+# No token but a string is longer than this, so an error further from the window's end is no cut.
+_LONGEST_TOKEN = 12
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_HINT = "give a JSON or JSONL file of messages"
+
+
+def unheard(position: int) -> None:
+    """Where nobody wants to know how far reading has come."""
+
+
+class Source:
+    """The bytes of a file as long as it is now; what is appended later is not read.
+
+    `window` is the size in characters of what is read whole, `heard` is told the offset that was reached.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        *,
+        size: int | None = None,
+        window: int = WINDOW,
+        heard: Callable[[int], None] = unheard,
+    ) -> None:
+        self.name = name
+        self.size = os.fstat(file.fileno()).st_size if size is None else size
+        self.window = window
+        self._file = file
+        self._heard = heard
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Up to `count` bytes from `offset` on; none at the end."""
+        data = os.pread(self._file.fileno(), max(0, min(count, self.size - offset)), offset)
+        self._heard(offset + len(data))
+        return data
+
+
+class Mark(NamedTuple):
+    """A place in a file: its offset in bytes; its line, and the character there, both counted from 1."""
+
+    offset: int
+    line: int
+    column: int
+
+
+class LazyList:
+    """An array that is too large to hold. Iterating reads it from its file, every time anew.
+
+    `parts` gives large items piece by piece in turn.
+    """
+
+    def __init__(self, source: Source, mark: Mark) -> None:
+        self._source = source
+        self._mark = mark
+        self._tested: dict[Callable[[Any], bool], bool] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        return Cursor(self._source, self._mark).items(whole=True)
+
+    def all(self, test: Callable[[Any], bool]) -> bool:
+        """Whether every item passes `test`. The answer is remembered: finding it reads the file."""
+        if test not in self._tested:
+            self._tested[test] = all(map(test, self))
+        return self._tested[test]
+
+    def parts(self) -> Iterator[Any]:
+        """The items, those that are large with `LazyList`s in them."""
+        return Cursor(self._source, self._mark).items(whole=False)
+
+
+def held(value: Any) -> Any:
+    """`value` with every `LazyList` in it read whole."""
+    if isinstance(value, LazyList):
+        return list(value)
+    if isinstance(value, dict):
+        return {key: held(item) for key, item in value.items()}
+    return value
+
+
+class Cursor:
+    """Reads on from a mark in a source, value by value."""
+
+    def __init__(self, source: Source, mark: Mark) -> None:
+        self._source = source
+        self._read = mark.offset
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        # The mark of the place `_marked_at` of the text; `mark` goes on from there.
+        self._mark, self._marked_at = mark, 0
+
+    @property
+    def mark(self) -> Mark:
+        """Where the cursor stands."""
+        passed = self._text[self._marked_at : self._at]
+        breaks = passed.count("\n")
+        self._mark = Mark(
+            self._mark.offset + len(passed.encode()),
+            self._mark.line + breaks,
+            len(passed) - passed.rfind("\n") if breaks else self._mark.column + len(passed),
+        )
+        self._marked_at = self._at
+        return self._mark
+
+    def peek(self) -> str:
+        """The next character that is not blank, where the cursor then stands; "" at the end."""
+        while True:
+            found = _BLANKS.match(self._text, self._at)
+            assert found is not None
+            self._at = found.end()
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._fill():
+                return ""
+
+    def value(self, *, whole: bool) -> Any:
+        """The value that stands here. Unless `whole`, one that exceeds the window has `LazyList`s in it.
+
+        Raises InvalidConversation naming the place of what is no JSON.
+        """
+        opening = self.peek()
+        while True:
+            try:
+                value, end = exact_json.reader.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as exc:
+                if self._ended or not self._may_be_cut(exc):
+                    self._refuse(exc.msg, exc.pos)
+            except RecursionError:
+                self._refuse("nested too deeply", self._at)
+            except ValueError as exc:
+                raise InvalidConversation(f"{self._place(self._at)}: {exc}") from exc
+            else:
+                # A number that ends where the window ends may go on behind it, as 1 does in 1.5 and 1e+5.
+                may_go_on = self._text[end - 1].isdigit() and end > len(self._text) - len("e+5")
+                if self._ended or not may_go_on:
+                    self._at = end
+                    return value
+            if not whole and opening in ("[", "{") and len(self._text) - self._at >= self._source.window:
+                return self._list() if opening == "[" else self._object()
+            self._fill()
+
+    def items(self, *, whole: bool) -> Iterator[Any]:
+        """The items of the array that begins here; behind the last one the cursor stands behind the array."""
+        self._take("[")
+        if self.peek() == "]":
+            self._take("]")
+            return
+        while True:
+            yield self.value(whole=whole)
+            if self.peek() == "]":
+                self._take("]")
+                return
+            self._take(",")
+
+    def end(self) -> None:
+        """Raise InvalidConversation unless nothing follows."""
+        if self.peek():
+            self._refuse("Extra data", self._at)
+
+    def _list(self) -> LazyList:
+        lazy = LazyList(self._source, self.mark)
+        for _ in self.items(whole=False):
+            pass
+        return lazy
+
+    def _object(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self._take("{")
+        if self.peek() == "}":
+            self._take("}")
+            return found
+        while True:
+            if self.peek() != '"':
+                self._refuse("Expecting property name enclosed in double quotes", self._at)
+            key = self.value(whole=True)
+            self._take(":")
+            found[key] = self.value(whole=False)
+            if self.peek() == "}":
+                self._take("}")
+                return found
+            self._take(",")
+
+    def _take(self, character: str) -> None:
+        if self.peek() != character:
+            self._refuse(f"Expecting {character!r} delimiter", self._at)
+        self._at += 1
+
+    def _may_be_cut(self, exc: json.JSONDecodeError) -> bool:
+        """Whether the text may be wrong only because the window ends."""
+        return exc.msg.startswith("Unterminated string") or exc.pos > len(self._text) - _LONGEST_TOKEN
+
+    def _fill(self) -> bool:
+        """Read on, as much again as there is, so that a large value is not tried too often."""
+        before = self._read - len(self._decoder.getstate()[0])
+        data = self._source.read(self._read, max(self._source.window, len(self._text) - self._at))
+        self._ended = not data
+        try:
+            more = self._decoder.decode(data, final=self._ended)
+        except UnicodeDecodeError as exc:
+            raise InvalidConversation(
+                f"{self._source.name} is not UTF-8 (byte {before + exc.start})", hint="convert it"
+            ) from exc
+        self._mark = self.mark
+        self._text = self._text[self._at :] + more
+        self._at = self._marked_at = 0
+        self._read += len(data)
+        return not self._ended
+
+    def _place(self, at: int) -> str:
+        self._at = at
+        return f"{self._source.name}:{self.mark.line}:{self.mark.column}"
+
+    def _refuse(self, what: str, at: int) -> NoReturn:
+        raise InvalidConversation(f"{self._place(at)}: not JSON: {what}", hint=_HINT)

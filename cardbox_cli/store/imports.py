@@ -1,0 +1,133 @@
+"""Conversations on their way into boxes, any number and length of them, in one transaction.
+
+Their id lists are made, compared and stored in the database, so that a conversation of a million messages
+costs this process nothing. Which boxes a conversation may become is the importer's business.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.store.cards import CardStore, Counts
+from cardbox_cli.store.database import Database, jsonb
+from cardbox_cli.store.project_store import ProjectStore
+
+# Cards per COPY: enough to be fast, few enough for the server to sort in memory.
+_BATCH = 5000
+# How many ids of versions are looked for at a time.
+_VERSIONS = 32
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation to be found in a box, or put into one.
+
+    `versions` names the boxes that it may be, oldest first, without end; `parent_versions` those of the
+    conversation that it branched off from.
+    """
+
+    label: int
+    title: str | None
+    versions: Callable[[int], str]
+    parent_versions: Callable[[int], str] | None
+
+
+class ImportStore(ProjectStore):
+    """The import of one transaction. Cards come in under labels, one for each conversation."""
+
+    def __init__(self, database: Database, project_id: str) -> None:
+        super().__init__(database, project_id)
+        self._cards = CardStore(database, project_id)
+
+    def begin(self) -> None:
+        """Wait for other imports into the project to end, and make room. Needs a transaction."""
+        self.database.value("lock_import", project_id=self.project_id)
+        for name in ("make_import_ids", "empty_import_ids", "make_import_lists", "empty_import_lists"):
+            self.database.run(name)
+
+    def add(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, Counts]:
+        """Stream labelled cards in, and note their ids in order; the counts of each label."""
+        counts: dict[int, Counts] = {}
+        remaining = iter(drafts)
+        while added := self._cards.add_labelled(islice(remaining, _BATCH)):
+            self.database.run("note_import_ids")
+            for label, count in added.items():
+                counts[label] = counts.get(label, Counts(0, 0)) + count
+        return counts
+
+    def place(self, conversations: Sequence[Wanted]) -> dict[int, str]:
+        """The box of each conversation, by label: one that it is, one that it continues, or a new one.
+
+        Each goes to its first version that agrees with it; where none does, a new box has the last one,
+        and the box that it branched off from, as its parents.
+        """
+        self.database.run("fill_import_lists")
+        placed: dict[int, str] = {}
+        # Those that others branch off from come first, so that their boxes are there to be parents.
+        for are_branches in (False, True):
+            waiting = [each for each in conversations if (each.parent_versions is not None) == are_branches]
+            version = dict.fromkeys((each.label for each in waiting), 1)
+            while waiting:
+                turn = _one_per_box(waiting, version)
+                agreed = self._place(turn, version)
+                for box_id, each in turn.items():
+                    if box_id in agreed:
+                        placed[each.label] = box_id
+                    else:
+                        version[each.label] += 1
+                waiting = [each for each in waiting if each.label not in placed]
+        return placed
+
+    def _place(self, turn: dict[str, Wanted], version: dict[int, int]) -> set[str]:
+        """Those of the boxes that now hold their conversations."""
+        parents = [self._parents(each, version[each.label]) for each in turn.values()]
+        wanted = {
+            "labels": [each.label for each in turn.values()],
+            "box_ids": list(turn),
+            "parent_ids": [None if not boxes else jsonb(boxes) for boxes in parents],
+        }
+        made = {box_id for (box_id,) in self._rows("insert_import_boxes", **wanted)}
+        self._keep_titles([(box_id, turn[box_id].title) for box_id in turn if box_id in made])
+        if len(made) == len(turn):
+            return made
+        grown = {box_id for (box_id,) in self._rows("grow_import_boxes", **wanted)}
+        return made | grown | {box_id for (box_id,) in self._rows("import_boxes_in_place", **wanted)}
+
+    def _parents(self, conversation: Wanted, version: int) -> list[str]:
+        parents = [] if version == 1 else [conversation.versions(version - 1)]
+        if conversation.parent_versions is not None:
+            parents += self._newest(conversation.parent_versions)
+        return parents
+
+    def _newest(self, versions: Callable[[int], str]) -> list[str]:
+        """The last of these boxes that exists, if one does."""
+        newest: list[str] = []
+        for known in self._existing(versions):
+            newest = [known]
+        return newest
+
+    def _existing(self, versions: Callable[[int], str]) -> Iterator[str]:
+        first = 1
+        while True:
+            asked = [versions(number) for number in range(first, first + _VERSIONS)]
+            there = {box_id for (box_id,) in self._rows("existing_boxes", box_ids=asked)}
+            for box_id in asked:
+                if box_id not in there:
+                    return
+                yield box_id
+            first += _VERSIONS
+
+    def _keep_titles(self, boxes: Sequence[tuple[str, str | None]]) -> None:
+        titled = [(box_id, title) for box_id, title in boxes if title is not None]
+        if titled and self.database.keeps_box_info:
+            box_ids, titles = zip(*titled, strict=True)
+            self._run("insert_import_titles", box_ids=list(box_ids), titles=list(titles))
+
+
+def _one_per_box(waiting: Sequence[Wanted], version: dict[int, int]) -> dict[str, Wanted]:
+    """The next box of each conversation; of two that want the same one the first goes first."""
+    turn: dict[str, Wanted] = {}
+    for each in waiting:
+        turn.setdefault(each.versions(version[each.label]), each)
+    return turn

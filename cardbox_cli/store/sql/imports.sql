@@ -1,0 +1,71 @@
+-- name: make_import_ids
+-- What the conversations of an import list, as their cards come in.
+CREATE TEMP TABLE IF NOT EXISTS cbx_import_ids (label integer, place bigint, card_id text COLLATE "C")
+ON COMMIT DROP
+
+-- name: empty_import_ids
+-- For a second import in one transaction.
+TRUNCATE cbx_import_ids
+
+-- name: note_import_ids
+-- The ids of the cards that came in last.
+INSERT INTO cbx_import_ids SELECT n.label, n.place, n.card_id FROM cbx_incoming AS n
+
+-- name: make_import_lists
+-- The id list of each conversation.
+CREATE TEMP TABLE IF NOT EXISTS cbx_import_lists (label integer PRIMARY KEY, card_ids jsonb) ON COMMIT DROP
+
+-- name: empty_import_lists
+-- For a second import in one transaction.
+TRUNCATE cbx_import_lists
+
+-- name: fill_import_lists
+-- One row per label; a conversation without cards has none.
+INSERT INTO cbx_import_lists
+SELECT i.label, jsonb_agg(i.card_id ORDER BY i.place) FROM cbx_import_ids AS i GROUP BY i.label
+
+-- fragment: wanted_boxes
+(SELECT w.label, w.box_id, w.parent_ids, coalesce(l.card_ids, '[]') AS card_ids
+ FROM unnest(%(labels)s::integer[], %(box_ids)s::uuid[], %(parent_ids)s::jsonb[]) AS w (label, box_id, parent_ids)
+ LEFT JOIN cbx_import_lists AS l ON l.label = w.label
+ ORDER BY w.label) AS w
+
+-- fragment: stored_begins_wanted
+starts_with(w.card_ids::text, left(({ids})::text, -1))
+
+-- name: insert_import_boxes
+-- Makes the boxes whose ids are free.
+INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
+SELECT %(project_id)s, w.box_id, w.card_ids, w.parent_ids, {moment}
+FROM {wanted_boxes}
+ON CONFLICT DO NOTHING
+RETURNING b.box_id::text
+
+-- name: grow_import_boxes
+-- Appends the tails of conversations that go on where their boxes end.
+UPDATE public.card_boxes AS b
+SET card_ids = w.card_ids, updated_at = {moment}
+FROM {wanted_boxes}
+WHERE b.tenant_id = %(project_id)s AND b.box_id = w.box_id
+    AND jsonb_array_length(w.card_ids) > jsonb_array_length({ids}) AND {stored_begins_wanted}
+RETURNING b.box_id::text
+
+-- name: import_boxes_in_place
+-- The boxes that hold their conversations already, perhaps with more behind.
+SELECT b.box_id::text
+FROM public.card_boxes AS b
+JOIN {wanted_boxes} ON b.box_id = w.box_id
+WHERE b.tenant_id = %(project_id)s AND starts_with(({ids})::text, left(w.card_ids::text, -1))
+
+-- name: insert_import_titles
+-- The titles of new boxes.
+INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
+SELECT %(project_id)s, t.box_id, t.title, {now}
+FROM unnest(%(box_ids)s::uuid[], %(titles)s::text[]) AS t (box_id, title)
+ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = NULL
+
+-- name: existing_boxes
+-- Those of the given ids that are boxes of the project.
+SELECT b.box_id::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])

@@ -1,0 +1,30 @@
+"""Texts as the files that importing reads."""
+
+import os
+from tempfile import mkstemp
+from typing import Any
+
+from cardbox_cli.conversations.documents import Documents
+from cardbox_cli.conversations.json_window import WINDOW, Source
+
+
+class _File:
+    """A file without a name, open for as long as it is referred to."""
+
+    def __init__(self, data: bytes) -> None:
+        self._number, name = mkstemp()
+        os.unlink(name)
+        os.write(self._number, data)
+
+    def fileno(self) -> int:
+        return self._number
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+
+def documents_in(text: str | bytes, name: str = "f", *, window: int = WINDOW) -> Documents:
+    """The documents of a file with this text."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    file: Any = _File(data)
+    return Documents(Source(file, name, window=window))
