@@ -75,7 +75,7 @@ class Documents:
                 if line and not line.isspace():
                     yield mark.line, self._document(line, mark.line)
                 mark = Mark(mark.offset + len(line) + 1, mark.line + 1, 1)
-            if len(unread) > self._source.window:
+            if len(unread) > self._source.window and not unread.isspace():
                 value, behind = self._large(mark)
                 yield mark.line, Document(self._place(mark.line), value)
                 mark, unread = behind, b""
