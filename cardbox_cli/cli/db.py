@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import db_gc, output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import confirm
@@ -154,6 +154,9 @@ def index_text() -> None:
     with session().database() as database:
         build(database)
     output.emit({"index": "idx_cards_text"}, table=lambda: output.say("idx_cards_text is there"))
+
+
+app.command(epilog=db_gc.EXAMPLES)(db_gc.gc)
 
 
 @app.command(epilog=examples("  cbx db destroy --yes"))
