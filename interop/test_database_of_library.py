@@ -52,3 +52,16 @@ def test_after_init_pack_works_and_the_library_goes_on(made_by_library: Shared) 
     again = packed(cbx, box)
     messages = cbx("render", "--box", again, "--model", "m").json()["messages"]
     assert [message["content"] for message in messages[:4]] == ["again", "order 118", "and 119", "Go on"]
+
+
+def test_what_cbx_purges_is_gone_for_the_library_too(made_by_library: Shared) -> None:
+    cards = [text_card("stays"), text_card("expires", ttl_seconds=0), text_card("is deleted")]
+    [stays, expires, deleted] = ids = made_by_library.ask("add_cards", cards=cards)
+    box = made_by_library.ask("save_box", card_ids=ids)
+    made_by_library.cbx("card", "delete", deleted, "--yes").text()
+    answer = made_by_library.cbx("db", "gc", "--purge", "--yes", "-o", "json").json()
+    assert answer["purged"] == {"expired": 1, "deleted": 1, "box_info": 0}
+    found = made_by_library.ask("get_cards", card_ids=[stays, expires, deleted])
+    assert [card is not None for card in found] == [True, False, False]
+    assert made_by_library.card_ids(box) == ids
+    print(f"purged {answer['purged']}; the box still lists {len(ids)} ids")
