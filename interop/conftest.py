@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import psycopg
@@ -76,9 +77,21 @@ class Cbx:
             cwd=ROOT,
         ) as process:
             try:
-                yield process
+                with killed_if_late(process):
+                    yield process
             finally:
                 process.kill()
+
+
+@contextmanager
+def killed_if_late(process: "subprocess.Popen[str]") -> Iterator[None]:
+    """Kill `process` if this block takes longer than anyone waits, so that no check waits for ever."""
+    watchdog = Timer(PATIENCE, process.kill)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
 
 
 class LibraryError(Exception):
@@ -105,7 +118,10 @@ class Library:
     def answer(self) -> Any:
         """The answer to the oldest request without one."""
         assert self.process.stdout is not None
-        answer = json.loads(self.process.stdout.readline())
+        with killed_if_late(self.process):
+            line = self.process.stdout.readline()
+        assert line, "the library went away, or kept its answer"
+        answer = json.loads(line)
         if "error" in answer:
             raise LibraryError(answer["error"])
         return answer["answer"]
