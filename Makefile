@@ -1,4 +1,4 @@
-# make demo · make test · make check
+# make demo · make test · make check · make interop
 #
 # Everything lives in .venv, made from this project's own files with the newest suitable python3.
 
@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo test check interop format clean
 
 demo: .venv/installed
 	$(BIN)/cbx demo
@@ -21,6 +21,11 @@ check: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Proves that cbx and the card-box library share a database. Fails, with 77, where the library cannot be had.
+interop: .venv/installed
+	$(BIN)/python interop/prepare.py
+	$(BIN)/python -m pytest -vv -rP interop
+
 format: .venv/installed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -33,4 +38,4 @@ format: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-interop build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

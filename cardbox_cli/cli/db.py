@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import db_gc, db_status, output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import confirm
@@ -37,7 +37,7 @@ def start() -> None:
     with session().database() as database:
         answer = database_status(database)
     announce("started" if started else "it runs already")
-    output.emit(answer, table=lambda: _say_status(answer))
+    output.emit(answer, table=lambda: db_status.say_status(answer))
 
 
 @app.command(epilog=examples("  cbx db stop"))
@@ -49,25 +49,7 @@ def stop() -> None:
     )
 
 
-@app.command(epilog=examples("  cbx db status\n  cbx db status -o json | jq .schema_version"))
-def status() -> None:
-    """Say which database commands talk to, where its files are, and what it offers. Starts nothing."""
-    from cardbox_cli.store.status import target_status
-
-    answer = target_status(session().target())
-    output.emit(answer, table=lambda: _say_status(answer))
-
-
-def _say_status(answer: dict[str, object]) -> None:
-    output.facts((name.replace("_", " "), _shown(value)) for name, value in answer.items())
-
-
-def _shown(value: object) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none; `cbx db init --yes` makes them"
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+app.command(epilog=db_status.EXAMPLES)(db_status.status)
 
 
 @app.command(epilog=examples('  psql "$(cbx db url)"\n  DATABASE_URL=$(cbx db url) ./my-agent'))
@@ -154,6 +136,9 @@ def index_text() -> None:
     with session().database() as database:
         build(database)
     output.emit({"index": "idx_cards_text"}, table=lambda: output.say("idx_cards_text is there"))
+
+
+app.command(epilog=db_gc.EXAMPLES)(db_gc.gc)
 
 
 @app.command(epilog=examples("  cbx db destroy --yes"))

@@ -85,9 +85,13 @@ def count(number: int, noun: str) -> str:
 
 
 def size(text: str) -> str:
-    """The size of `text` in UTF-8: bytes, kB or MB."""
-    count = len(text.encode("utf-8", "surrogatepass"))
-    for unit, length in (("MB", 1_000_000), ("kB", 1000)):
+    """The size of `text` in UTF-8, as `byte_size` says it."""
+    return byte_size(len(text.encode("utf-8", "surrogatepass")))
+
+
+def byte_size(count: int) -> str:
+    """A number of bytes in the one unit that fits: 12B, 3.4kB, 5.6MB, 7.8GB."""
+    for unit, length in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)):
         if count >= length:
             return f"{count / length:.1f}{unit}"
     return f"{count}B"

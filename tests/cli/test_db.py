@@ -1,5 +1,7 @@
 """`cbx db` on a server that is the user's own. The embedded server's life is tested with the store."""
 
+import psycopg
+import psycopg.sql
 import pytest
 
 from cardbox_cli.store.database import Database
@@ -38,7 +40,9 @@ class TestAnEmptyDatabase:
     def test_init_shows_what_it_would_do_and_does_it_with_yes(self, cbx: Cbx) -> None:
         assert cbx("db", "init", "-o", "json").json()["missing"] == ALL_TABLES
         assert lines(cbx("db", "init", "-o", "id")) == ALL_TABLES
-        assert cbx("db", "status", "-o", "json").json()["tables"] == []
+        status = cbx("db", "status", "-o", "json").json()
+        assert (status["tables"], status["table_sizes"], status["project"]) == ([], [], None)
+        assert said(cbx)["tables"] == "none; `cbx db init --yes` makes them"
         assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == ALL_TABLES
         assert cbx("db", "status", "-o", "json").json()["tables"] == sorted(ALL_TABLES)
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
@@ -46,6 +50,15 @@ class TestAnEmptyDatabase:
     def test_upgrade_makes_the_tables_too(self, cbx: Cbx) -> None:
         assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 1}
         assert succeed(cbx("db", "upgrade")) == "schema version 1\n"
+
+
+def said(cbx: Cbx, *options: str) -> dict[str, str]:
+    """The names and values that `cbx db status` prints above its table."""
+    text = succeed(cbx("db", "status", *options))
+    return {
+        name: value.strip()
+        for name, value in (line.split("  ", 1) for line in text.split("\n\n")[0].splitlines())
+    }
 
 
 class TestStatus:
@@ -57,9 +70,80 @@ class TestStatus:
         assert cbx("--database-url", target.conninfo or "", "db", "status", "-o", "json").json()[
             "named_by"
         ] == ("--database-url")
-        facts = dict(line.split("  ", 1) for line in lines(cbx("db", "status")))
-        assert facts["running"].strip() == "yes"
-        assert facts["tables"].strip() == ", ".join(sorted(ALL_TABLES))
+        facts = said(cbx)
+        assert facts["running"] == "yes"
+        assert facts["tables"] == ", ".join(sorted(ALL_TABLES))
+
+    def test_it_says_what_the_project_holds_and_how_large_all_is(self, cbx: Cbx) -> None:
+        for card_id, *options in (("good",), ("expired", "--ttl", "0"), ("both", "--ttl", "0"), ("deleted",)):
+            succeed(cbx("card", "add", "--type", "x", "--text", "x", "--id", card_id, *options))
+        succeed(cbx("card", "delete", "both", "deleted", "--yes"))
+        succeed(cbx("-p", "q", "card", "add", "--type", "x", "--text", "x"))
+        succeed(cbx("box", "create", "good"))
+        assert said(cbx)["project"] == "p: 4 cards (1 expired, 2 deleted), 1 box"
+        status = cbx("db", "status", "-o", "json").json()
+        assert status["project"] == {
+            "project_id": "p",
+            "cards": 4,
+            "cards_exact": True,
+            "expired": 1,
+            "deleted": 2,
+            "boxes": 1,
+            "boxes_exact": True,
+        }
+        sizes = {size["table"]: size for size in status["table_sizes"]}
+        assert list(sizes) == sorted(ALL_TABLES)
+        assert (sizes["public.cards"]["rows"], sizes["public.cards"]["exact"]) == (5, True)
+        assert status["size_bytes"] > sizes["public.cards"]["bytes"] + sizes["public.cards"]["index_bytes"]
+        shown = lines(cbx("db", "status"))
+        header = shown.index("")
+        assert shown[header + 1].split() == ["TABLE", "ROWS", "SIZE", "INDEXES"]
+        assert [row.split()[:2] for row in shown[header + 5 : header + 6]] == [["public.cards", "5"]]
+        assert cbx("-p", "none", "db", "status", "-o", "json").json()["project"]["cards"] == 0
+
+    def test_it_says_whether_the_text_index_is_there(self, cbx: Cbx) -> None:
+        assert said(cbx)["text index"] == "no; `cbx db index-text` builds it"
+        succeed(cbx("db", "index-text"))
+        assert said(cbx)["text index"] == "yes"
+
+    def test_the_engine_is_postgres(self, cbx: Cbx) -> None:
+        assert cbx("db", "status", "-o", "json").json()["engine"] == "Postgres"
+
+    def test_large_tables_are_estimated_unless_exact_numbers_are_asked_for(
+        self, cbx: Cbx, database: Database
+    ) -> None:
+        database.connection.execute("ALTER TABLE cards SET (autovacuum_enabled = off)")
+        database.connection.execute(
+            "INSERT INTO cards (tenant_id, card_id, content, metadata)"
+            " SELECT 'p', 'card-' || i, to_jsonb(repeat('x', 600)), '{}' FROM generate_series(1, 20000) AS i"
+        )
+        unknown = cbx("db", "status", "-o", "json").json()
+        assert unknown["table_sizes"][3]["rows"] is None
+        assert [
+            line.split()[1] for line in lines(cbx("db", "status")) if line.startswith("public.cards")
+        ] == ["unknown"]
+        database.connection.execute("ANALYZE cards")
+        estimated = cbx("db", "status", "-o", "json").json()
+        assert estimated["table_sizes"][3]["exact"] is False
+        assert 18_000 < estimated["table_sizes"][3]["rows"] < 22_000
+        project = estimated["project"]
+        assert (project["cards_exact"], project["expired"], project["deleted"]) == (False, None, None)
+        assert 18_000 < project["cards"] < 22_000
+        assert (project["boxes"], project["boxes_exact"]) == (0, True)
+        assert said(cbx)["project"] == f"p: ~{project['cards']} cards, 0 boxes"
+        exact = cbx("db", "status", "--exact", "-o", "json").json()
+        assert (exact["project"]["cards"], exact["table_sizes"][3]["rows"]) == (20_000, 20_000)
+        assert said(cbx, "--exact")["project"] == "p: 20000 cards (0 expired, 0 deleted), 0 boxes"
+
+    def test_it_changes_nothing(self, cbx: Cbx, target: Target) -> None:
+        with psycopg.connect(target.conninfo or "", autocommit=True) as owner:
+            owner.execute(
+                psycopg.sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(
+                    psycopg.sql.Identifier(owner.info.dbname)
+                )
+            )
+        assert cbx("card", "add", "--type", "x", "--text", "x").code == 7
+        succeed(cbx("db", "status", "--exact"))
 
     def test_url_is_the_address(self, cbx: Cbx) -> None:
         [address] = lines(cbx("db", "url"))

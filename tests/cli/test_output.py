@@ -191,7 +191,8 @@ class TestPromisedKeys:
         assert shop.json("handover", "validate", "ask.yaml") == {"valid": ["ask.yaml"], "problems": []}
 
     def test_the_database(self, shop: Shop) -> None:
-        assert list(shop.json("db", "status")) == [
+        status = shop.json("db", "status")
+        assert list(status) == [
             "database",
             "running",
             "postgres",
@@ -201,10 +202,30 @@ class TestPromisedKeys:
             "schema_version_of_this_cbx",
             "tables",
             "one_result_per_tool_call",
+            "engine",
+            "text_index",
+            "size_bytes",
+            "table_sizes",
+            "project",
+        ]
+        assert [list(table) for table in status["table_sizes"]] == [
+            ["table", "rows", "exact", "bytes", "index_bytes"]
+        ] * 6
+        assert list(status["project"]) == [
+            "project_id",
+            "cards",
+            "cards_exact",
+            "expired",
+            "deleted",
+            "boxes",
+            "boxes_exact",
         ]
         assert shop.json("db", "init") == {"missing": [], "added": [], "sql": ""}
         assert shop.json("db", "upgrade") == {"before": 1, "after": 1}
         assert shop.json("db", "index-text") == {"index": "idx_cards_text"}
+        collected = shop.json("db", "gc", "--yes")
+        assert list(collected) == ["dry_run", "purged", "dangling"]
+        assert list(collected["purged"]) == ["expired", "deleted", "box_info"]
         assert list(shop.json("db", "url")) == ["url"]
 
 

@@ -1,0 +1,97 @@
+-- fragment: lapsed
+c.expires_at <= {now} AND c.deleted_at IS NULL
+
+-- name: projects_with_rows
+-- Every project that has a card or a box.
+SELECT c.tenant_id FROM public.cards AS c
+UNION
+SELECT b.tenant_id FROM public.card_boxes AS b
+ORDER BY 1
+
+-- name: projects_with_box_info
+-- Every project that has a row beside its boxes.
+SELECT DISTINCT i.project_id FROM cbx.box_info AS i ORDER BY 1
+
+-- name: count_expired
+-- How many cards of the project have expired and are not deleted.
+SELECT count(*) FROM public.cards AS c WHERE c.tenant_id = %(project_id)s AND {lapsed}
+
+-- name: count_deleted
+-- How many cards of the project are soft-deleted.
+SELECT count(*) FROM public.cards AS c WHERE c.tenant_id = %(project_id)s AND c.deleted_at IS NOT NULL
+
+-- name: purge_expired
+-- A batch of expired cards, the oldest expiry first and none before `after`; what a writer holds is passed over.
+-- Answers how many went, and the last expiry among them: where the next batch begins.
+WITH doomed AS (
+    SELECT c.tenant_id, c.card_id
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND {lapsed} AND c.expires_at >= %(after)s::timestamptz
+    ORDER BY c.expires_at
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM public.cards AS c
+    USING doomed
+    WHERE c.tenant_id = %(project_id)s AND c.tenant_id = doomed.tenant_id AND c.card_id = doomed.card_id
+    RETURNING c.expires_at
+)
+SELECT count(*), max(expires_at)::text FROM gone
+
+-- name: purge_deleted
+-- A batch of soft-deleted cards in id order, behind the id `after`; what a writer holds is passed over.
+-- Answers how many went, and the last id among them: where the next batch begins.
+WITH doomed AS (
+    SELECT c.tenant_id, c.card_id
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.deleted_at IS NOT NULL AND c.card_id > %(after)s
+    ORDER BY c.card_id
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM public.cards AS c
+    USING doomed
+    WHERE c.tenant_id = %(project_id)s AND c.tenant_id = doomed.tenant_id AND c.card_id = doomed.card_id
+    RETURNING c.card_id
+)
+SELECT count(*), max(card_id) FROM gone
+
+-- name: dangling_references
+-- The boxes of the project with references that lead to no card, most first, and how many places each has.
+-- Expired and deleted cards count as gone already where that is asked for.
+SELECT b.box_id::text, count(*)
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL jsonb_array_elements_text({ids}) AS slot (card_id)
+LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+WHERE b.tenant_id = %(project_id)s
+    AND (c.card_id IS NULL
+         OR (%(without_expired)s AND {lapsed})
+         OR (%(without_deleted)s AND c.deleted_at IS NOT NULL))
+GROUP BY b.box_id
+ORDER BY count(*) DESC, b.box_id
+
+-- name: count_stray_box_info
+-- How many rows of box_info belong to no box.
+SELECT count(*)
+FROM cbx.box_info AS i
+WHERE i.project_id = %(project_id)s
+    AND NOT EXISTS (
+        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
+
+-- name: lock_stray_box_info
+-- A batch of rows of box_info that seem to belong to no box, locked; what a writer holds is passed over.
+SELECT i.box_id::text
+FROM cbx.box_info AS i
+WHERE i.project_id = %(project_id)s AND i.box_id > %(after)s::uuid
+    AND NOT EXISTS (
+        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
+ORDER BY i.box_id
+LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED
+
+-- name: purge_box_info
+-- Removes those of these rows whose box is still gone now that they are locked.
+DELETE FROM cbx.box_info AS i
+WHERE i.project_id = %(project_id)s AND i.box_id = ANY(%(box_ids)s::uuid[])
+    AND NOT EXISTS (
+        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
