@@ -1,6 +1,8 @@
 """`cbx card`: the smallest units of information, one by one and by the file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +38,7 @@ from cardbox_cli.model.json_files import read_json_values
 from cardbox_cli.model.wording import json_kind
 
 if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardFilter
 
 app = noun("Add, show, list, search, delete, import and export cards.")
@@ -400,15 +403,26 @@ def export(
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
+    from cardbox_cli.conversations.conversation import Rereadable
     from cardbox_cli.conversations.formats import FORMATS
 
     check_choice(to, "--to", tuple(FORMATS), what="format")
-    with session().stores() as (_, boxes):
-        view = boxes.view(boxes.resolve(box))
-    for card_id in view.missing_card_ids:
+    with session().stores() as (_, boxes), boxes.database.snapshot():
+        gone: dict[str, None] = {}
+        cards = Rereadable(partial(_cards_of, boxes, boxes.resolve(box), gone))
+        text = FORMATS[to].export(cards)
+        if out is None:
+            output.write_pieces(text)
+        else:
+            write_text(out, chain(text, "\n"))
+    for card_id in gone:
         announce(f"warning: card {card_id} is gone and was left out")
-    text = FORMATS[to].export(view.cards)
-    if out is None:
-        output.write(text)
-    else:
-        write_text(out, text + "\n")
+
+
+def _cards_of(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> Iterator[Card]:
+    """The cards that a reader of the box sees, in order; `gone` gets the ids that lead to none."""
+    for slot in boxes.stream(box_id):
+        if slot.card is not None and slot.fate == "present":
+            yield slot.card
+        else:
+            gone[slot.card_id] = None

@@ -110,7 +110,7 @@ class _Import:
         try:
             with (
                 open_file(self._file) as file,
-                bar("importing", os.fstat(file.fileno()).st_size) as heard,
+                bar("importing", os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
             ):
                 imported = self._take(Source(file, self._name, heard=heard))
         except KeyboardInterrupt:

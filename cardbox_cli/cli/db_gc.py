@@ -1,6 +1,5 @@
 """`cbx db gc`: purging what no reader sees any more, and the report of what that leaves behind."""
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import confirm
+from cardbox_cli.cli.progress import bar
 from cardbox_cli.cli.session import announce, session
 
 if TYPE_CHECKING:
@@ -47,11 +47,12 @@ def gc(
         else:
             where = "the whole database" if all_projects else f"project {session().project_id!r}"
             confirm(f"Purge {_counted(found, deleted=purge)} of {where} for ever?", yes=yes)
-            advance = _progress(found.total)
-            purges = (
-                each.purge(deleted=purge, batch_size=batch_size, advance=advance) for each in collectors
-            )
-            purged = sum(purges, Rubbish())
+            with bar("purging", found.total) as show:
+                advance = _summed(show)
+                purges = (
+                    each.purge(deleted=purge, batch_size=batch_size, advance=advance) for each in collectors
+                )
+                purged = sum(purges, Rubbish())
         dangling = [
             box
             for each in collectors
@@ -85,16 +86,13 @@ def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 
-def _progress(total: int) -> Callable[[int], None]:
-    """What to call with the number of rows that went; shows it where someone is watching."""
+def _summed(show: Callable[[int], None]) -> Callable[[int], None]:
+    """What to call with the size of each batch, so that `show` is told how many rows went so far."""
     done = 0
 
     def advance(rows: int) -> None:
         nonlocal done
         done += rows
-        if sys.stderr.isatty():
-            print(
-                f"\rpurged {done} of {total}", end="\n" if done >= total else "", file=sys.stderr, flush=True
-            )
+        show(done)
 
     return advance

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,10 +48,11 @@ def source_name(path: str) -> str:
     return "standard input" if path == "-" else path
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that the command line names. Raises InvalidInput naming it."""
+def write_text(path: Path, pieces: Iterable[str]) -> None:
+    """Write a text to a file that the command line names. Raises InvalidInput naming it."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(pieces)
     except OSError as exc:
         raise InvalidInput(f"cannot write {str(path)!r}: {exc.strerror}") from exc
 

@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import UnsupportedOperation
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import BinaryIO
@@ -20,13 +21,20 @@ def open_file(path: str) -> Iterator[BinaryIO]:
     Raises NotFound and InvalidInput naming it.
     """
     with opened(path) as file:
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        if _is_regular(file):
             yield file
             return
         with TemporaryFile() as copy:
             copyfileobj(file, copy)
             copy.flush()
             yield copy
+
+
+def _is_regular(file: BinaryIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except UnsupportedOperation:
+        return False
 
 
 def end_of_lines(file: BinaryIO) -> int:

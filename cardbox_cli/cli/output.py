@@ -92,6 +92,13 @@ def write(text: str, *, end: str = "\n") -> None:
     sys.stdout.write((json_safe(text) if sys.stdout.isatty() else text) + end)
 
 
+def write_pieces(pieces: Iterable[str]) -> None:
+    """`write` a text that is too long to hold, piece by piece."""
+    for piece in pieces:
+        write(piece, end="")
+    write("")
+
+
 def say(text: str = "") -> None:
     """Print text for people to read, with nothing in it that could act on a terminal."""
     sys.stdout.write(printable(text) + "\n")

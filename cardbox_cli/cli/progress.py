@@ -15,12 +15,12 @@ _SHORT = 0.5
 
 
 @contextmanager
-def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar for the time of this context; what it yields is told how much of `total` is done.
+def bar(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar for the time of this context; what it yields is told how much of `total` is done so far.
 
     Work that goes over the same ground again starts the bar anew.
     """
-    shown = _Bar(what, total)
+    shown = _Bar(what, total, in_bytes)
     try:
         yield shown.advance_to
     finally:
@@ -28,16 +28,17 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 class _Bar:
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str, total: int, in_bytes: bool) -> None:
         self._what = what
         self._total = total
+        self._in_bytes = in_bytes
         self._visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._began = monotonic()
         self._progress: Progress | None = None
 
     def advance_to(self, done: int) -> None:
         if self._progress is None and self._visible and monotonic() - self._began > _SHORT:
-            self._progress = _started(self._what, self._total)
+            self._progress = _started(self._what, self._total, self._in_bytes)
         if self._progress is not None:
             self._progress.update(self._progress.task_ids[0], completed=done)
 
@@ -46,14 +47,21 @@ class _Bar:
             self._progress.stop()
 
 
-def _started(what: str, total: int) -> "Progress":
+def _started(what: str, total: int, in_bytes: bool) -> "Progress":
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(),
+        DownloadColumn() if in_bytes else MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,

@@ -21,7 +21,7 @@ from cardbox_cli.conversations.conversation import (
     Conversation,
     Entry,
     Rereadable,
-    file_text,
+    file_pieces,
     imported_card,
 )
 from cardbox_cli.conversations.documents import Documents
@@ -213,18 +213,17 @@ def _default_envelope(role: str, cards: Sequence[Card | CardDraft]) -> dict[str,
 # --- exporting
 
 
-def export(cards: Iterable[Card]) -> str:
+def export(cards: Iterable[Card]) -> Iterator[str]:
     """`{"system"?, "messages"}`: what was imported as it was; system text of other origin joins `system`."""
-    prompts: list[Card] = []
-    messages: list[dict[str, Any]] = []
+    prompts = [card for card in cards if _is_prompt(card)]
     speaking = (card for card in cards if card.type not in SILENT_TYPES)
-    for run in gathered(speaking, lambda card: _envelope(card) is not None):
-        if role_of(run[0]) == "system" and _envelope(run[0]) is None:
-            prompts += run
-        else:
-            messages.append(message_of(run))
-    system = {_SYSTEM: _prompt(prompts)} if prompts else {}
-    return file_text({**system, "messages": messages})
+    runs = gathered(speaking, lambda card: _envelope(card) is not None)
+    messages = (message_of(run) for run in runs if not _is_prompt(run[0]))
+    return file_pieces(messages, **({_SYSTEM: _prompt(prompts)} if prompts else {}))
+
+
+def _is_prompt(card: Card) -> bool:
+    return card.type not in SILENT_TYPES and role_of(card) == _SYSTEM and _envelope(card) is None
 
 
 def gathered(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[list[Card]]:

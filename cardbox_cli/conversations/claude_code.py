@@ -6,9 +6,9 @@ says; any other line is a card of type `session.event`. Lines of one API message
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.blocks import text_of
@@ -26,6 +26,7 @@ from cardbox_cli.conversations.anthropic import (
 )
 from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable, imported_card
 from cardbox_cli.conversations.documents import Document, Documents
+from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_window import held
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
@@ -47,7 +48,7 @@ _Thread = tuple[str | None, str | None]
 def recognises(documents: Documents) -> bool:
     """Whether the file is objects with a type that are no messages, one of them of a session."""
     names_a_session = False
-    for _, (_, line) in _lines(documents).numbered():
+    for _, (_, line) in _Lines(documents).numbered():
         if not _is_line(line):
             return False
         names_a_session = names_a_session or any(_text(line, key) for key in ("sessionId", "leafUuid"))
@@ -60,32 +61,35 @@ def _is_line(line: Any) -> bool:
     return isinstance(line.get("type"), str)
 
 
-class _Lines(NamedTuple):
-    """The lines of a session by their numbers: all of them, as often as asked for, and each alone."""
+class _Lines:
+    """The lines of a session by their numbers; also of one whose file holds them as one JSON list."""
 
-    numbered: Callable[[], Iterator[tuple[int, Document]]]
-    line: Callable[[int], Document]
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
 
+    def numbered(self) -> Iterator[tuple[int, Document]]:
+        """All of them in order, read anew each time."""
+        if self._documents.in_lines:
+            return self._documents.numbered()
+        [(place, value)] = self._documents
+        if not is_list(value):
+            return iter([(0, Document(place, value))])
+        return ((index, Document(f"{place}[{index}]", line)) for index, line in enumerate(value))
 
-def _lines(documents: Documents) -> _Lines:
-    """The lines of a file; also of one that holds them as one JSON list, which is then in memory."""
-    if documents.in_lines:
-        return _Lines(documents.numbered, documents.line)
-    [(place, value)] = documents
-    values = held(value)
-    listed = (
-        [Document(f"{place}[{index}]", line) for index, line in enumerate(values)]
-        if isinstance(values, list)
-        else [Document(place, values)]
-    )
-    return _Lines(lambda: iter(enumerate(listed)), listed.__getitem__)
+    def line(self, number: int) -> Document:
+        """One of them. A JSON list is in memory from then on."""
+        return self._documents.line(number) if self._documents.in_lines else self._listed[number]
+
+    @cached_property
+    def _listed(self) -> list[Document]:
+        return [document for _, document in self.numbered()]
 
 
 def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     """The session in a file, and then its sidechains, each in the order of the file."""
     if at is not None:
         raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="leave --at out")
-    lines = _lines(documents)
+    lines = _Lines(documents)
     threads = _threads(lines)
     for thread in sorted(threads, key=lambda thread: thread[1] is not None):
         session, root = thread
@@ -169,9 +173,12 @@ keep_original = anthropic.keep_original
 # --- exporting
 
 
-def export(cards: Iterable[Card]) -> str:
+def export(cards: Iterable[Card]) -> Iterator[str]:
     """The lines that were imported, as JSONL. Cards of another origin make lines of a type and a message."""
-    return "\n".join(exact_json.encode(line).decode() for line in _exported(cards))
+    lead = ""
+    for line in _exported(cards):
+        yield lead + exact_json.encode(line).decode()
+        lead = "\n"
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:

@@ -54,6 +54,19 @@ def imported_card(card_type: str, content: Content | str, **parts: Any) -> CardD
     return draft_card(card_type, content, author_id=AUTHOR, card_id="?", **parts)
 
 
-def file_text(value: Any) -> str:
-    """A JSON file's text, indented."""
-    return msgspec.json.format(exact_json.encode(value).decode(), indent=2)
+def file_pieces(messages: Iterable[Any], **beside: Any) -> Iterator[str]:
+    """The text of an indented JSON file, a message at a time: what stands `beside` them, then `messages`."""
+    yield "{\n"
+    for key, value in beside.items():
+        yield f"  {_indented(key)}: {_indented(value, 2)},\n"
+    yield '  "messages": ['
+    lead = "\n"
+    for message in messages:
+        yield f"{lead}    {_indented(message, 4)}"
+        lead = ",\n"
+    yield "]\n}" if lead == "\n" else "\n  ]\n}"
+
+
+def _indented(value: Any, columns: int = 0) -> str:
+    text = msgspec.json.format(exact_json.encode(value).decode(), indent=2)
+    return text.replace("\n", "\n" + " " * columns)

@@ -34,8 +34,11 @@ class Format(Protocol):
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
         """`changed`, keeping what export gives back for `original`."""
 
-    def export(self, cards: Iterable[Card]) -> str:
-        """The text of a file that says what `cards` say: what was imported as it was."""
+    def export(self, cards: Iterable[Card]) -> Iterator[str]:
+        """The text of a file that says what `cards` say, in pieces: what was imported as it was.
+
+        May iterate over `cards` more than once.
+        """
 
 
 FORMATS: dict[str, Format] = {module.NAME: module for module in (openai, anthropic, claude_code)}

@@ -18,7 +18,7 @@ from cardbox_cli.conversations.conversation import (
     Conversation,
     Entry,
     Rereadable,
-    file_text,
+    file_pieces,
     imported_card,
 )
 from cardbox_cli.conversations.documents import Documents
@@ -106,15 +106,15 @@ def _keep_source(card: CardDraft, message: dict[str, Any]) -> CardDraft:
     return msgspec.structs.replace(card, metadata={**card.metadata, **original})
 
 
-def export(cards: Iterable[Card]) -> str:
+def export(cards: Iterable[Card]) -> Iterator[str]:
     """`{"messages": […]}`. Cards that never are messages are not in it."""
     spelled = ((sources.group(card), message_body(card)) for card in cards)
-    messages = [
+    messages = (
         Message(layer=CHECKPOINT, body=body, group=group)
         for group, body in spelled
         if not isinstance(body, Silence)
-    ]
-    return file_text({"messages": welded(messages)})
+    )
+    return file_pieces(welded(messages))
 
 
 def message_text(message: dict[str, Any]) -> str:

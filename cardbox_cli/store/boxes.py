@@ -5,6 +5,7 @@ caller's transaction; alone, each is its own.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -155,11 +156,16 @@ class BoxStore(ProjectStore):
 
     def slots(self, box_id: str) -> list[Slot]:
         """Every place of the box in order with its card, in one round trip; [] for an unknown box."""
-        rows = self._rows("slots_of_box", box_id=_uuid(box_id))
-        return [
-            Slot(position, card_id, None if row is None else decode_card(row), fate)
-            for position, card_id, fate, row in rows
-        ]
+        return [_slot(row) for row in self._rows("slots_of_box", box_id=_uuid(box_id))]
+
+    def stream(self, box_id: str) -> Iterator[Slot]:
+        """Every place of the box in order with its card, read as they are asked for. Raises NotFound.
+
+        Needs the caller's transaction or snapshot.
+        """
+        if not self._rows("existing_boxes", box_ids=[_uuid(box_id)]):
+            raise self._no_box(box_id)
+        return map(_slot, self._stream("slots_of_box", box_id=_uuid(box_id)))
 
     def view(self, box_id: str) -> BoxView:
         """The box with its cards and digest, as one snapshot. Raises NotFound."""
@@ -252,6 +258,11 @@ _NIL = "00000000-0000-0000-0000-000000000000"
 def _uuid(box_id: str) -> str:
     """`box_id` for a query: a text that is no UUID names a box that cannot exist."""
     return as_box_id(box_id) or _NIL
+
+
+def _slot(row: tuple[Any, ...]) -> Slot:
+    position, card_id, fate, card = row
+    return Slot(position, card_id, None if card is None else decode_card(card), fate)
 
 
 def _decode_box(row: str) -> Box:

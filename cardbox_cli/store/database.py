@@ -7,6 +7,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ SCHEMA_VERSION = 1
 # What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
 _ESSENTIAL = ("public.cards", "public.card_boxes")
 _KNOWN = (*_ESSENTIAL, "public.projects", "resource.profiles", "cbx.box_info", "cbx.schema_version")
+
+_STREAMED_AT_ONCE = 500
+_cursor_numbers = count(1)
 
 
 def jsonb(value: Any) -> Jsonb:
@@ -137,6 +141,16 @@ class Database:
         with driver_errors.translated():
             return self._cursor().execute(query(name), parameters).fetchall()
 
+    def stream(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of the query `name`, read as they are asked for. Needs a transaction, or a snapshot."""
+        cursor_name = f"cbx_{next(_cursor_numbers)}"
+        with (
+            driver_errors.translated(),
+            psycopg.ServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
+        ):
+            cursor.itersize = _STREAMED_AT_ONCE
+            yield from cursor.execute(query(name), parameters)
+
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         """The first row of the query `name`, or None."""
         with driver_errors.translated():
@@ -159,12 +173,12 @@ class Database:
 
     def copy_in(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Stream `rows` through the COPY statement `name`; how many there were."""
-        count = 0
+        copied = 0
         with driver_errors.translated(), self._cursor().copy(query(name)) as copy:
             for row in rows:
                 copy.write_row(row)
-                count += 1
-        return count
+                copied += 1
+        return copied
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.

@@ -18,6 +18,9 @@ class ProjectStore:
     def _rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         return self.database.rows(name, project_id=self.project_id, **parameters)
 
+    def _stream(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
+        return self.database.stream(name, project_id=self.project_id, **parameters)
+
     def _row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         return self.database.row(name, project_id=self.project_id, **parameters)
 

@@ -29,4 +29,4 @@ def import_text(database: Database) -> ImportText:
 @pytest.fixture
 def export(boxes: BoxStore) -> Export:
     """The text of a box in the format of this name."""
-    return lambda box_id, name: FORMATS[name].export(boxes.view(box_id).cards)
+    return lambda box_id, name: "".join(FORMATS[name].export(boxes.view(box_id).cards))

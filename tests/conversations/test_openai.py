@@ -79,7 +79,7 @@ def take(database: Database) -> Any:
 
 def exported(boxes: BoxStore, box_id: str) -> Any:
     """What another program reads of an export."""
-    return json.loads(openai.export(boxes.view(box_id).cards))["messages"]
+    return json.loads("".join(openai.export(boxes.view(box_id).cards)))["messages"]
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -112,7 +112,9 @@ messages = st.fixed_dictionaries(
 @given(conversation=st.lists(messages, max_size=5))
 def test_any_messages_survive(take: Any, boxes: BoxStore, conversation: list[dict[str, Any]]) -> None:
     (box,) = take(of(conversation))
-    back = exact_json.encode(exact_json.read(openai.export(boxes.view(box.box_id).cards))["messages"])
+    back = exact_json.encode(
+        exact_json.read("".join(openai.export(boxes.view(box.box_id).cards)))["messages"]
+    )
     assert exact_json.canonical(back) == exact_json.canonical(exact_json.encode(conversation))
     (again,) = take(of(conversation))
     assert (again.box_id, again.new_cards) == (box.box_id, 0)

@@ -3,7 +3,7 @@
 Source: OpenAI API reference, "Create chat completion".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cardbox_cli.context.messages import Message, message_body
@@ -31,27 +31,30 @@ spell = message_body
 def body(request: Request) -> dict[str, Any]:
     """The JSON body of `request`; without a model when none is known."""
     parts: dict[str, Any] = {} if request.model is None else {"model": request.model}
-    parts["messages"] = welded(request.messages)
+    parts["messages"] = list(welded(request.messages))
     if request.tools:
         parts["tools"] = [_tool(tool) for tool in request.tools]
     names = (*_PARAMETERS, *(_TOOL_PARAMETERS if request.tools else ()))
     return {**parts, **{name: request.config[name] for name in names if name in request.config}}
 
 
-def welded(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def welded(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     """The messages, those parts of one assistant message that stand side by side made into one.
 
     OpenAI wants all calls of an answer in one message, followed by their results.
     """
-    bodies: list[dict[str, Any]] = []
+    body: dict[str, Any] | None = None
     before: Message | None = None
     for message in messages:
-        if before is not None and _belong_together(before, message):
-            bodies[-1] = _joined(bodies[-1], message.body)
+        if body is not None and before is not None and _belong_together(before, message):
+            body = _joined(body, message.body)
         else:
-            bodies.append(message.body)
+            if body is not None:
+                yield body
+            body = message.body
         before = message
-    return bodies
+    if body is not None:
+        yield body
 
 
 def _belong_together(one: Message, other: Message) -> bool:

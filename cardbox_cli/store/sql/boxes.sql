@@ -27,6 +27,12 @@ SELECT {box_json}
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
+-- name: existing_boxes
+-- Those of the given ids that are boxes of the project.
+SELECT b.box_id::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+
 -- name: box_id_lists
 -- The id lists alone of these boxes, in no order: what packing reads.
 SELECT b.box_id::text, ({ids})::text

@@ -63,9 +63,3 @@ INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
 SELECT %(project_id)s, t.box_id, t.title, {now}
 FROM unnest(%(box_ids)s::uuid[], %(titles)s::text[]) AS t (box_id, title)
 ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = NULL
-
--- name: existing_boxes
--- Those of the given ids that are boxes of the project.
-SELECT b.box_id::text
-FROM public.card_boxes AS b
-WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
