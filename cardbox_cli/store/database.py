@@ -19,6 +19,7 @@ from psycopg.types.json import Jsonb
 from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.store import driver_errors
+from cardbox_cli.store.faults import passing
 from cardbox_cli.store.queries import query
 from cardbox_cli.store.target import Target, find_target, hide_password
 
@@ -106,8 +107,13 @@ class Database:
         """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
         with driver_errors.translated():
             self._begin()
+            outermost = self._idle()
             with self.connection.transaction():
                 yield
+                if outermost:
+                    passing("commit")
+            if outermost:
+                passing("committed")
 
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
@@ -139,10 +145,11 @@ class Database:
     def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of the query `name`."""
         with driver_errors.translated():
-            return self._cursor().execute(query(name), parameters).fetchall()
+            return self._execute(name, parameters).fetchall()
 
     def stream(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
         """The rows of the query `name`, read as they are asked for. Needs a transaction, or a snapshot."""
+        passing(name)
         cursor_name = f"cbx_{next(_cursor_numbers)}"
         with (
             driver_errors.translated(),
@@ -154,7 +161,7 @@ class Database:
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         """The first row of the query `name`, or None."""
         with driver_errors.translated():
-            return self._cursor().execute(query(name), parameters).fetchone()
+            return self._execute(name, parameters).fetchone()
 
     def value(self, name: str, /, **parameters: Any) -> Any:
         """The first column of the first row of the query `name`, or None."""
@@ -164,21 +171,28 @@ class Database:
     def run(self, name: str, /, **parameters: Any) -> int:
         """Execute the query `name` for its effect; the number of rows that it touched."""
         with driver_errors.translated():
-            return self._cursor().execute(query(name), parameters).rowcount
+            return self._execute(name, parameters).rowcount
 
     def script(self, text: str) -> None:
         """Execute our own SQL script, which takes no parameters."""
+        passing("script")
         with driver_errors.translated():
             self.connection.execute(text.encode())
 
     def copy_in(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Stream `rows` through the COPY statement `name`; how many there were."""
         copied = 0
+        passing(name)
         with driver_errors.translated(), self._cursor().copy(query(name)) as copy:
             for row in rows:
                 copy.write_row(row)
                 copied += 1
+            passing(f"{name} sent")
         return copied
+
+    def _execute(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
+        passing(name)
+        return self._cursor().execute(query(name), parameters)
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.

@@ -17,6 +17,7 @@ from cardbox_cli.errors import (
 
 _SCHEMA_HINT = "`cbx db init` adds what is missing, `cbx db upgrade` brings an older database up to date"
 _RETRY_HINT = "run the command again; nothing was written"
+_ROOM_HINT = "make room there, then run the command again; nothing was written"
 
 
 @contextmanager
@@ -48,6 +49,8 @@ def translate(exc: psycopg.Error) -> CbxError:
         )
     if state in ("40001", "40P01", "55P03"):
         return Conflict(f"another transaction was in the way: {said}", hint=_RETRY_HINT)
+    if state == "53100":
+        return DatabaseUnavailable(f"the disk of the database is full: {said}", hint=_ROOM_HINT)
     if state == "57014":
         return DatabaseUnavailable(
             f"the database cancelled the statement: {said}", hint="raise its statement_timeout"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import DatabaseUnavailable, InvalidInput
+from cardbox_cli.store.faults import passing
 
 # The server must not be bent by PG* variables, nor by what else a shell or a CI job exports.
 _KEPT_VARIABLES = ("PATH", "LANG", "TZ")
@@ -63,6 +64,7 @@ class Account:
         made = Path(tempfile.mkdtemp(prefix=f"{path.name}.new-", dir=path.parent))
         made.chmod(mode)
         self.give(made)
+        passing("folder begun")
         try:
             made.rename(path)
         except OSError:

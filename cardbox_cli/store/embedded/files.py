@@ -16,6 +16,7 @@ from cardbox_cli.errors import Conflict, DatabaseUnavailable
 from cardbox_cli.store.embedded.account import ROOT, Account
 from cardbox_cli.store.embedded.dialing import SUPERUSER
 from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Location
+from cardbox_cli.store.faults import passing
 
 MARKER = "made-by-cbx"
 
@@ -108,11 +109,15 @@ def _make_system_folder(folder: Path, mode: int) -> None:
 def _make_data(home: Path, location: Location, account: Account, lock: int) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f"{location.data.name}.new-", dir=location.data.parent))
     account.give(unfinished)
+    passing("data begun")
     _initdb(unfinished, location, account, lock)
+    passing("data initialised")
     marker = unfinished / MARKER
     marker.write_text(f"The data of the embedded Postgres of {home}\n", encoding="utf-8", errors="replace")
     account.give(marker)
+    passing("data marked")
     unfinished.rename(location.data)
+    passing("data in place")
     _sync(location.data.parent)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.faults import passing
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded.account import Account
@@ -111,6 +112,7 @@ def write_record(home: Path, location: Location) -> None:
     unfinished.unlink(missing_ok=True)
     with unfinished.open("x", encoding="utf-8") as file:
         file.write(json.dumps(record, indent=2) + "\n")
+    passing("record written")
     unfinished.replace(record_file(home))
 
 

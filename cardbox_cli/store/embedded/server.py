@@ -30,6 +30,7 @@ from cardbox_cli.store.embedded.location import (
     read_record,
     record_file,
 )
+from cardbox_cli.store.faults import passing
 
 # What only a start, a stop or a look at the process needs is imported there: connecting is the common case.
 
@@ -167,6 +168,7 @@ class EmbeddedServer:
 
         try:
             make_home(self.home)
+            passing("home made")
             with exclusive(self._lock_file, self._announce) as lock:
                 yield lock
         except OSError as exc:

@@ -23,6 +23,7 @@ from cardbox_cli.store.embedded.location import (
     read_record,
     write_record,
 )
+from cardbox_cli.store.faults import passing
 
 _PATIENCE = 30.0
 _PAUSE = 0.05
@@ -41,6 +42,7 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
         if location and answer in _UP:
             if answer is Answer.NO_DATABASE:
                 create_database(location)
+                passing("database made")
             return started
         if location and time.monotonic() > deadline:
             raise postmaster.failure(f"does not answer: {obstacle or words}", location)
@@ -49,6 +51,7 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
             location, account = _prepare(home, binaries, lock, announce)
             obstacle = postmaster.start(location, account)
             started = obstacle is None
+            passing("server started")
         elif location and process and process.ready and not (location.socket / SOCKET_NAME).exists():
             announce("the server runs, but its socket is gone: restarting it")
             postmaster.stop(process, location)
@@ -70,6 +73,7 @@ def _prepare(
     location = replace(location, binaries=reachable(binaries, account, announce))
     # Recorded before anything is made: what a killed attempt leaves behind has been named.
     write_record(home, location)
+    passing("place recorded")
     files.make_folders(home, location, account, lock, announce)
     return location, account
 

@@ -1,0 +1,122 @@
+"""Commands as processes that can be stopped and killed, each a fork of one that has loaded cbx already.
+
+So a command costs some 50 ms, where a new Python takes half a second. Imports nothing of the tests: each fork would
+load that again.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from cardbox_cli.cli.main import COMMANDS
+
+if TYPE_CHECKING:
+    from tests.conftest import Result
+
+PATIENCE = 60
+
+_FORKS = multiprocessing.get_context("forkserver")
+# What is loaded when it is needed costs each fork its loading: so that it is loaded before.
+_LAZY = (
+    "cli.output",
+    "model.recipes",
+    "model.profiles",
+    "packing.pack",
+    "packing.recipe_files",
+    "conversations.importing",
+    "store.schema",
+    "store.embedded",
+)
+_FORKS.set_forkserver_preload(
+    [
+        "__main__",
+        *(entry.module for entry in COMMANDS.values()),
+        *(f"cardbox_cli.{name}" for name in _LAZY),
+        "rich.table",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A running `cbx`, and the files that its streams are."""
+
+    process: BaseProcess
+    streams: Path
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def wait_until_stopped(self) -> None:
+        """Wait until it has been stopped at its point."""
+        until(lambda: self.process.exitcode is not None or _is_stopped(self.pid))
+        assert self.process.exitcode is None, f"it ended before its point: {self.result()}"
+
+    def go_on(self) -> None:
+        """Let it run on after a stop."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def result(self) -> "Result":
+        """How it ended, after waiting for that; the code is minus the signal that killed it."""
+        from tests.conftest import Result
+
+        self.process.join(PATIENCE)
+        assert self.process.exitcode is not None, "the command hangs"
+        out, err = ((self.streams / name).read_text() for name in ("out", "err"))
+        return Result(self.process.exitcode, out, err)
+
+
+def _is_stopped(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() == psutil.STATUS_STOPPED
+
+
+@contextmanager
+def fork(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: bytes = b""
+) -> Iterator[Command]:
+    """A running `cbx` in `folder`, with these variables and no other; killed in the end if it still runs then."""
+    with tempfile.TemporaryDirectory() as streams:
+        for name, content in (("in", stdin), ("out", b""), ("err", b"")):
+            Path(streams, name).write_bytes(content)
+        process = _FORKS.Process(target=_be_cbx, args=(arguments, environment, folder, Path(streams)))
+        process.start()
+        try:
+            yield Command(process, Path(streams))
+        finally:
+            process.kill()
+            process.join()
+            process.close()
+
+
+def _be_cbx(arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Path) -> None:
+    """What the fork does: become the process that a shell would have started."""
+    from cardbox_cli.cli.main import main
+
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    for number, name, flags in ((0, "in", os.O_RDONLY), (1, "out", os.O_WRONLY), (2, "err", os.O_WRONLY)):
+        os.dup2(os.open(streams / name, flags), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.exit(main(arguments))
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait closely until `condition` holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.001)

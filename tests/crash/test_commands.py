@@ -1,0 +1,144 @@
+"""Every command that writes, killed at every point that it passes: nothing or the whole, and it can be run again."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import succeed
+from tests.cli.test_foreign_database import ITS_CARDS, LIBRARY, definitions, without_file_numbers
+from tests.crash.harness import Connection, Scene, Stage, contents, explore, explore_steps, value
+
+MakeStage = Callable[..., Stage]
+
+BOX = "018f2b64-0000-7000-8000-00000000cafe"
+
+
+def conversation(key: str, turns: int) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = []
+    for number in range(turns):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        messages += [
+            {"role": "user", "content": f"{key}: question {number}"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call_{number}", "content": "done"},
+        ]
+    return {"id": key, "title": f"about {key}", "messages": messages}
+
+
+def box_of_two(scene: Scene) -> None:
+    """A box of two cards, and a third card."""
+    for card in ("card-1", "card-2", "card-3"):
+        succeed(scene.run("card", "add", "--id", card, "--type", "chat.message", "--text", f"I am {card}"))
+    with psycopg.connect(scene.conninfo) as connection:
+        connection.execute(
+            "INSERT INTO card_boxes (tenant_id, box_id, card_ids) VALUES ('p', %s, '[\"card-1\", \"card-2\"]')",
+            [BOX],
+        )
+
+
+class TestImport:
+    def test_of_several_conversations(self, stage: MakeStage) -> None:
+        several = json.dumps([conversation("a", 2), conversation("b", 1), conversation("c", 3)])
+        points = explore(stage(files={"several.json": several}), "card", "import", "several.json")
+        assert {"copy_incoming sent:1", "insert_incoming:1", "commit:1", "committed:1"} <= set(points)
+
+    def test_of_one_that_grew_and_one_that_changed(self, stage: MakeStage) -> None:
+        changed = conversation("b", 2)
+        changed["messages"][0]["content"] = "another beginning"
+        prepared = stage(
+            files={
+                "old.json": json.dumps([conversation("a", 1), conversation("b", 1)]),
+                "new.json": json.dumps([conversation("a", 3), changed]),
+            },
+            prepare=lambda scene: succeed(scene.run("card", "import", "old.json")),
+        )
+        explore(prepared, "card", "import", "new.json")
+
+
+class TestPack:
+    def test_it(self, stage: MakeStage) -> None:
+        def prepare(scene: Scene) -> None:
+            box_of_two(scene)
+            succeed(scene.run("profile", "import", "clerk.yaml"))
+
+        asked = ("-a", "profile_name=clerk", "-a", "instruction=Go on", "-a", f"input_box_ids={BOX}")
+        prepared = stage(files={"clerk.yaml": "name: clerk\n"}, prepare=prepare)
+        points = explore(prepared, "pack", "-H", "delegate", *asked)
+        assert {"insert_card:2", "insert_box:1", "insert_box_info:1"} <= set(points)
+
+
+class TestBox:
+    def test_append(self, stage: MakeStage) -> None:
+        explore(stage(prepare=box_of_two), "box", "append", BOX, "-", stdin=b"card-3\ncard-1\n")
+
+    @pytest.mark.parametrize("guard", [False, True], ids=["unguarded", "guarded"])
+    def test_replace(self, guard: bool, stage: MakeStage) -> None:
+        prepared = stage(prepare=box_of_two)
+        with prepared.scene() as scene:
+            shown = json.loads(succeed(scene.run("box", "show", BOX, "-o", "json")))
+        options = ["--if-ids", shown["ids_sha256"]] if guard else []
+        explore(prepared, "box", "replace", BOX, "card-3", "card-1", *options)
+
+
+class TestProfileImport:
+    def test_of_a_new_one_and_a_new_version(self, stage: MakeStage) -> None:
+        prepared = stage(
+            files={
+                "old.yaml": "name: clerk\n",
+                "new.yaml": "name: Clerk\ntags: [x]\n",
+                "b.yaml": "name: b\n",
+            },
+            prepare=lambda scene: succeed(scene.run("profile", "import", "old.yaml")),
+        )
+        explore(prepared, "profile", "import", "new.yaml", "b.yaml")
+
+
+def tables(connection: Connection) -> list[str]:
+    """What there is, and everything that defines it."""
+    defined = without_file_numbers(definitions(connection))
+    return contents(connection) + [f"{kind}: {row}" for kind, rows in defined.items() for row in rows]
+
+
+def execute(script: str) -> Callable[[Scene], None]:
+    def run(scene: Scene) -> None:
+        with psycopg.connect(scene.conninfo) as connection:
+            connection.execute(script.encode())
+
+    return run
+
+
+class TestTables:
+    def test_init_of_an_empty_database(self, stage: MakeStage) -> None:
+        points = explore(stage(template="template1"), "db", "init", "--yes", state=tables)
+        assert {"script:1", "script:6"} <= set(points)
+
+    def test_init_of_a_card_box_library_s_database(self, stage: MakeStage) -> None:
+        prepared = stage(template="template1", prepare=execute(LIBRARY + ITS_CARDS))
+        explore(prepared, "db", "init", "--yes", state=tables)
+
+    def test_upgrade(self, stage: MakeStage) -> None:
+        older = stage(prepare=execute("DROP TABLE cbx.box_info; DELETE FROM cbx.schema_version"))
+        points = explore(older, "db", "upgrade", state=tables)
+        assert {"script:1", "record_schema_version:1"} <= set(points)
+
+    def test_the_text_index_in_place_of_a_broken_one(self, stage: MakeStage) -> None:
+        def prepare(scene: Scene) -> None:
+            succeed(scene.run("db", "index-text"))
+            execute(BREAK_INDEX)(scene)
+
+        def no_index_seems_whole(connection: Connection) -> None:
+            assert value(connection, WHOLE_INDEXES) == 0
+
+        points = explore_steps(
+            stage(prepare=prepare), "db", "index-text", state=tables, invariant=no_index_seems_whole
+        )
+        assert points[-2:] == ["drop_text_index:1", "index_text:1"]
+
+
+BREAK_INDEX = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'public.idx_cards_text'::regclass"
+WHOLE_INDEXES = (
+    "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('public.idx_cards_text') AND indisvalid"
+)
