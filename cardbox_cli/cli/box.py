@@ -9,6 +9,7 @@ from cardbox_cli.cli import box_show, output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import age, box_title, count
 from cardbox_cli.cli.inputs import confirm, read_text
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import Findings, NotFound, UsageError
 from cardbox_cli.model.boxes import Box
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 app = noun("Make, show, change and verify boxes of cards.")
 
 BoxId = Annotated[
-    str, typer.Argument(metavar="BOX", help="An id, or 4 or more characters of its beginning or end.")
+    str, typer.Argument(metavar="BOX", help="An id, 4 or more characters of its beginning or end, or @last.")
 ]
 CardIds = Annotated[
     list[str] | None,
@@ -50,6 +51,7 @@ def create(
         ids = _card_ids(cards, card_ids, allow_dangling)
         parents = [boxes.get(boxes.resolve(typed)).box_id for typed in parent or []]
         box = boxes.create(ids, parent_ids=parents, title=title, allow_dangling=allow_dangling)
+        session().made(box_id=box.box_id)
     _emit_box(box)
 
 
@@ -70,7 +72,7 @@ def _resolved(cards: "CardStore", typed: str, allow_dangling: bool) -> str:
     try:
         return cards.resolve(typed)
     except NotFound:
-        if allow_dangling:
+        if allow_dangling and typed != LAST:
             return typed
         raise
 
@@ -146,7 +148,9 @@ def fork(
 ) -> None:
     """Make a new box with the same cards, whose parent is this one."""
     with session().stores() as (_, boxes):
-        _emit_box(boxes.fork(boxes.resolve(box), title=title))
+        made = boxes.fork(boxes.resolve(box), title=title)
+        session().made(box_id=made.box_id)
+    _emit_box(made)
 
 
 @app.command(epilog=examples("  cbx box verify 8b1f22c0 || echo 'not as it was packed'"))

@@ -30,7 +30,7 @@ EXAMPLES = examples(
 
 def show(
     box_ids: Annotated[
-        list[str], typer.Argument(metavar="BOX...", help="Ids, or unique beginnings or ends of ids.")
+        list[str], typer.Argument(metavar="BOX...", help="Ids, unique beginnings or ends of ids, or @last.")
     ],
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,

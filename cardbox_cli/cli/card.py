@@ -35,15 +35,17 @@ from cardbox_cli.model.json_files import read_json_values
 from cardbox_cli.model.wording import json_kind
 
 if TYPE_CHECKING:
+    from cardbox_cli.conversations.importing import ImportedBox
     from cardbox_cli.store.cards import CardFilter
+    from cardbox_cli.store.database import Database
 
 app = noun("Add, show, list, search, delete, import and export cards.")
 
 CardId = Annotated[
-    str, typer.Argument(metavar="CARD", help="An id, or 4 or more characters of its beginning or end.")
+    str, typer.Argument(metavar="CARD", help="An id, 4 or more characters of its beginning or end, or @last.")
 ]
 CardIds = Annotated[
-    list[str], typer.Argument(metavar="CARD...", help="Ids, or unique beginnings or ends of ids.")
+    list[str], typer.Argument(metavar="CARD...", help="Ids, unique beginnings or ends of ids, or @last.")
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
 
@@ -147,6 +149,7 @@ def add(
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
         added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
+        session().made(card_id=drafts[-1].card_id if drafts else None)
     written = [added[draft.card_id] for draft in drafts]
     for one in written:
         if one.outcome != "inserted":
@@ -422,6 +425,7 @@ def import_(
         boxes = import_conversations(
             database, session().project_id, conversations, remap_tool_ids=remap_tool_ids
         )
+        _remember_import(database, boxes)
 
     def table() -> None:
         output.print_table(["BOX", "CARDS", "NEW", "TITLE"], [_imported_row(box) for box in boxes])
@@ -444,7 +448,7 @@ def import_(
 )
 def export(
     box: Annotated[
-        str, typer.Option(metavar="BOX", help="The box: an id, or a unique beginning or end of one.")
+        str, typer.Option(metavar="BOX", help="The box: an id, a unique beginning or end of one, or @last.")
     ],
     to: Annotated[str, typer.Option(metavar="openai|anthropic|claude-code", help="The format.")] = "openai",
     out: Annotated[
@@ -464,6 +468,14 @@ def export(
         output.write(text)
     else:
         write_text(out, text + "\n")
+
+
+def _remember_import(database: "Database", boxes: "Sequence[ImportedBox]") -> None:
+    from cardbox_cli.store.boxes import BoxStore
+
+    if boxes:
+        last = BoxStore(database, session().project_id).get(boxes[-1].box_id)
+        session().made(card_id=last.card_ids[-1] if last.card_ids else None, box_id=last.box_id)
 
 
 def _check_format(name: str, option: str, known: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
@@ -61,10 +62,12 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def resolved_or_typed(resolve: Callable[[str], str], typed: str) -> str:
-    """The full id that `typed` stands for, or `typed` itself where it stands for none."""
+    """The full id that `typed` stands for, or `typed` itself where it stands for none; not for `@last`."""
     try:
         return resolve(typed)
     except NotFound:
+        if typed == LAST:
+            raise
         return typed
 
 

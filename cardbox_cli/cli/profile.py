@@ -27,6 +27,7 @@ def import_(
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
     from cardbox_cli.model.profiles import parse_profile, unknown_keys
+    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
 
     profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
@@ -37,6 +38,8 @@ def import_(
         store = ProfileStore(database, session().project_id)
         with database.transaction():
             entries = [store.save(profile, author_id="sys.operator") for profile in profiles]
+        newest = BoxStore(database, session().project_id).get(entries[-1].profile_box_id)
+        session().made(card_id=newest.card_ids[-1], box_id=newest.box_id)
     answers = [{"profile_box_id": entry.profile_box_id, "name": entry.name} for entry in entries]
     output.emit(
         answers[0] if len(files) == 1 else answers,

@@ -187,6 +187,14 @@ class Database:
         """Whether titles and provenance have a place here."""
         return "cbx.box_info" in self.tables
 
+    @property
+    def address(self) -> str:
+        """Which database this is, without any secret: the same for all connections that lead to it."""
+        if self.target.embedded:
+            return f"embedded {self.target.home}"
+        info = self.connection.info
+        return f"{info.host}:{info.port}/{info.dbname}"
+
     def require(self, table: str) -> None:
         """Raise SchemaMissing unless `table` exists."""
         if table not in self.tables:
