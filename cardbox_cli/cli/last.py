@@ -22,7 +22,7 @@ REMEMBERED = 200
 Noun = Literal["card", "box"]
 
 
-def remember(address: str, project_id: str, made: Mapping[Noun, str]) -> None:
+def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
     """Keep the ids that were made last, of each noun one; what is remembered of the other noun stays."""
     with suppress(OSError), _held_home() as home:
         entries = _read(home / FILE)

@@ -16,7 +16,6 @@ from cardbox_cli.cli.terminal import printable
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.last import Noun
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
     from cardbox_cli.store.database import Database
@@ -41,14 +40,15 @@ class OwnProcess:
 
 @dataclass
 class Session:
-    """The settings of one run, and the way to its database."""
+    """The settings of one run, and the way to its database. `pages`: whether it may start a pager."""
 
     project_id: str = field(default_factory=lambda: os.environ.get("CBX_PROJECT") or "default")
     database_url: str | None = None
     output: str = "table"
     debug: bool = False
+    pages: bool = field(default=True, repr=False, compare=False)
     ground: OwnProcess = field(default_factory=OwnProcess, repr=False, compare=False)
-    _made: "dict[Noun, str]" = field(default_factory=dict, init=False, repr=False, compare=False)
+    _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def target(self) -> "Target":
         """The database that this run talks to."""

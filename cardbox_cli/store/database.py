@@ -6,6 +6,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,11 @@ class Database:
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.
         return psycopg.Cursor(self.connection, row_factory=tuple_row)
+
+    def now(self) -> datetime:
+        """The database's time, which stamps what is written. Within a transaction it stands still."""
+        moment: datetime = self.value("clock")
+        return moment
 
     # --- what the database offers
 

@@ -207,6 +207,7 @@ def shell(target: Target, tmp_path: Path, home: Path) -> Shell:
         "PATH": f"{programs}:{os.environ['PATH']}",
         "TERM": "xterm-256color",
         "CBX_HOME": str(home),
+        "CBX_PAGER": "",
         "CBX_DATABASE_URL": target.conninfo or "",
         "CBX_PROJECT": PROJECT,
     }
