@@ -55,7 +55,7 @@ class _Left(Exception):
 
 
 class _Paper:
-    """What is written to stdout, and to stderr where that is a terminal: held back, then given to the pager."""
+    """What is written to stdout, and to stderr if it is a terminal: held back, then given to the pager."""
 
     def __init__(self, pager: str) -> None:
         self._pager = pager
