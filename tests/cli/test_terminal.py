@@ -58,7 +58,7 @@ def long_card(add: Callable[..., str]) -> str:
 
 class TestThePager:
     def test_takes_what_is_long(
-        self, on_terminal: ON_TERMINAL, pager: str, long_card: str, shell: Shell, box_of: Callable[..., str]
+        self, on_terminal: ON_TERMINAL, pager: str, long_card: str, box_of: Callable[..., str]
     ) -> None:
         box = box_of(*[long_card] * 60)
         commands = [
@@ -103,7 +103,7 @@ class TestThePager:
                 assert typist.seen.startswith("-- pager") is paged
 
     def test_gets_what_is_said_beside_the_data_too(
-        self, on_terminal: ON_TERMINAL, pager: str, long_card: str, box_of: Callable[..., str]
+        self, on_terminal: ON_TERMINAL, pager: str, box_of: Callable[..., str]
     ) -> None:
         for _ in range(45):
             box_of()
@@ -143,9 +143,9 @@ class TestThePager:
         "command", [("card", "list", "-n", "0"), ("card", "show", "{card}")], ids=" ".join
     )
     def test_leaving_it_early_is_no_failure(
-        self, command: tuple[str, ...], on_terminal: ON_TERMINAL, long_card: str, cards: object, cbx: Cbx
+        self, command: tuple[str, ...], on_terminal: ON_TERMINAL, long_card: str, shell: Shell
     ) -> None:
-        fill(cbx, 3000)
+        fill(shell, 3000)
         typist = on_terminal(*[word.format(card=long_card) for word in command], CBX_PAGER="less")
         typist.see("ID  .*TYPE" if "list" in command else "line 20")
         typist.press_until("q", r"(?s).*")
@@ -187,7 +187,7 @@ class TestThePager:
         assert typist.end() == 3
         assert typist.seen.splitlines()[-2:] == ["-- end --", "error: missing: 0 boxes and 60 cards"]
 
-    def test_works_in_the_shell_of_cbx(self, on_terminal: ON_TERMINAL, long_card: str, shell: Shell) -> None:
+    def test_works_in_the_shell_of_cbx(self, on_terminal: ON_TERMINAL, long_card: str) -> None:
         typist = on_terminal("shell", CBX_PAGER="less", INPUTRC="/dev/null")
         typist.see(r"cbx p> $")
         typist.type(f"card show {long_card}\r")
@@ -204,19 +204,11 @@ class TestThePager:
         assert "That was the main job" in typist.seen
 
 
-def fill(cbx: Cbx, number: int) -> None:
+def fill(shell: Shell, number: int) -> None:
     """Many cards, by one command."""
-    import io
-    import unittest.mock
-
-    cards = "\n".join(
-        json.dumps(
-            {"card_id": f"card-{each}", "type": "x", "content": {"__type__": "TextContent", "text": "t"}}
-        )
-        for each in range(number)
-    )
-    with unittest.mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(cards.encode()))):
-        succeed(cbx("card", "add", "--card", "-", "-o", "id"))
+    text = {"__type__": "TextContent", "text": "t"}
+    cards = ({"card_id": f"card-{each}", "type": "x", "content": text} for each in range(number))
+    succeed(shell.run("card", "add", "--card", "-", stdin="\n".join(map(json.dumps, cards)).encode()))
 
 
 class TestWatchOnATerminal:
@@ -276,8 +268,8 @@ class TestWatchOnATerminal:
         assert typist.end() == 7
         typist.see(r"error: the database went away")
 
-    def test_there_is_no_pager(self, on_terminal: ON_TERMINAL, long_card: str, pager: str, cbx: Cbx) -> None:
-        fill(cbx, 60)
+    def test_there_is_no_pager(self, on_terminal: ON_TERMINAL, pager: str, shell: Shell) -> None:
+        fill(shell, 60)
         typist = on_terminal("card", "list", "-n", "0", "-w", "--interval", "0.1", CBX_PAGER=pager)
         typist.see("ID  (?s:.)*ID  ")
         assert "pager" not in typist.seen
@@ -430,7 +422,7 @@ class TestHostileText:
     )
     @pytest.mark.usefixtures("pager")
     def test_is_harmless(
-        self, command: tuple[str, ...], pager: str, box: str, on_terminal: ON_TERMINAL, cbx: Cbx
+        self, command: tuple[str, ...], pager: str, box: str, on_terminal: ON_TERMINAL
     ) -> None:
         typist = on_terminal(*[word.format(box=box) for word in command], CBX_PAGER=pager)
         assert typist.end() == 0
