@@ -85,6 +85,8 @@ def _draw(show: Callable[[_Seen], None], seen: _Seen, end: bool) -> None:
     sys.stdout.flush()
 
 
+# Seconds; as good as for ever, and what --interval nan or inf comes to.
+_LONGEST = 86_400
 _HOME = "\x1b[H"
 _ERASE_LINE = "\x1b[2K"
 _ERASE_BELOW = "\x1b[J"
@@ -102,7 +104,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
-        ready = [descriptor for descriptor, _ in poll.poll(int(seconds * 1000))]
+        ready = [descriptor for descriptor, _ in poll.poll(int(min(_LONGEST, seconds) * 1000))]
         if ready and bell not in ready:
             raise BrokenPipeError
         return bool(ready and os.read(bell, 1024))
@@ -110,6 +112,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     try:
         yield resized_within
     finally:
-        signal.signal(signal.SIGWINCH, ours)
+        # Of a handler that is not Python's we know nothing.
+        signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
         os.close(bell)
         os.close(rung)

@@ -21,7 +21,9 @@ ON_TERMINAL = Callable[..., Typist]
 HOSTILE = "A\x1b[2JB\x1b]0;owned\x07C\x1b]52;c;b3duZWQ=\x07D\x1b[10;10HE\x9b2JF\rG"
 # What cbx and less themselves tell a terminal: bold, home, erasing to the end of the line and the screen.
 OWN = re.compile(r"\x1b\[(?:0?m|1m|H|2K|K|J|m|27m|7m)|\r\n|\r|\x1b\[\?1[lh]|\x1b[=>]|\x07$")
-SPELLED = r"A\\x1b\[2JB\\x1b\]0;owned\\x07C\\x1b\]52;c;b3duZWQ=\\x07D\\x1b\[10;10HE\\x9b2JF"
+SPELLED = r"A\\x1b\[2JB\\x1b\]0;owned\\x07C\\x1b\]52;c;b3duZWQ="
+# How JSON and YAML write the same characters.
+SPELLINGS = {"\\u00": "\\x", "\\e": "\\x1b", "\\a": "\\x07"}
 
 
 @pytest.fixture
@@ -392,6 +394,18 @@ class TestWatchInAPipe:
             f"error: no box {box.box_id!r} in project 'p'",
         )
 
+    @pytest.mark.parametrize("interval", ["inf", "nan", "1e300"])
+    def test_a_pause_can_be_as_long_as_one_likes(
+        self, interval: str, shell: Shell, add: Callable[..., str]
+    ) -> None:
+        card = add("one")
+        with shell.started("card", "list", "-w", "--interval", interval, "-o", "id") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().decode().strip() == card
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate()
+        assert (process.returncode, err) == (130, b"\ninterrupted\n")
+
     def test_it_does_not_look_without_a_pause(self, offline: Cbx) -> None:
         refused = offline("card", "list", "-w", "--interval", "0")
         assert (refused.code, refused.out) == (2, "")
@@ -405,27 +419,35 @@ class TestHostileText:
 
     @pytest.fixture
     def box(self, add: Callable[..., str], box_of: Callable[..., str]) -> str:
-        return box_of(add(HOSTILE, "--id", "hostile"), title=HOSTILE)
+        return box_of(*[add(HOSTILE, "--id", "hostile")] * 60, title=HOSTILE)
 
-    @pytest.mark.parametrize("pager", ["", "less", "page"])
+    @pytest.mark.parametrize("paged", [False, True])
     @pytest.mark.parametrize(
-        "command",
+        ("command", "long"),
         [
-            ("card", "list"),
-            ("card", "list", "--columns", "preview,id"),
-            ("card", "show", "hostile", "-o", "json"),
-            ("box", "list", "--columns", "title"),
-            ("box", "show", "{box}", "--full"),
-            ("box", "show", "{box}"),
+            (("card", "list"), False),
+            (("card", "list", "--columns", "preview,id"), False),
+            (("box", "list", "--columns", "title"), False),
+            (("box", "show", "{box}"), True),
+            (("box", "show", "{box}", "--full"), True),
+            (("box", "show", "{box}", "-o", "json"), True),
+            (("box", "show", "{box}", "-o", "yaml"), True),
+            (("render", "--box", "{box}", "--format", "text"), False),
         ],
-        ids=" ".join,
+        ids=str,
     )
-    @pytest.mark.usefixtures("pager")
     def test_is_harmless(
-        self, command: tuple[str, ...], pager: str, box: str, on_terminal: ON_TERMINAL
+        self,
+        command: tuple[str, ...],
+        long: bool,
+        paged: bool,
+        box: str,
+        on_terminal: ON_TERMINAL,
+        pager: str,
     ) -> None:
-        typist = on_terminal(*[word.format(box=box) for word in command], CBX_PAGER=pager)
+        typist = on_terminal(*[word.format(box=box) for word in command], CBX_PAGER=pager if paged else "")
         assert typist.end() == 0
+        assert typist.seen.startswith("-- pager") is (long and paged)
         harmless(typist.received)
 
     def test_is_harmless_in_a_pager_that_is_open(
@@ -449,5 +471,8 @@ class TestHostileText:
 
 def harmless(received: str) -> None:
     """All that tells the terminal something is our own; the card's is spelled out."""
-    assert re.search(SPELLED, received.replace("\\u00", "\\x"))
+    told = received
+    for spelling, usual in SPELLINGS.items():
+        told = told.replace(spelling, usual)
+    assert re.search(SPELLED, told)
     assert re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f].{,9}", OWN.sub("", received)) == []
