@@ -133,8 +133,17 @@ Cbx = Callable[..., Result]
 
 
 @pytest.fixture
-def cbx(target: Target, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cbx:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CBX_HOME of this test's command lines. It is not there yet."""
+    return tmp_path_factory.mktemp("state") / "home"
+
+
+@pytest.fixture
+def cbx(
+    target: Target, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Cbx:
     """Run a command line in this process on the test's database, in project PROJECT."""
+    monkeypatch.setenv("CBX_HOME", str(home))
     monkeypatch.setenv("CBX_DATABASE_URL", target.conninfo or "")
     monkeypatch.setenv("CBX_PROJECT", PROJECT)
 

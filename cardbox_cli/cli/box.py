@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cardbox_cli.cli import box_show, output
+from cardbox_cli.cli.columns import BOX, BOX_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
-from cardbox_cli.cli.describe import age, box_title, count
-from cardbox_cli.cli.inputs import confirm, read_text
+from cardbox_cli.cli.describe import box_title, count
+from cardbox_cli.cli.inputs import confirm, parse_time, read_text
+from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import session
+from cardbox_cli.cli.watch import Interval, Watch
 from cardbox_cli.errors import Findings, NotFound, UsageError
 from cardbox_cli.model.boxes import Box
-from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.verify import verify as findings_in
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 app = noun("Make, show, change and verify boxes of cards.")
 
 BoxId = Annotated[
-    str, typer.Argument(metavar="BOX", help="An id, or 4 or more characters of its beginning or end.")
+    str, typer.Argument(metavar="BOX", help="An id, 4 or more characters of its beginning or end, or @last.")
 ]
 CardIds = Annotated[
     list[str] | None,
@@ -50,6 +53,7 @@ def create(
         ids = _card_ids(cards, card_ids, allow_dangling)
         parents = [boxes.get(boxes.resolve(typed)).box_id for typed in parent or []]
         box = boxes.create(ids, parent_ids=parents, title=title, allow_dangling=allow_dangling)
+        session().made(box_id=box.box_id)
     _emit_box(box)
 
 
@@ -70,7 +74,7 @@ def _resolved(cards: "CardStore", typed: str, allow_dangling: bool) -> str:
     try:
         return cards.resolve(typed)
     except NotFound:
-        if allow_dangling:
+        if allow_dangling and typed != LAST:
             return typed
         raise
 
@@ -82,25 +86,47 @@ def _emit_box(box: Box) -> None:
 app.command(epilog=box_show.EXAMPLES)(box_show.show)
 
 
-@app.command("list", epilog=examples("  cbx box list --limit 10\n  cbx box list -o id | head -1"))
+@app.command(
+    "list",
+    epilog=examples(
+        "  cbx box list --limit 10\n"
+        "  cbx box list -o id | head -1\n"
+        "  cbx box list --since 2h --columns full-id,updated,title\n"
+        "  cbx box list --watch"
+    ),
+)
 def list_(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")] = 50,
+    limit: Limit = 50,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Changed at or after: RFC 3339, or 2h for two hours ago."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Last changed before: RFC 3339, or 30m for 30 minutes ago."),
+    ] = None,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
 ) -> None:
     """List boxes, the last changed first."""
-    with session().stores() as (_, boxes), boxes.database.snapshot():
-        output.emit_list(
-            boxes.newest(limit=limit or None),
-            columns=["ID", "CARDS", "AGE", "PARENTS", "TITLE"],
-            row=lambda box: [
-                short_id(box.box_id),
-                str(len(box.card_ids)),
-                age(box.updated_at),
-                ", ".join(map(short_id, box.parent_ids)) or "-",
-                box_title(box, boxes) or "",
-            ],
+    from cardbox_cli.store.boxes import BoxFilter
+
+    where = BoxFilter(since=parse_time(since, "--since"), until=parse_time(until, "--until"))
+    names = chosen(BOX, BOX_DEFAULT, columns)
+    with session().stores() as (_, boxes):
+        listing = Listing(
+            read=lambda size: boxes.newest(where, limit=size),
+            further=lambda last: boxes.further(where, last),
+            limit=limit,
+            columns={**BOX, "TITLE": lambda box: box_title(box, boxes) or ""},
+            names=names,
             item_id=lambda box: box.box_id,
-            empty=f"no boxes in project {session().project_id!r}",
+            empty=f"no such boxes in project {session().project_id!r}"
+            if since or until
+            else f"no boxes in project {session().project_id!r}",
         )
+        show_list(listing, boxes.database, interval=interval if watch else None)
 
 
 @app.command(epilog=examples("  cbx box append 8b1f22c0 5f0c2a91"))
@@ -146,7 +172,9 @@ def fork(
 ) -> None:
     """Make a new box with the same cards, whose parent is this one."""
     with session().stores() as (_, boxes):
-        _emit_box(boxes.fork(boxes.resolve(box), title=title))
+        made = boxes.fork(boxes.resolve(box), title=title)
+        session().made(box_id=made.box_id)
+    _emit_box(made)
 
 
 @app.command(epilog=examples("  cbx box verify 8b1f22c0 || echo 'not as it was packed'"))

@@ -1,98 +1,165 @@
 """What `cbx box show` prints: a box, place by place, for people and for programs."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import columns, output
+from cardbox_cli.cli.columns import Place
 from cardbox_cli.cli.commands import examples
-from cardbox_cli.cli.describe import age, box_title, count, preview, short_rule, size, spoken_by, time
+from cardbox_cli.cli.describe import count, short_rule, spoken_by, time
 from cardbox_cli.cli.inputs import resolved_or_typed
+from cardbox_cli.cli.lists import ColumnNames
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat
-from cardbox_cli.errors import NotFound
+from cardbox_cli.cli.watch import Interval, Watch, follow, keep_showing
+from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
-from cardbox_cli.model.ids import hash_ids, short_id, unique
+from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
-    pass
+    from cardbox_cli.store.boxes import BoxStore
 
 EXAMPLES = examples(
     "  cbx box show 8b1f22c0\n"
     "  cbx box show 8b1f22c0 --tail 5 --full\n"
+    "  cbx box show @last --watch\n"
+    "  cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
     "  cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why"
 )
 
 
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the boxes is to be shown, and how. `columns` are those of the table."""
+
+    box_ids: list[str]
+    full: bool
+    types: frozenset[str] | None
+    tail: int | None
+    why: bool
+    strict: bool
+    columns: list[str]
+
+
+class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at the boxes. Without titles the database has no place for them."""
+
+    views: list[BoxView]
+    missing: list[str]
+    provenance: dict[str, Provenance | None]
+    titles: bool
+
+
 def show(
     box_ids: Annotated[
-        list[str], typer.Argument(metavar="BOX...", help="Ids, or unique beginnings or ends of ids.")
+        list[str],
+        typer.Argument(metavar="BOX...", help="Ids, unique beginnings or ends of ids, or @last."),
     ],
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,
     tail: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the last N places.")] = None,
     why: Annotated[bool, typer.Option("--why", help="The rule that brought each card.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail when a card or box is missing.")] = False,
+    column_names: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
 ) -> None:
     """Show what is in a box, in order. With -o jsonl: one card a line."""
-    shown_types = {name.strip() for name in types.split(",")} if types else None
-    with session().stores() as (_, boxes), boxes.database.snapshot():
-        if len(box_ids) == 1:
-            found, missing = [boxes.view(boxes.resolve(box_ids[0]))], list[str]()
+    if full and column_names is not None:
+        raise UsageError("--full has no columns", hint="leave out --full or --columns")
+    default = columns.PLACE_WITH_RULE if why else columns.PLACE_DEFAULT
+    names = columns.chosen(columns.PLACE, default, column_names)
+    asked = _Asked(
+        box_ids=box_ids,
+        full=full,
+        types=frozenset(name.strip() for name in types.split(",")) if types else None,
+        tail=tail,
+        why=why or "RULE" in names,
+        strict=strict,
+        columns=names,
+    )
+    with session().stores() as (_, boxes):
+        if watch and session().output == "jsonl":
+            follow(lambda: _cards_in_lines(_look(boxes, asked), asked), interval=interval)
+        if watch:
+            show_again = partial(_show, asked=asked)
+            keep_showing(lambda: _look(boxes, asked), show_again, interval=interval, end=True)
+        seen = _look(boxes, asked)
+    _show(seen, asked)
+
+
+def _look(boxes: "BoxStore", asked: _Asked) -> _Seen:
+    with boxes.database.snapshot():
+        if len(asked.box_ids) == 1:
+            views, missing = [boxes.view(boxes.resolve(asked.box_ids[0]))], list[str]()
         else:
-            wanted = unique(resolved_or_typed(boxes.resolve, typed) for typed in box_ids)
+            wanted = unique(resolved_or_typed(boxes.resolve, typed) for typed in asked.box_ids)
             known = boxes.get_many(wanted)
-            found, missing = [boxes.view(box.box_id) for box in known.boxes], known.missing_box_ids
-        provenance = {view.box.box_id: boxes.provenance(view.box.box_id) for view in found} if why else {}
-    for box_id in missing:
+            views, missing = [boxes.view(box.box_id) for box in known.boxes], known.missing_box_ids
+        ids = [view.box.box_id for view in views] if asked.why else []
+        provenance = {box_id: boxes.provenance(box_id) for box_id in ids}
+    return _Seen(views=views, missing=missing, provenance=provenance, titles=boxes.database.keeps_box_info)
+
+
+def _cards_in_lines(seen: _Seen, asked: _Asked) -> list[str]:
+    return [
+        exact_json.encode(slot.card).decode()
+        for view in seen.views
+        for slot in _places(view, asked)
+        if slot.fate == "present"
+    ]
+
+
+def _show(seen: _Seen, asked: _Asked) -> None:
+    for box_id in seen.missing:
         announce(f"missing: no box {box_id!r}")
     if session().output == "jsonl":
-        for view in found:
-            for slot in _places(view, shown_types, tail):
-                if slot.fate == "present":
-                    output.write(exact_json.encode(slot.card).decode())
-        return
-    answers = [_as_json(view, _places(view, shown_types, tail), provenance) for view in found]
+        for line in _cards_in_lines(seen, asked):
+            output.write(line)
+    else:
+        _emit(seen, asked)
+    lost = [card_id for view in seen.views for card_id in view.missing_card_ids]
+    if asked.strict and (seen.missing or lost):
+        raise NotFound(f"missing: {count(len(seen.missing), 'box')} and {count(len(lost), 'card')}")
+
+
+def _emit(seen: _Seen, asked: _Asked) -> None:
+    answers = [_as_json(view, asked, seen.provenance) for view in seen.views]
 
     def table() -> None:
-        for index, view in enumerate(found):
+        for index, view in enumerate(seen.views):
             if index:
                 output.say()
-            title = box_title(view.box, boxes)
-            places = _places(view, shown_types, tail)
-            _say_view(view, places, full, provenance.get(view.box.box_id), why, title)
+            _say_view(view, asked, seen)
 
     output.emit(
-        answers[0] if len(box_ids) == 1 else {"boxes": answers, "missing_box_ids": missing},
+        answers[0] if len(asked.box_ids) == 1 else {"boxes": answers, "missing_box_ids": seen.missing},
         table=table,
-        ids=[view.box.box_id for view in found],
+        ids=[view.box.box_id for view in seen.views],
     )
-    lost = [card_id for view in found for card_id in view.missing_card_ids]
-    if strict and (missing or lost):
-        raise NotFound(f"missing: {count(len(missing), 'box')} and {count(len(lost), 'card')}")
 
 
-def _places(view: BoxView, types: set[str] | None, tail: int | None) -> list[Slot]:
+def _places(view: BoxView, asked: _Asked) -> list[Slot]:
+    types, tail = asked.types, asked.tail
     slots = [
         slot for slot in view.slots if types is None or (slot.card is not None and slot.card.type in types)
     ]
     return slots if tail is None else slots[len(slots) - tail :] if tail < len(slots) else slots
 
 
-def _as_json(
-    view: BoxView, slots: Sequence[Slot], provenance: dict[str, Provenance | None]
-) -> dict[str, Any]:
+def _as_json(view: BoxView, asked: _Asked, provenance: dict[str, Provenance | None]) -> dict[str, Any]:
     box = view.box
     answer: dict[str, Any] = {
         "box_id": box.box_id,
         "project_id": box.project_id,
         "title": box.title,
         "card_ids": box.card_ids,
-        "cards": [slot.card for slot in slots if slot.fate == "present"],
+        "cards": [slot.card for slot in _places(view, asked) if slot.fate == "present"],
         "parent_ids": box.parent_ids,
         "missing_card_ids": view.missing_card_ids,
         "digest": view.digest,
@@ -111,20 +178,13 @@ def _rule(provenance: Provenance | None, slot: Slot) -> dict[str, Any]:
     return {"position": slot.position, "card_id": slot.card_id, "rule": rule}
 
 
-def _say_view(
-    view: BoxView,
-    slots: Sequence[Slot],
-    full: bool,
-    provenance: Provenance | None,
-    why: bool,
-    title: str | None,
-) -> None:
-    box = view.box
+def _say_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
+    box, slots, provenance = view.box, _places(view, asked), seen.provenance.get(view.box.box_id)
     tokens = sum(card_tokens(card) for card in view.cards)
     output.facts(
         [
             ("box", box.box_id),
-            ("title", title),
+            ("title", box.title if seen.titles else "unknown"),
             ("cards", f"{len(box.card_ids)}, ~{tokens} tokens"),
             ("parents", ", ".join(box.parent_ids) or None),
             ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
@@ -134,42 +194,12 @@ def _say_view(
     )
     if slots:
         output.say()
-    if full:
-        _say_full(slots, provenance if why else None)
+    if asked.full:
+        _say_full(slots, provenance)
     elif slots:
-        columns = ["#", "ID", "TYPE", "ROLE", "AGE", "SIZE", "TOKENS", *(["RULE"] if why else []), "PREVIEW"]
-        now = datetime.now(UTC)
-        output.print_table(columns, [_row(slot, now, provenance, why) for slot in slots])
-
-
-def _row(slot: Slot, now: datetime, provenance: Provenance | None, why: bool) -> list[str]:
-    card = slot.card
-    rule = [_rule_text(provenance, slot)] if why else []
-    if card is None:
-        return [
-            str(slot.position),
-            short_id(slot.card_id),
-            "-",
-            "-",
-            "-",
-            "-",
-            "-",
-            *rule,
-            "(dangling: no such card)",
-        ]
-    said = spoken_by(card)
-    text = preview(card) if slot.fate == "present" else f"({slot.fate}) {preview(card)}"
-    return [
-        str(slot.position),
-        short_id(card.card_id),
-        card.type,
-        card.role or "-",
-        age(card.created_at, now),
-        size(said),
-        f"~{card_tokens(card)}",
-        *rule,
-        text,
-    ]
+        row = columns.row(columns.PLACE, asked.columns)
+        places = (Place(slot, _rule_text(provenance, slot)) for slot in slots)
+        output.print_table(asked.columns, [row(place) for place in places])
 
 
 def _rule_text(provenance: Provenance | None, slot: Slot) -> str:

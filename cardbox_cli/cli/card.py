@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cardbox_cli.cli import card_import, output
+from cardbox_cli.cli.columns import CARD, CARD_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
-from cardbox_cli.cli.describe import CARD_COLUMNS, answers, card_row, count, spoken_by, time
+from cardbox_cli.cli.describe import answers, count, spoken_by, time
 from cardbox_cli.cli.inputs import (
     check_choice,
     confirm,
@@ -21,7 +22,9 @@ from cardbox_cli.cli.inputs import (
     source_name,
     write_text,
 )
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.watch import Interval, Watch
 from cardbox_cli.errors import InvalidCard, InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, draft_card, draft_from_mapping, shown_draft
@@ -44,12 +47,17 @@ if TYPE_CHECKING:
 app = noun("Add, show, list, search, delete, import and export cards.")
 
 CardId = Annotated[
-    str, typer.Argument(metavar="CARD", help="An id, or 4 or more characters of its beginning or end.")
+    str, typer.Argument(metavar="CARD", help="An id, 4 or more characters of its beginning or end, or @last.")
 ]
 CardIds = Annotated[
-    list[str], typer.Argument(metavar="CARD...", help="Ids, or unique beginnings or ends of ids.")
+    list[str], typer.Argument(metavar="CARD...", help="Ids, unique beginnings or ends of ids, or @last.")
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Created at or after: RFC 3339, or 2h for two hours ago.")
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Created before: RFC 3339, or 30m for 30 minutes ago.")
+]
 
 
 @app.command(
@@ -151,6 +159,7 @@ def add(
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
         added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
+        session().made(card_id=drafts[-1].card_id if drafts else None)
     written = [added[draft.card_id] for draft in drafts]
     for one in written:
         if one.outcome != "inserted":
@@ -291,7 +300,10 @@ def _say_card(card: Card) -> None:
 @app.command(
     "list",
     epilog=examples(
-        "  cbx card list --limit 20\n  cbx card list --type tool.result --since 2026-11-01 -o jsonl"
+        "  cbx card list --limit 20\n"
+        "  cbx card list --type tool.result --since 2026-11-01 -o jsonl\n"
+        "  cbx card list --since 2h --columns id,created,author,preview\n"
+        "  cbx card list --watch"
     ),
 )
 def list_(
@@ -308,9 +320,12 @@ def list_(
     tool_call_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Only calls and results of this id.")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Created at or after, RFC 3339.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before, RFC 3339.")] = None,
+    since: Since = None,
+    until: Until = None,
     deleted: Annotated[bool, typer.Option("--deleted", help="Deleted and expired cards too.")] = False,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
 ) -> None:
     """List cards, newest first."""
     from cardbox_cli.store.cards import CardFilter
@@ -327,7 +342,7 @@ def list_(
         until=parse_time(until, "--until"),
         include_deleted=deleted,
     )
-    _list(where, limit)
+    _list(where, limit, columns, interval if watch else None)
 
 
 @app.command(
@@ -346,6 +361,7 @@ def search(
         list[str] | None,
         typer.Option("--type", "-t", metavar="TYPE", help="Only this type; repeat for several."),
     ] = None,
+    columns: ColumnNames = None,
 ) -> None:
     """Find cards by what they say, newest first. Whole words, in any case."""
     from cardbox_cli.store.cards import CardFilter
@@ -353,18 +369,22 @@ def search(
     text = " ".join(words)
     if not text.strip():
         raise UsageError("there is nothing to search for", hint="give a word")
-    _list(CardFilter(text=text, types=types or None), limit)
+    _list(CardFilter(text=text, types=types or None), limit, columns)
 
 
-def _list(where: "CardFilter", limit: int) -> None:
-    with session().stores() as (cards, _), cards.database.snapshot():
-        output.emit_list(
-            cards.newest(where, limit=limit or None),
-            columns=CARD_COLUMNS,
-            row=card_row,
+def _list(where: "CardFilter", limit: int, columns: str | None, interval: float | None = None) -> None:
+    names = chosen(CARD, CARD_DEFAULT, columns)
+    with session().stores() as (cards, _):
+        listing = Listing(
+            read=lambda size: cards.newest(where, limit=size),
+            further=lambda last: cards.further(where, last),
+            limit=limit,
+            columns=CARD,
+            names=names,
             item_id=lambda card: card.card_id,
             empty=f"no such cards in project {session().project_id!r}",
         )
+        show_list(listing, cards.database, interval=interval)
 
 
 @app.command(epilog=examples("  cbx card delete 5f0c2a91 --yes"))
@@ -395,7 +415,7 @@ app.command("import", epilog=card_import.EXAMPLES)(card_import.import_)
 )
 def export(
     box: Annotated[
-        str, typer.Option(metavar="BOX", help="The box: an id, or a unique beginning or end of one.")
+        str, typer.Option(metavar="BOX", help="The box: an id, a unique beginning or end of one, or @last.")
     ],
     to: Annotated[str, typer.Option(metavar="openai|anthropic|claude-code", help="The format.")] = "openai",
     out: Annotated[

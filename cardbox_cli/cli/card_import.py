@@ -159,13 +159,16 @@ class _Import:
         self._taken_as = source_format.NAME
         conversations = source_format.read(documents, at=self._at)
         with session().database() as database:
-            return import_conversations(
+            imported = import_conversations(
                 database,
                 session().project_id,
                 _with_ids(conversations, self._name) if follows else conversations,
                 remap_tool_ids=self._remap_tool_ids,
                 replace_bad_text=self._replace_bad_text,
             )
+            if imported.boxes:
+                session().made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
+        return imported
 
     def _sum_up(self, imported: "Imported") -> None:
         if self._format is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import typer.core
 from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli.boundary import PIPE_CLOSED
-from cardbox_cli.cli.session import common_options
+from cardbox_cli.cli.session import common_options, session
 
 
 class Entry(NamedTuple):
@@ -44,6 +45,7 @@ class LazyGroup(click.Group):
         command = typer.main.get_command(app)
         command.name = name
         _add_common_options(command)
+        _page_answers(command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -135,6 +137,31 @@ def _add_common_options(command: click.Command) -> None:
         for child in command.commands.values():
             _add_common_options(child)
     command.params.extend(common_options())
+
+
+# The commands that only show something, by their last word.
+_READING = frozenset({"diff", "export", "list", "refs", "render", "schema", "search", "show"})
+
+
+def _page_answers(command: click.Command) -> None:
+    """Let long answers of the commands that only read go through a pager; those of `--watch` never end."""
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            _page_answers(child)
+    if command.name not in _READING or command.callback is None or isinstance(command, click.Group):
+        return
+    answer = command.callback
+
+    @wraps(answer)
+    def answer_in_pages(**given: Any) -> Any:
+        from cardbox_cli.cli.pager import paged
+
+        if given.get("watch") or not session().pages:
+            return answer(**given)
+        with paged():
+            return answer(**given)
+
+    command.callback = answer_in_pages
 
 
 def _did_you_mean(name: str, known: Mapping[str, object]) -> str:

@@ -99,7 +99,7 @@ def _captured(arguments: list[str]) -> str:
 
 def _cbx(arguments: list[str]) -> None:
     """Run one command as its own `cbx` would, on this run's database; its failure ends the demo."""
-    own = Session(database_url=session().database_url, ground=session().ground)
+    own = Session(database_url=session().database_url, pages=False, ground=session().ground)
     root().main(arguments, prog_name="cbx", standalone_mode=False, obj=own)
 
 

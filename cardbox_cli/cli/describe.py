@@ -7,26 +7,12 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card, CardDraft, card_text
-from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import call_ids
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
 
 PREVIEW = 80
-CARD_COLUMNS = ("ID", "TYPE", "ROLE", "AGE", "SIZE", "PREVIEW")
-
-
-def card_row(card: Card) -> list[str]:
-    """A card in a list, under `CARD_COLUMNS`."""
-    return [
-        short_id(card.card_id),
-        card.type,
-        card.role or "-",
-        age(card.created_at),
-        size(spoken_by(card)),
-        preview(card),
-    ]
 
 
 def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:

@@ -1,13 +1,15 @@
 """Reading what a command line hands in: texts, files, standard input, JSON, times."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
@@ -79,22 +81,47 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def resolved_or_typed(resolve: Callable[[str], str], typed: str) -> str:
-    """The full id that `typed` stands for, or `typed` itself where it stands for none."""
+    """The full id that `typed` stands for, or `typed` itself where it stands for none; not for `@last`."""
     try:
         return resolve(typed)
     except NotFound:
+        if typed == LAST:
+            raise
         return typed
 
 
-def parse_time(text: str | None, option: str) -> datetime | None:
-    """The instant that an RFC 3339 text names; UTC where it names no offset."""
+def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
+    """The instant that an RFC 3339 text names (without an offset: UTC), or how long ago, as in 90m."""
     if text is None:
         return None
+    if ago := _AGO.fullmatch(text):
+        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{option}: {text!r} is no time", hint="for example 2026-11-22T09:30:00Z") from None
+        raise UsageError(
+            f"{option}: {text!r} is no time",
+            hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
+        ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+_AGO = re.compile(r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST = timedelta(days=36_500)
+
+
+def _span(number: str, unit: str, named: str) -> timedelta:
+    if not number.isdigit():
+        raise UsageError(f"{named} is no whole number of {_UNITS[unit]}", hint="90m is one and a half hours")
+    try:
+        # What has more digits than these is too long in any case.
+        span = timedelta(**{_UNITS[unit]: int(number[:18])})
+    except OverflowError:
+        span = timedelta.max
+    if span > _LONGEST:
+        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
+    return span
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -126,7 +126,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
         return (" " * _GAP).join([*fixed, last]).rstrip()
 
     header = line(columns)
-    sys.stdout.write(f"\x1b[1m{header}\x1b[0m\n" if _coloured() else f"{header}\n")
+    sys.stdout.write(f"{_BOLD}{header}{_PLAIN}\n" if _coloured() else f"{header}\n")
     for cells in body:
         sys.stdout.write(line(cells) + "\n")
 
@@ -135,6 +135,19 @@ _NUMERIC = frozenset({"#", "CARDS", "NEW", "SIZE", "TOKENS", "CHARS", "AGE", "RO
 # Spaces between columns, and what is left of the last one on a terminal that is too narrow for the others.
 _GAP = 2
 _LEAST = 12
+
+
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def clipped(line: str, columns: int) -> str:
+    """A line of what was printed here, cut to the width of a terminal."""
+    from rich.cells import cell_len, set_cell_size
+
+    bold = line.startswith(_BOLD)
+    text = (line.removeprefix(_BOLD).removesuffix(_PLAIN) if bold else line).expandtabs()
+    fitting = text if cell_len(text) <= columns else set_cell_size(text, columns)
+    return f"{_BOLD}{fitting}{_PLAIN}" if bold else fitting
 
 
 def _width() -> int:

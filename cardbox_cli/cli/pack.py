@@ -76,9 +76,16 @@ def command(
             source_agent_id=source_agent,
             dry_run=dry_run,
         )
+        _remember(packed)
     for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
     _print(packed, explain=explain or dry_run)
+
+
+def _remember(packed: "Packed") -> None:
+    if packed.context_box_id is not None:
+        new = [draft.card_id for draft in packed.plan.drafts]
+        session().made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
 
 
 def _print(packed: "Packed", *, explain: bool) -> None:

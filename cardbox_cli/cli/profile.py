@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import typer
 
 from cardbox_cli.cli import output
+from cardbox_cli.cli.columns import PROFILE, PROFILE_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
-from cardbox_cli.cli.describe import age
 from cardbox_cli.cli.inputs import read_text, source_name
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.ids import short_id
 
 app = noun("Import, list and show the profiles of agents.")
 
@@ -27,6 +27,7 @@ def import_(
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
     from cardbox_cli.model.profiles import parse_profile, unknown_keys
+    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
 
     profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
@@ -37,6 +38,8 @@ def import_(
         store = ProfileStore(database, session().project_id)
         with database.transaction():
             entries = [store.save(profile, author_id="sys.operator") for profile in profiles]
+        newest = BoxStore(database, session().project_id).get(entries[-1].profile_box_id)
+        session().made(card_id=newest.card_ids[-1], box_id=newest.box_id)
     answers = [{"profile_box_id": entry.profile_box_id, "name": entry.name} for entry in entries]
     output.emit(
         answers[0] if len(files) == 1 else answers,
@@ -47,26 +50,32 @@ def import_(
     )
 
 
-@app.command("list", epilog=examples("  cbx profile list\n  cbx profile list -o json | jq -r '.[].name'"))
-def list_() -> None:
+@app.command(
+    "list",
+    epilog=examples(
+        "  cbx profile list\n"
+        "  cbx profile list -o json | jq -r '.[].name'\n"
+        "  cbx profile list --columns name,updated"
+    ),
+)
+def list_(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the profiles of the project by name."""
     from cardbox_cli.store.profiles import ProfileStore
+    from cardbox_cli.store.project_store import Further
 
-    with session().database() as database, database.snapshot():
+    names = chosen(PROFILE, PROFILE_DEFAULT, columns)
+    with session().database() as database:
         entries = ProfileStore(database, session().project_id).all()
-    output.emit_list(
-        entries,
-        columns=["NAME", "BOX", "WORKER TARGET", "TAGS", "AGE"],
-        row=lambda entry: [
-            entry.name,
-            short_id(entry.profile_box_id),
-            entry.worker_target,
-            ", ".join(map(str, entry.tags)) or "-",
-            age(entry.updated_at),
-        ],
-        item_id=lambda entry: entry.profile_box_id,
-        empty=f"no profiles in project {session().project_id!r}",
-    )
+        listing = Listing(
+            read=lambda size: entries[:size],
+            further=lambda _: Further(len(entries) - limit, True),
+            limit=limit,
+            columns=PROFILE,
+            names=names,
+            item_id=lambda entry: entry.profile_box_id,
+            empty=f"no profiles in project {session().project_id!r}",
+        )
+        show_list(listing, database)
 
 
 @app.command(

@@ -40,7 +40,7 @@ def command(
             "--box",
             "-b",
             metavar="BOX",
-            help="A box: an id, or a unique beginning or end of one. Repeat for several, in order.",
+            help="A box: an id, a unique beginning or end of one, or @last. Repeat for several, in order.",
         ),
     ],
     format_: Annotated[

@@ -40,13 +40,15 @@ class OwnProcess:
 
 @dataclass
 class Session:
-    """The settings of one run, and the way to its database."""
+    """The settings of one run, and the way to its database. `pages`: whether it may start a pager."""
 
     project_id: str = field(default_factory=lambda: os.environ.get("CBX_PROJECT") or "default")
     database_url: str | None = None
     output: str = "table"
     debug: bool = False
+    pages: bool = field(default=True, repr=False, compare=False)
     ground: OwnProcess = field(default_factory=OwnProcess, repr=False, compare=False)
+    _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def target(self) -> "Target":
         """The database that this run talks to."""
@@ -60,15 +62,31 @@ class Session:
         self._check_project()
         with self.ground.database(self.target()) as database:
             yield database
+            self._remember(database)
 
     @contextmanager
     def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
         """The cards and boxes of this run's project."""
-        from cardbox_cli.store.boxes import BoxStore
-        from cardbox_cli.store.cards import CardStore
+        from cardbox_cli.cli.typed import TypedBoxes, TypedCards
 
         with self.database() as database:
-            yield CardStore(database, self.project_id), BoxStore(database, self.project_id)
+            yield TypedCards(database, self.project_id), TypedBoxes(database, self.project_id)
+
+    def made(self, *, card_id: str | None = None, box_id: str | None = None) -> None:
+        """Say what this command made, or found made already: `@last` from when its database is given back.
+
+        By then it has been committed; a command that fails makes nothing.
+        """
+        if card_id is not None:
+            self._made["card"] = card_id
+        if box_id is not None:
+            self._made["box"] = box_id
+
+    def _remember(self, database: "Database") -> None:
+        from cardbox_cli.cli.last import remember
+
+        if self._made:
+            remember(database.address, self.project_id, self._made)
 
     def _check_project(self) -> None:
         project = self.project_id

@@ -39,9 +39,13 @@ class ImportedBox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did: a box for each conversation, in order, and how many characters it replaced."""
+    """What an import did: a box for each conversation in order, and the last card of the last one.
+
+    `replaced_characters` counts the bad ones that it replaced.
+    """
 
     boxes: list[ImportedBox]
+    last_card_id: str | None
     replaced_characters: int
 
 
@@ -67,7 +71,11 @@ def import_conversations(
         counts = store.add(reading.labelled_drafts(conversations))
         placed = store.place(reading.wanted)
     boxes = [_imported_box(each, placed, counts) for each in reading.wanted]
-    return Imported(boxes=boxes, replaced_characters=reading.replaced_characters)
+    return Imported(
+        boxes=boxes,
+        last_card_id=reading.last_card_id,
+        replaced_characters=reading.replaced_characters,
+    )
 
 
 def _imported_box(conversation: Wanted, placed: dict[int, str], counts: dict[int, Counts]) -> ImportedBox:
@@ -93,6 +101,7 @@ class _Reading:
 
     def __init__(self, project_id: str, *, remap_tool_ids: bool, replace_bad_text: bool) -> None:
         self.wanted: list[Wanted] = []
+        self.last_card_id: str | None = None
         self.replaced_characters = 0
         self._project_id = project_id
         self._remap_tool_ids = remap_tool_ids
@@ -103,7 +112,9 @@ class _Reading:
         for label, conversation in enumerate(conversations):
             key, parent_key = self._keys(conversation)
             title, _ = self._storable(conversation.title, "the title of a conversation")
+            self.last_card_id = None
             for draft in self._drafts(conversation, key):
+                self.last_card_id = draft.card_id
                 title = title or _first_words(draft)
                 yield label, draft
             self.wanted.append(

@@ -5,6 +5,7 @@ caller's transaction; alone, each is its own.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,10 +17,19 @@ from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import ProjectStore, paged
+from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
 from cardbox_cli.store.short_ids import like_escape, the_one
 
 _PAGE = 200
+# How far a count looks behind the end of a list.
+_COUNTED = 10_000
+
+
+class BoxFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """When the boxes of a list changed last; None means ever. As in `CardFilter`."""
+
+    since: Moment | None = None
+    until: Moment | None = None
 
 
 class FoundBoxes(msgspec.Struct, frozen=True):
@@ -181,9 +191,16 @@ class BoxStore(ProjectStore):
         text = self._value("provenance_of_box", box_id=_uuid(box_id))
         return None if text is None else msgspec.json.decode(text, type=Provenance)
 
-    def newest(self, *, limit: int | None = None) -> Iterator[Box]:
-        """The boxes of the project, the last changed first, read in pages as they are asked for."""
-        return paged(self._page, page=_PAGE, limit=limit)
+    def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
+        """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
+        return paged(partial(self._page, self._dated(where or BoxFilter())), page=_PAGE, limit=limit)
+
+    def further(self, where: BoxFilter, last: Box) -> Further:
+        """How many boxes `newest` would give after `last`. Counts up to 10,000."""
+        if last.updated_at is None:
+            return Further(0, False)
+        found = self._value("count_further_boxes", **_query(self._dated(where), last, _COUNTED + 1))
+        return Further.counted(found, found, limit=_COUNTED)
 
     def resolve(self, typed: str) -> str:
         """The full id that `typed` stands for: an id, or a unique beginning or end of one."""
@@ -196,13 +213,11 @@ class BoxStore(ProjectStore):
 
     # --- how
 
-    def _page(self, after: Box | None, size: int) -> list[Box]:
-        rows = self._rows(
-            "list_boxes",
-            after_time=after.updated_at if after else None,
-            after_id=after.box_id if after else None,
-            limit=size,
-        )
+    def _dated(self, where: BoxFilter) -> BoxFilter:
+        return BoxFilter(since=self._instant(where.since), until=self._instant(where.until))
+
+    def _page(self, where: BoxFilter, after: Box | None, size: int) -> list[Box]:
+        rows = self._rows("list_boxes", **_query(where, after, size))
         return self._with_titles([_decode_box(row) for (row,) in rows])
 
     def _with_titles(self, boxes: list[Box]) -> list[Box]:
@@ -250,6 +265,16 @@ class BoxStore(ProjectStore):
         return NotFound(
             f"no box {box_id!r} in project {self.project_id!r}", hint="`cbx box list` shows the newest boxes"
         )
+
+
+def _query(where: BoxFilter, after: Box | None, limit: int) -> dict[str, Any]:
+    return {
+        "since": where.since,
+        "until": where.until,
+        "after_time": after.updated_at if after else None,
+        "after_id": after.box_id if after else None,
+        "limit": limit,
+    }
 
 
 _NIL = "00000000-0000-0000-0000-000000000000"

@@ -6,7 +6,6 @@ Methods take part in the caller's transaction; alone, each is its own.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
@@ -17,12 +16,15 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
 from cardbox_cli.model.ids import unique
 from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import ProjectStore, paged
+from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
 from cardbox_cli.store.short_ids import like_escape, the_one
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
 _PAGE = 1000
+# How far a count looks behind the end of a list; to search a card costs a hundred times what a look does.
+_COUNTED = 10_000
+_COUNTED_IN_SEARCH = 1000
 # Scripts that are written without spaces, where a word search finds nothing: kana, Han, Hangul, fullwidth.
 _UNSPACED = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
@@ -52,7 +54,10 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class CardFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which cards a list holds; None means any. Times are aware; `until` is exclusive."""
+    """Which cards a list holds; None means any.
+
+    `since` and `until` (exclusive) are aware times, or how long ago on the database's clock.
+    """
 
     types: Sequence[str] | None = None
     role: str | None = None
@@ -61,8 +66,8 @@ class CardFilter(msgspec.Struct, frozen=True, kw_only=True):
     step_id: str | None = None
     trace_id: str | None = None
     tool_call_id: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     text: str | None = None
     include_deleted: bool = False
 
@@ -153,7 +158,16 @@ class CardStore(ProjectStore):
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """The cards that `where` allows, newest first, read in pages as they are asked for."""
-        return paged(partial(self._page, where or CardFilter()), page=_PAGE, limit=limit)
+        return paged(partial(self._page, self._dated(where or CardFilter())), page=_PAGE, limit=limit)
+
+    def further(self, where: CardFilter, last: Card) -> Further:
+        """How many cards `newest` would give after `last`. Looks at 10,000 cards, or 1000 with a text."""
+        limit = _COUNTED if where.text is None else _COUNTED_IN_SEARCH
+        if last.created_at is None:
+            return Further(0, False)
+        row = self._row("count_further_cards", **_query(self._dated(where), last, limit + 1))
+        assert row is not None
+        return Further.counted(row[0], row[1], limit=limit)
 
     def resolve(self, typed: str) -> str:
         """The full id that `typed` stands for: an id, or a unique beginning or end of one.
@@ -172,18 +186,12 @@ class CardStore(ProjectStore):
 
     # --- how
 
+    def _dated(self, where: CardFilter) -> CardFilter:
+        since, until = self._instant(where.since), self._instant(where.until)
+        return msgspec.structs.replace(where, since=since, until=until)
+
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
-        filters = {name: getattr(where, name) for name in CardFilter.__struct_fields__ if name != "text"}
-        filters["types"] = None if where.types is None else list(where.types)
-        rows = self._rows(
-            "list_cards",
-            **filters,
-            **_text_search(where.text),
-            after_time=after.created_at if after else None,
-            after_id=after.card_id if after else None,
-            limit=size,
-        )
-        return [decode_card(row) for (row,) in rows]
+        return [decode_card(row) for (row,) in self._rows("list_cards", **_query(where, after, size))]
 
     def _check_incoming(self) -> None:
         conflict = self._row("incoming_conflict")
@@ -208,6 +216,18 @@ class CardStore(ProjectStore):
             f"the card id {card_id!r} is taken",
             hint="use another id, or --repair to overwrite a card of this project",
         )
+
+
+def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:
+    filters = {name: getattr(where, name) for name in CardFilter.__struct_fields__ if name != "text"}
+    return {
+        **filters,
+        **_text_search(where.text),
+        "types": None if where.types is None else list(where.types),
+        "after_time": after.created_at if after else None,
+        "after_id": after.card_id if after else None,
+        "limit": limit,
+    }
 
 
 def _columns(draft: CardDraft) -> dict[str, Any]:

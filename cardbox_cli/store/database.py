@@ -6,6 +6,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -198,6 +199,11 @@ class Database:
         # A caller's connection may have a row factory of its own.
         return psycopg.Cursor(self.connection, row_factory=tuple_row)
 
+    def now(self) -> datetime:
+        """The database's time, which stamps what is written. Within a transaction it stands still."""
+        moment: datetime = self.value("clock")
+        return moment
+
     # --- what the database offers
 
     @cached_property
@@ -214,6 +220,14 @@ class Database:
     def keeps_box_info(self) -> bool:
         """Whether titles and provenance have a place here."""
         return "cbx.box_info" in self.tables
+
+    @property
+    def address(self) -> str:
+        """Which database this is, without any secret: the same for all connections that lead to it."""
+        if self.target.embedded:
+            return f"embedded {self.target.home}"
+        info = self.connection.info
+        return f"{info.host}:{info.port}/{info.dbname}"
 
     def require(self, table: str) -> None:
         """Raise SchemaMissing unless `table` exists."""

@@ -1,11 +1,29 @@
 """What the stores of one project share: queries that name the project, and lists read page by page."""
 
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
+
+import msgspec
 
 from cardbox_cli.store.database import Database
 
 _Item = TypeVar("_Item")
+
+# A point in time, or how long ago it was on the database's clock.
+Moment = datetime | timedelta
+
+
+class Further(msgspec.Struct, frozen=True):
+    """How many items a list would hold behind a place; at least so many where not all were looked at."""
+
+    count: int
+    all_seen: bool
+
+    @classmethod
+    def counted(cls, matching: int, looked_at: int, *, limit: int) -> "Further":
+        """What is known after a look at up to `limit` + 1 rows."""
+        return cls(min(matching, limit), looked_at <= limit)
 
 
 class ProjectStore:
@@ -26,6 +44,9 @@ class ProjectStore:
 
     def _value(self, name: str, /, **parameters: Any) -> Any:
         return self.database.value(name, project_id=self.project_id, **parameters)
+
+    def _instant(self, moment: Moment | None) -> datetime | None:
+        return self.database.now() - moment if isinstance(moment, timedelta) else moment
 
     def _run(self, name: str, /, **parameters: Any) -> int:
         return self.database.run(name, project_id=self.project_id, **parameters)

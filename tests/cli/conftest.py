@@ -192,7 +192,7 @@ def _read_all(terminal: int) -> bytes:
 
 
 @pytest.fixture
-def shell(target: Target, tmp_path: Path) -> Shell:
+def shell(target: Target, tmp_path: Path, home: Path) -> Shell:
     """Run `cbx` as a process of its own, in an empty folder and a plain environment."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -206,6 +206,8 @@ def shell(target: Target, tmp_path: Path) -> Shell:
         **kept,
         "PATH": f"{programs}:{os.environ['PATH']}",
         "TERM": "xterm-256color",
+        "CBX_HOME": str(home),
+        "CBX_PAGER": "",
         "CBX_DATABASE_URL": target.conninfo or "",
         "CBX_PROJECT": PROJECT,
     }

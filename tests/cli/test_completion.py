@@ -132,6 +132,7 @@ class TestWhatIsOffered:
             "",
             "T",
             "T,…",
+            "C,…",
             "N",
             "R",
             "S",

@@ -25,7 +25,7 @@ class Typist:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self._ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self.resize(40, 120)
         self.process = subprocess.Popen(
             command,
             stdin=theirs,
@@ -48,6 +48,11 @@ class Typist:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         os.close(self._ours)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give the terminal another size, after forgetting what was seen so far."""
+        self._seen = b""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys: str) -> None:
         """Type, after forgetting what was seen so far."""
@@ -83,6 +88,11 @@ class Typist:
     def seen(self) -> str:
         """What came since the last keys, as text."""
         return _CONTROL.sub("", self._seen.decode(errors="replace"))
+
+    @property
+    def received(self) -> str:
+        """What came since the last keys, with all that it tells the terminal."""
+        return self._seen.decode(errors="replace")
 
     def end(self) -> int:
         """Wait for the program to end by itself; its exit code."""

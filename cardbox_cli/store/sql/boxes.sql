@@ -46,15 +46,26 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 FOR UPDATE
 
+-- fragment: box_is_in_range
+    (%(since)s::timestamptz IS NULL OR b.updated_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR b.updated_at < %(until)s)
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (b.updated_at, b.box_id) < (%(after_time)s::timestamptz, %(after_id)s::uuid))
+
 -- name: list_boxes
 -- A page of the project's boxes, the last changed first, after the place (updated_at, box_id) if one is given.
 SELECT {box_json}
 FROM public.card_boxes AS b
-WHERE b.tenant_id = %(project_id)s
-    AND (%(after_time)s::timestamptz IS NULL
-         OR (b.updated_at, b.box_id) < (%(after_time)s::timestamptz, %(after_id)s::uuid))
+WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
 ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
+
+-- name: count_further_boxes
+-- How many boxes there are after a place, up to a limit.
+SELECT count(*)
+FROM (SELECT FROM public.card_boxes AS b
+      WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
+      LIMIT %(limit)s) AS further
 
 -- name: append_to_box
 -- Appends ids; concurrent appends wait for the row and come one after the other. Answers the new length.

@@ -137,12 +137,8 @@ WHERE NOT EXISTS (
     WHERE c.tenant_id = %(project_id)s AND c.card_id = given.card_id AND c.deleted_at IS NULL)
 ORDER BY given.place
 
--- name: list_cards
--- A page of the project's cards, newest first, after the place (created_at, card_id) if one is given.
-SELECT {card_json}
-FROM public.cards AS c
-WHERE c.tenant_id = %(project_id)s
-    AND (%(include_deleted)s OR {visible})
+-- fragment: card_matches
+    (%(include_deleted)s OR {visible})
     AND (%(types)s::text[] IS NULL OR c.metadata ->> 'type' = ANY(%(types)s))
     AND (%(role)s::text IS NULL OR c.metadata ->> 'role' = %(role)s)
     AND (%(author_id)s::text IS NULL OR c.metadata ->> 'author_id' = %(author_id)s)
@@ -150,14 +146,30 @@ WHERE c.tenant_id = %(project_id)s
     AND (%(step_id)s::text IS NULL OR c.metadata ->> 'step_id' = %(step_id)s)
     AND (%(trace_id)s::text IS NULL OR c.metadata ->> 'trace_id' = %(trace_id)s)
     AND (%(tool_call_id)s::text IS NULL OR c.tool_call_id = %(tool_call_id)s)
-    AND (%(since)s::timestamptz IS NULL OR c.created_at >= %(since)s)
-    AND (%(until)s::timestamptz IS NULL OR c.created_at < %(until)s)
     AND (%(words)s::text IS NULL OR ({text_vector}) @@ websearch_to_tsquery('simple', %(words)s))
     AND (%(patterns)s::text[] IS NULL OR {text_contains})
+
+-- fragment: card_is_in_range
+    (%(since)s::timestamptz IS NULL OR c.created_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR c.created_at < %(until)s)
     AND (%(after_time)s::timestamptz IS NULL
          OR (c.created_at, c.card_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
+
+-- name: list_cards
+-- A page of the project's cards, newest first, after the place (created_at, card_id) if one is given.
+SELECT {card_json}
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND {card_matches} AND {card_is_in_range}
 ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
+
+-- name: count_further_cards
+-- Of the next so many cards after a place: how many a list would hold, and how many there were to look at.
+SELECT count(*) FILTER (WHERE {card_matches}), count(*)
+FROM (SELECT * FROM public.cards AS c
+      WHERE c.tenant_id = %(project_id)s AND {card_is_in_range}
+      ORDER BY c.created_at DESC, c.card_id DESC
+      LIMIT %(limit)s) AS c
 
 -- fragment: text_vector
 -- A tsvector holds 1 MB, so of a very long text only the beginning counts: one card must not break a search.

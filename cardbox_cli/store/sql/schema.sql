@@ -1,3 +1,7 @@
+-- name: clock
+-- The time by which rows are stamped.
+SELECT {now}
+
 -- name: existing_tables
 -- Which of these tables exist and may be read. (to_regclass would fail in a schema that is closed to us.)
 SELECT n.nspname || '.' || c.relname

@@ -1,0 +1,148 @@
+"""What the columns of tables say, for each kind of item, and which of them a person wants.
+
+The one home of columns: default tables and `--columns` take theirs from here. How a table looks is for
+`cli/output.py` to decide.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cardbox_cli.cli.describe import age, answers, preview, size, spoken_by, time
+from cardbox_cli.cli.session import session
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.boxes import Box, Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.tokens import card_tokens
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.profiles import ProfileEntry
+
+Columns = Mapping[str, Callable[[Any], str]]
+
+NOTHING = "-"
+
+
+class Place(NamedTuple):
+    """A place of a box, and the rule that brought its card."""
+
+    slot: Slot
+    rule: str
+
+
+def chosen(columns: Iterable[str], default: Sequence[str], typed: str | None) -> list[str]:
+    """The columns that `--columns` names, in any case; `default` without it. Raises UsageError."""
+    if typed is None:
+        return list(default)
+    if session().output != "table":
+        raise UsageError(
+            f"--columns is for tables, not for -o {session().output}",
+            hint="pick keys out of -o json with jq, or print ids alone with -o id",
+        )
+    known = {_plain(name): name for name in columns}
+    names = []
+    for name in typed.split(","):
+        if _plain(name) not in known:
+            raise UsageError(
+                f"--columns: there is no column {name.strip()!r}",
+                hint=f"there are {', '.join(each.replace(' ', '-') for each in known)}",
+            )
+        names.append(known[_plain(name)])
+    return names
+
+
+def row(columns: Columns, names: Sequence[str]) -> Callable[[Any], list[str]]:
+    """What makes the row of an item: its cells under `names`."""
+    texts = [columns[name] for name in names]
+    return lambda item: [text(item) for text in texts]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", " ").replace("_", " ")
+
+
+# --- cards
+
+
+def _metadata(key: str) -> Callable[[Card], str]:
+    return lambda card: str(card.metadata.get(key) or NOTHING)
+
+
+CARD: Columns = {
+    "ID": lambda card: short_id(card.card_id),
+    "FULL ID": lambda card: card.card_id,
+    "TYPE": lambda card: card.type,
+    "ROLE": lambda card: card.role or NOTHING,
+    "AGE": lambda card: age(card.created_at),
+    "CREATED": lambda card: time(card.created_at) or NOTHING,
+    "AUTHOR": lambda card: card.author_id or NOTHING,
+    "TURN": _metadata("agent_turn_id"),
+    "STEP": _metadata("step_id"),
+    "TRACE": _metadata("trace_id"),
+    "CALL": lambda card: answers(card) or NOTHING,
+    "SIZE": lambda card: size(spoken_by(card)),
+    "TOKENS": lambda card: f"~{card_tokens(card)}",
+    "PREVIEW": preview,
+}
+CARD_DEFAULT = ("ID", "TYPE", "ROLE", "AGE", "SIZE", "PREVIEW")
+
+
+# --- the places of a box
+
+
+def _of_card(text: Callable[[Card], str]) -> Callable[[Place], str]:
+    return lambda place: NOTHING if place.slot.card is None else text(place.slot.card)
+
+
+def _place_preview(place: Place) -> str:
+    card, fate = place.slot.card, place.slot.fate
+    if card is None:
+        return "(dangling: no such card)"
+    return preview(card) if fate == "present" else f"({fate}) {preview(card)}"
+
+
+PLACE: Columns = {
+    "#": lambda place: str(place.slot.position),
+    **{name: _of_card(text) for name, text in CARD.items()},
+    "ID": lambda place: short_id(place.slot.card_id),
+    "FULL ID": lambda place: place.slot.card_id,
+    "PREVIEW": _place_preview,
+    "RULE": lambda place: place.rule,
+}
+PLACE_DEFAULT = ("#", "ID", "TYPE", "ROLE", "AGE", "SIZE", "TOKENS", "PREVIEW")
+PLACE_WITH_RULE = (*PLACE_DEFAULT[:-1], "RULE", "PREVIEW")
+
+
+# --- boxes and profiles
+
+
+def _parents(box: Box) -> str:
+    return ", ".join(map(short_id, box.parent_ids)) or NOTHING
+
+
+BOX: Columns = {
+    "ID": lambda box: short_id(box.box_id),
+    "FULL ID": lambda box: box.box_id,
+    "CARDS": lambda box: str(len(box.card_ids)),
+    "AGE": lambda box: age(box.updated_at),
+    "UPDATED": lambda box: time(box.updated_at) or NOTHING,
+    "PARENTS": _parents,
+    "TITLE": lambda box: box.title or "",
+}
+BOX_DEFAULT = ("ID", "CARDS", "AGE", "PARENTS", "TITLE")
+
+
+def _tags(entry: "ProfileEntry") -> str:
+    return ", ".join(map(str, entry.tags)) or NOTHING
+
+
+PROFILE: Columns = {
+    "NAME": lambda entry: entry.name,
+    "BOX": lambda entry: short_id(entry.profile_box_id),
+    "FULL ID": lambda entry: entry.profile_box_id,
+    "WORKER TARGET": lambda entry: entry.worker_target,
+    "TAGS": _tags,
+    "AGE": lambda entry: age(entry.updated_at),
+    "UPDATED": lambda entry: time(entry.updated_at) or NOTHING,
+}
+PROFILE_DEFAULT = ("NAME", "BOX", "WORKER TARGET", "TAGS", "AGE")

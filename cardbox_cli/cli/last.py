@@ -1,0 +1,95 @@
+"""What `@last` stands for: the newest card and box that a person's command lines made.
+
+Kept by database and project, in a file of CBX_HOME that only its owner can read. It names a database by its
+address, which holds no secret. Where nothing can be kept nothing is remembered, and no command fails for it.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from cardbox_cli.errors import NotFound
+
+LAST = "@last"
+FILE = "last.json"
+# Entries, one for each project of each database.
+REMEMBERED = 200
+
+Noun = Literal["card", "box"]
+
+
+def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
+    """Keep the ids that were made last, of each noun one; what is remembered of the other noun stays."""
+    with suppress(OSError), _held_home() as home:
+        entries = _read(home / FILE)
+        known = _of(entries, address, project_id)
+        others = [entry for entry in entries if not _is_of(entry, address, project_id)]
+        ids: dict[str, object] = {**known, **made}
+        newest = {**ids, "database": address, "project": project_id}
+        _write(home / FILE, [*others, newest][-REMEMBERED:])
+
+
+def recall(address: str, project_id: str, noun: Noun) -> str:
+    """The full id that `@last` stands for. Raises NotFound when none is remembered."""
+    made_id = _of(_read(_home() / FILE), address, project_id).get(noun)
+    if not isinstance(made_id, str):
+        raise NotFound(
+            f"{LAST!r} names no {noun}: your command line has made none in project {project_id!r}",
+            hint=f"`cbx {noun} list` shows the newest",
+        )
+    return made_id
+
+
+def _of(entries: list[dict[str, object]], address: str, project_id: str) -> dict[str, object]:
+    return next((entry for entry in entries if _is_of(entry, address, project_id)), {})
+
+
+def _is_of(entry: dict[str, object], address: str, project_id: str) -> bool:
+    return (entry.get("database"), entry.get("project")) == (address, project_id)
+
+
+def _read(file: Path) -> list[dict[str, object]]:
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _write(file: Path, entries: list[dict[str, object]]) -> None:
+    """A reader sees the old file or the new one, whole."""
+    import tempfile
+
+    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=".last-")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(entries, stream, indent=1)
+        os.replace(unfinished, file)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
+
+
+def _home() -> Path:
+    from cardbox_cli.store.embedded.location import default_home
+
+    return default_home(os.environ)
+
+
+@contextmanager
+def _held_home() -> Iterator[Path]:
+    """CBX_HOME, made if it is not there. One holds it at a time, so that no writer undoes another's work."""
+    from cardbox_cli.store.embedded.files import make_home
+
+    home = _home()
+    make_home(home)
+    descriptor = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield home
+    finally:
+        os.close(descriptor)

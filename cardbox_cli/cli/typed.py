@@ -1,0 +1,25 @@
+"""The stores of a command line: they resolve ids as people type them, `@last` among them."""
+
+from cardbox_cli.cli.last import LAST, recall
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+
+
+class TypedCards(CardStore):
+    """Cards that are named on a command line."""
+
+    def resolve(self, typed: str) -> str:
+        """As the store does; `@last` is the card that was made last, whether or not it is still there."""
+        if typed == LAST:
+            return recall(self.database.address, self.project_id, "card")
+        return super().resolve(typed)
+
+
+class TypedBoxes(BoxStore):
+    """Boxes that are named on a command line."""
+
+    def resolve(self, typed: str) -> str:
+        """As the store does; `@last` is the box that was made last, whether or not it is still there."""
+        if typed == LAST:
+            return recall(self.database.address, self.project_id, "box")
+        return super().resolve(typed)

@@ -1,0 +1,204 @@
+"""`@last`: what this person's command lines made, and nothing else."""
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.target import Target
+from tests.cli.conftest import Shell, lines, succeed
+from tests.conftest import Cbx
+
+CHAT = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "world"}]
+RECIPE = "context_packing_config: {pack_arguments: [{arg_key: question}]}\ntarget_profile_config: {profile_name: clerk}\n"
+
+
+def the_id(cbx: Cbx, *command: str) -> str:
+    [found] = lines(cbx(*command, "-o", "id"))
+    return found
+
+
+def last_card(cbx: Cbx) -> str:
+    return the_id(cbx, "card", "show", "@last")
+
+
+def last_box(cbx: Cbx) -> str:
+    return the_id(cbx, "box", "show", "@last")
+
+
+class TestWhatMakesIt:
+    def test_a_card(self, cbx: Cbx, add: Callable[..., str]) -> None:
+        for text in ("one", "two"):
+            assert add(text) == last_card(cbx)
+
+    def test_the_last_of_several_cards_whatever_their_ids(
+        self, cbx: Cbx, feed: Callable[[str], None]
+    ) -> None:
+        cards = [
+            {"card_id": card_id, "type": "x", "content": {"__type__": "TextContent", "text": "t"}}
+            for card_id in ("z", "a")
+        ]
+        feed("\n".join(map(json.dumps, cards)))
+        succeed(cbx("card", "add", "--card", "-"))
+        assert last_card(cbx) == "a"
+
+    def test_a_card_that_was_there_already(self, cbx: Cbx, add: Callable[..., str]) -> None:
+        add("one", "--id", "card-1")
+        add("two", "--id", "card-2")
+        add("one", "--id", "card-1")
+        assert last_card(cbx) == "card-1"
+
+    def test_a_box_and_a_fork(self, cbx: Cbx) -> None:
+        made = the_id(cbx, "box", "create")
+        assert last_box(cbx) == made
+        forked = the_id(cbx, "box", "fork", "@last")
+        assert last_box(cbx) == forked != made
+
+    def test_an_import(self, cbx: Cbx, feed: Callable[[str], None]) -> None:
+        feed(json.dumps([{"messages": CHAT}, {"messages": CHAT[:1]}]))
+        boxes = lines(cbx("card", "import", "-", "-o", "id"))
+        assert last_box(cbx) == boxes[-1]
+        assert [last_card(cbx)] == cbx("box", "show", boxes[-1], "-o", "json").json()["card_ids"]
+
+    def test_a_profile_and_a_pack(self, cbx: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "clerk.yaml").write_text("name: clerk\nsystem_prompt: You are a clerk.\n")
+        (tmp_path / "ask.yaml").write_text(RECIPE)
+        profile = the_id(cbx, "profile", "import", str(tmp_path / "clerk.yaml"))
+        assert last_box(cbx) == profile
+        assert cbx("card", "show", "@last", "-o", "json").json()["type"] == "sys.profile"
+        pack = ("pack", "-H", str(tmp_path / "ask.yaml"), "-a", "question=Why?")
+        packed = the_id(cbx, *pack)
+        assert last_box(cbx) == packed
+        assert "Why?" in succeed(cbx("card", "show", "@last"))
+        succeed(cbx(*pack, "--dry-run"))
+        assert last_box(cbx) == packed
+
+    def test_nothing_that_was_not_written(self, cbx: Cbx, add: Callable[..., str]) -> None:
+        card = add("one", "--id", "card-1")
+        box = the_id(cbx, "box", "create", card)
+        assert cbx("card", "add", "--type", "x", "--text", "two", "--id", "card-1").code == 5
+        succeed(cbx("card", "add", "--type", "x", "--text", "three", "--dry-run"))
+        assert cbx("box", "create", "no-such-card").code == 3
+        assert (last_card(cbx), last_box(cbx)) == (card, box)
+
+    def test_nothing_that_others_made(
+        self, cbx: Cbx, cards: CardStore, boxes: BoxStore, add: Callable[..., str]
+    ) -> None:
+        card, box = add("one"), the_id(cbx, "box", "create")
+        boxes.create([], title="of another")
+        assert (last_card(cbx), last_box(cbx)) == (card, box)
+
+
+class TestWhereItStands:
+    def test_wherever_an_id_is_typed(self, cbx: Cbx, add: Callable[..., str]) -> None:
+        card = add("Hello, box")
+        box = the_id(cbx, "box", "create", "@last")
+        assert the_id(cbx, "box", "append", "@last", "@last") == box
+        assert cbx("box", "show", "@last", "-o", "json").json()["card_ids"] == [card, card]
+        assert the_id(cbx, "box", "replace", "@last", "@last") == box
+        assert "Hello, box" in succeed(cbx("render", "--box", "@last"))
+        assert "Hello, box" in succeed(cbx("card", "export", "--box", "@last"))
+        assert "nothing found" in succeed(cbx("box", "verify", "@last"))
+        child = the_id(cbx, "box", "create", "--parent", "@last")
+        assert cbx("box", "show", "@last", box, "-o", "json").json()["boxes"][0]["parent_ids"] == [box]
+        assert last_box(cbx) == child
+        assert the_id(cbx, "box", "delete", "@last", "--yes") == child
+        assert the_id(cbx, "card", "delete", "@last", "--yes") == card
+
+    def test_not_in_the_arguments_of_a_recipe(self, cbx: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "clerk.yaml").write_text("name: clerk\n")
+        succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
+        (tmp_path / "ask.yaml").write_text(
+            "target_profile_config: {profile_name: clerk}\n"
+            "context_packing_config: {inherit_context: {include_boxes_from_args: [history]}}\n"
+        )
+        packed = cbx("pack", "-H", str(tmp_path / "ask.yaml"), "-a", "history=@last")
+        assert packed.code in (3, 4)
+
+
+class TestNothingRemembered:
+    @pytest.mark.parametrize(
+        ("command", "noun"),
+        [
+            (("card", "show", "@last"), "card"),
+            (("card", "show", "@last", "other"), "card"),
+            (("box", "show", "@last"), "box"),
+            (("box", "show", "other", "@last"), "box"),
+            (("box", "create", "@last", "--allow-dangling"), "card"),
+            (("render", "--box", "@last"), "box"),
+        ],
+        ids=" ".join,
+    )
+    def test_it_says_so(self, command: tuple[str, ...], noun: str, cbx: Cbx) -> None:
+        result = cbx(*command)
+        assert (result.code, result.out, result.err) == (
+            3,
+            "",
+            f"error: '@last' names no {noun}: your command line has made none in project 'p'\n"
+            f"hint: `cbx {noun} list` shows the newest\n",
+        )
+
+    def test_each_project_has_its_own(self, cbx: Cbx) -> None:
+        mine = the_id(cbx, "box", "create")
+        assert cbx("-p", "other", "box", "show", "@last").code == 3
+        other = the_id(cbx, "-p", "other", "box", "create")
+        assert last_box(cbx) == mine
+        assert the_id(cbx, "-p", "other", "box", "show", "@last") == other
+
+    def test_each_database_has_its_own(self, cbx: Cbx, databases: "object", empty_target: Target) -> None:
+        the_id(cbx, "box", "create")
+        elsewhere = ("--database-url", empty_target.conninfo or "")
+        succeed(cbx("db", "init", "--yes", *elsewhere))
+        assert cbx("box", "show", "@last", *elsewhere).code == 3
+
+    def test_what_is_gone_is_not_found(self, cbx: Cbx, database: Database, add: Callable[..., str]) -> None:
+        card, box = add("one", "--id", "card-1"), the_id(cbx, "box", "create")
+        add("another", "--id", "card-10")
+        add("one", "--id", "card-1")
+        database.connection.execute("DELETE FROM cards WHERE card_id = 'card-1'; DELETE FROM card_boxes")
+        gone = cbx("card", "show", "@last")
+        assert (gone.code, gone.err.splitlines()[0]) == (3, f"error: no card {card!r} in project 'p'")
+        gone = cbx("box", "show", "@last")
+        assert (gone.code, gone.err.splitlines()[0]) == (3, f"error: no box {box!r} in project 'p'")
+
+
+class TestTheFile:
+    def test_it_is_private_and_holds_no_secret(self, shell: Shell, target: Target, home: Path) -> None:
+        url = f"{target.conninfo} password=hunter2"
+        succeed(shell.run("box", "create", CBX_DATABASE_URL=url))
+        assert "hunter2" not in (home / "last.json").read_text()
+        assert stat.S_IMODE((home / "last.json").stat().st_mode) == 0o600
+        assert [each.name for each in home.iterdir()] == ["last.json"]
+
+    def test_one_shell_line_uses_what_the_line_before_made(self, shell: Shell) -> None:
+        made, shown = succeed(
+            shell.run("shell", "-o", "id", stdin=b"box create\nbox show @last\n")
+        ).splitlines()
+        assert made == shown
+
+    @pytest.mark.parametrize("text", ["", "{", "[1]", '{"a": 1}', '[{"database": 1, "card": 2}]'])
+    def test_one_that_is_broken_counts_as_empty(self, text: str, cbx: Cbx, home: Path) -> None:
+        home.mkdir()
+        (home / "last.json").write_text(text)
+        assert cbx("box", "show", "@last").code == 3
+        box = the_id(cbx, "box", "create")
+        assert last_box(cbx) == box
+
+    def test_where_it_cannot_be_written_the_command_does_not_mind(self, cbx: Cbx, home: Path) -> None:
+        home.write_text("a file, no folder")
+        assert cbx("box", "create").err == ""
+        assert cbx("box", "show", "@last").code == 3
+
+    def test_old_entries_make_room(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from cardbox_cli.cli import last
+
+        monkeypatch.setenv("CBX_HOME", str(home))
+        for number in range(last.REMEMBERED + 5):
+            last.remember("somewhere", f"project {number}", {"box": f"box {number}"})
+        assert len(json.loads((home / "last.json").read_text())) == last.REMEMBERED
+        assert last.recall("somewhere", f"project {number}", "box") == f"box {number}"

@@ -1,0 +1,222 @@
+"""What lists share: relative times, the word on what the limit cut off, and columns that are asked for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.cli import columns
+from cardbox_cli.store.database import Database
+from tests.cli.conftest import lines, succeed
+from tests.conftest import PROJECT, Cbx
+
+
+def refusal(cbx: Cbx, *command: str) -> tuple[int, str, list[str]]:
+    result = cbx(*command)
+    return result.code, result.out, result.err.splitlines()
+
+
+def shift_clock(database: Database, offset: str) -> None:
+    """From the next connection on, the database's clock is ahead by `offset`."""
+    name = database.connection.info.dbname
+    database.connection.execute(f"ALTER DATABASE {name} SET cbx.clock_offset = '{offset}'")
+
+
+class TestRelativeTimes:
+    def test_they_go_by_the_clock_of_the_database(
+        self, cbx: Cbx, database: Database, add: Callable[..., str], box_of: Callable[..., str]
+    ) -> None:
+        card, box = add("then"), box_of()
+        shift_clock(database, "2 hours")
+        later_card, later_box = add("now"), box_of()
+        for noun, then, now in (("card", card, later_card), ("box", box, later_box)):
+            listed = (noun, "list", "-o", "id")
+            assert lines(cbx(*listed, "--since", "1h")) == [now]
+            assert lines(cbx(*listed, "--since", "119m")) == [now]
+            assert lines(cbx(*listed, "--until", "60m")) == [then]
+            assert lines(cbx(*listed, "--since", "3h", "--until", "3600s")) == [then]
+            assert lines(cbx(*listed, "--since", "1d")) == [now, then]
+            assert lines(cbx(*listed, "--since", "1w")) == [now, then]
+            assert lines(cbx(*listed, "--until", "1w")) == []
+
+    def test_boxes_take_times_of_the_calendar_too(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
+        box = box_of()
+        assert lines(cbx("box", "list", "-o", "id", "--since", "2020-01-01")) == [box]
+        none = cbx("box", "list", "--until", "2020-01-01")
+        assert (none.code, none.out, none.err) == (0, "", "no such boxes in project 'p'\n")
+
+    @pytest.mark.parametrize("noun", ["card", "box"])
+    @pytest.mark.parametrize(
+        ("typed", "message", "hint"),
+        [
+            ("1.5h", "'1.5h' is no whole number of hours", "90m is one and a half hours"),
+            (".5d", "'.5d' is no whole number of days", "90m is one and a half hours"),
+            ("1,5w", "'1,5w' is no whole number of weeks", "90m is one and a half hours"),
+            ("36501d", "'36501d' is more than 100 years", "leave the option out for all of time"),
+            ("9" * 5000 + "s", None, "leave the option out for all of time"),
+            *(
+                (text, f"{text!r} is no time", "for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago")
+                for text in ("h", "2 h", "-2h", "2y", "2h ago", "٢h", "2H", "")
+            ),
+        ],
+        ids=lambda text: str(text)[:20],
+    )
+    def test_others_are_refused(
+        self, noun: str, typed: str, message: str | None, hint: str, offline: Cbx
+    ) -> None:
+        for option in ("--since", "--until"):
+            code, out, told = refusal(offline, noun, "list", f"{option}={typed}")
+            assert (code, out, told[1]) == (2, "", f"hint: {hint}")
+            assert told[0] == f"error: {option}: {message or f'{typed!r} is more than 100 years'}"
+
+
+class TestWhatTheLimitCutOff:
+    @pytest.fixture(autouse=True)
+    def shelf(self, database: Database) -> None:
+        """52 cards, boxes and profiles."""
+        execute = database.connection.execute
+        execute(
+            "INSERT INTO cards (tenant_id, card_id, content, metadata, created_at)"
+            """ SELECT %s, 'card-' || n, '{"__type__": "TextContent", "text": "some words"}',"""
+            """ '{"type": "x", "role": "user"}', now() - n * interval '1 min' FROM generate_series(1, 52) AS n""",
+            [PROJECT],
+        )
+        execute(
+            "INSERT INTO card_boxes (tenant_id, box_id, card_ids)"
+            " SELECT %s, gen_random_uuid(), '[]' FROM generate_series(1, 52)",
+            [PROJECT],
+        )
+        execute(
+            "INSERT INTO resource.profiles (project_id, profile_box_id, name, worker_target)"
+            " SELECT %s, gen_random_uuid(), 'n' || n, 't' FROM generate_series(1, 52) AS n",
+            [PROJECT],
+        )
+
+    LISTS = (("card", "list"), ("card", "search", "words"), ("box", "list"), ("profile", "list"))
+
+    @pytest.mark.parametrize("command", LISTS, ids=" ".join)
+    def test_is_said(self, command: tuple[str, ...], cbx: Cbx) -> None:
+        for limit, said in ((0, ""), (50, "2"), (51, "1"), (52, ""), (53, "")):
+            result = cbx(*command, "--limit", str(limit))
+            assert len(lines(result)) == 1 + min(limit or 52, 52)
+            assert result.err == (f"{said} more; --limit 0 shows all\n" if said else "")
+
+    @pytest.mark.parametrize("command", LISTS, ids=" ".join)
+    def test_to_programs_only_when_they_named_no_limit(self, command: tuple[str, ...], cbx: Cbx) -> None:
+        for output in ("json", "jsonl", "yaml", "id"):
+            assert cbx(*command, "-o", output).err == "2 more; --limit 0 shows all\n"
+            assert cbx(*command, "-o", output, "--limit", "50").err == ""
+
+    def test_is_counted_among_what_was_asked_for(self, cbx: Cbx, add: Callable[..., str]) -> None:
+        for number in range(3):
+            add(f"other {number}", type="y.z")
+        assert cbx("card", "list", "--type", "y.z", "-n", "1").err == "2 more; --limit 0 shows all\n"
+        assert cbx("card", "search", "other", "-n", "2").err == "1 more; --limit 0 shows all\n"
+        assert cbx("card", "list", "--type", "y.z", "-n", "3").err == ""
+        succeed(cbx("card", "list", "--since", "10m", "-n", "0"))
+        assert cbx("card", "list", "--since", "150s", "-n", "1").err == "4 more; --limit 0 shows all\n"
+
+    def test_is_not_counted_for_ever(self, cbx: Cbx, database: Database) -> None:
+        execute = database.connection.execute
+        execute(
+            "INSERT INTO cards (tenant_id, card_id, content, metadata, created_at)"
+            """ SELECT %s, 'old-' || n, '{"__type__": "TextContent", "text": "old"}', '{"type": "old"}',"""
+            " now() - interval '1 year' FROM generate_series(1, 10000) AS n",
+            [PROJECT],
+        )
+        execute(
+            "INSERT INTO card_boxes (tenant_id, box_id, card_ids, updated_at)"
+            " SELECT %s, gen_random_uuid(), '[]', now() - interval '1 year' FROM generate_series(1, 10000)",
+            [PROJECT],
+        )
+        for noun in ("card", "box"):
+            assert cbx(noun, "list").err == "10000+ more; --limit 0 shows all\n"
+            assert cbx(noun, "list", "-n", "52").err == "10000 more; --limit 0 shows all\n"
+        assert cbx("card", "list", "--type", "x").err == "2+ more; --limit 0 shows all\n"
+        assert cbx("card", "search", "words", "-n", "50").err == "2+ more; --limit 0 shows all\n"
+        assert cbx("card", "list", "--type", "x", "-n", "51").err == "1+ more; --limit 0 shows all\n"
+        assert cbx("card", "search", "words", "-n", "52").err == "perhaps more; --limit 0 shows all\n"
+
+
+class TestColumns:
+    @pytest.fixture
+    def card(self, add: Callable[..., str]) -> str:
+        metadata = '{"agent_turn_id": "turn-1", "step_id": "step-1", "trace_id": "trace-1"}'
+        return add("some words", "--author", "ann", "--metadata", metadata, "--tool-call-id", "call-1")
+
+    def test_of_cards(self, card: str, cbx: Cbx) -> None:
+        names = "full-id,author,TURN,Step,trace,call,tokens,preview"
+        expected = [
+            "FULL ID                           AUTHOR  TURN    STEP    TRACE    CALL    TOKENS  PREVIEW",
+            f"{card}  ann     turn-1  step-1  trace-1  call-1      ~2  some words",
+        ]
+        for command in (("card", "list"), ("card", "search", "words")):
+            shown = lines(cbx(*command, "--columns", names))
+            assert [line.split() for line in shown] == [line.split() for line in expected]
+        created = cbx("card", "show", card, "-o", "json").json()["created_at"]
+        assert lines(cbx("card", "list", "--columns", "created"))[1] == f"{created[:19].replace('T', ' ')}Z"
+
+    def test_of_a_box(self, card: str, cbx: Cbx, box_of: Callable[..., str]) -> None:
+        box = box_of(card, "gone-card", title="a box")
+        shown = lines(cbx("box", "show", box, "--columns", "preview,full id,#,rule,author"))
+        assert [line.split() for line in shown[-3:]] == [
+            ["PREVIEW", "FULL", "ID", "#", "RULE", "AUTHOR"],
+            ["some", "words", card, "0", "unknown", "ann"],
+            ["(dangling:", "no", "such", "card)", "gone-card", "1", "unknown", "-"],
+        ]
+        listed = lines(cbx("box", "list", "--columns", "TITLE,cards,full_id"))
+        assert [line.split() for line in listed] == [["TITLE", "CARDS", "FULL", "ID"], ["a", "box", "2", box]]
+
+    def test_of_profiles(self, cbx: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "clerk.yaml").write_text("name: clerk\nworker_target: desk\n")
+        [box] = lines(cbx("profile", "import", str(tmp_path / "clerk.yaml"), "-o", "id"))
+        listed = lines(cbx("profile", "list", "--columns", "worker-target,full id"))
+        assert [line.split() for line in listed] == [["WORKER", "TARGET", "FULL", "ID"], ["desk", box]]
+
+    KINDS = (
+        (("card", "list"), columns.CARD),
+        (("card", "search", "x"), columns.CARD),
+        (("box", "list"), columns.BOX),
+        (("box", "show", "12345678"), columns.PLACE),
+        (("profile", "list"), columns.PROFILE),
+    )
+
+    @pytest.mark.parametrize(("command", "known"), KINDS, ids=lambda value: " ".join(value)[:20])
+    def test_unknown_ones_are_refused(
+        self, command: tuple[str, ...], known: columns.Columns, offline: Cbx
+    ) -> None:
+        there_are = ", ".join(name.lower().replace(" ", "-") for name in known)
+        for typed, unknown in (("age,nix", "nix"), (",", ""), ("agee", "agee")):
+            assert refusal(offline, *command, "--columns", typed) == (
+                2,
+                "",
+                [f"error: --columns: there is no column {unknown!r}", f"hint: there are {there_are}"],
+            )
+
+    @pytest.mark.parametrize(("command", "known"), KINDS, ids=lambda value: " ".join(value)[:20])
+    def test_they_are_for_tables(
+        self, command: tuple[str, ...], known: columns.Columns, offline: Cbx
+    ) -> None:
+        for output in ("yaml", "id"):
+            assert refusal(offline, *command, "--columns", next(iter(known)), "-o", output) == (
+                2,
+                "",
+                [
+                    f"error: --columns is for tables, not for -o {output}",
+                    "hint: pick keys out of -o json with jq, or print ids alone with -o id",
+                ],
+            )
+
+    def test_whole_texts_have_none(self, offline: Cbx) -> None:
+        assert refusal(offline, "box", "show", "12345678", "--full", "--columns", "id") == (
+            2,
+            "",
+            ["error: --full has no columns", "hint: leave out --full or --columns"],
+        )
+
+    def test_every_column_can_be_shown(self, card: str, cbx: Cbx, box_of: Callable[..., str]) -> None:
+        box = box_of(card, "gone")
+        for command, known in (self.KINDS[0], self.KINDS[2], (("box", "show", box), columns.PLACE)):
+            typed = list(known)
+            headers = [line.split() for line in lines(cbx(*command, "--columns", ",".join(typed)))]
+            assert " ".join(typed).split() in headers, command
