@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import box_show, output
+from cardbox_cli.cli import box_diff, box_edit, box_show, output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import age, box_title, count
 from cardbox_cli.cli.inputs import confirm, read_text
@@ -139,6 +139,9 @@ def replace(
     _emit_box(changed)
 
 
+app.command(epilog=box_edit.EXAMPLES)(box_edit.edit)
+
+
 @app.command(epilog=examples("  cbx box fork 8b1f22c0 --title 'what if'"))
 def fork(
     box: BoxId,
@@ -147,6 +150,9 @@ def fork(
     """Make a new box with the same cards, whose parent is this one."""
     with session().stores() as (_, boxes):
         _emit_box(boxes.fork(boxes.resolve(box), title=title))
+
+
+app.command(epilog=box_diff.EXAMPLES)(box_diff.diff)
 
 
 @app.command(epilog=examples("  cbx box verify 8b1f22c0 || echo 'not as it was packed'"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import card_edit, card_refs, output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import CARD_COLUMNS, answers, card_row, count, spoken_by, time
 from cardbox_cli.cli.inputs import (
@@ -361,6 +361,10 @@ def _list(where: "CardFilter", limit: int) -> None:
             item_id=lambda card: card.card_id,
             empty=f"no such cards in project {session().project_id!r}",
         )
+
+
+app.command(epilog=card_refs.EXAMPLES)(card_refs.refs)
+app.command(epilog=card_edit.EXAMPLES)(card_edit.edit)
 
 
 @app.command(epilog=examples("  cbx card delete 5f0c2a91 --yes"))
