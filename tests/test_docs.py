@@ -62,6 +62,7 @@ def test_what_the_document_shows_is_what_happens(document: Path, target: Target,
         env={
             **environment,
             "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
+            "TMPDIR": str(tmp_path),
             "CBX_DATABASE_URL": target.conninfo or "",
         },
         capture_output=True,

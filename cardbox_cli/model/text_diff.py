@@ -22,9 +22,11 @@ class Piece(NamedTuple):
 # Whether the items are in both texts, those of the old one, those of the new.
 Span = tuple[bool, Sequence[str], Sequence[str]]
 
-# A word, a single character of the scripts that put no spaces between words, space, or a mark.
+# A number with its points, a single character of the scripts that put no spaces between words, a word, space,
+# or a mark.
 _WORD = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]|[^\W\u3040-\ud7ff\uf900-\ufaff]+|\s+|."
+    r"\d+(?:[.:]\d+)+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
+    r"|[^\W\u3040-\ud7ff\uf900-\ufaff]+|\s+|."
 )
 # More words than this on a side are compared as a whole, and so are texts that share less than this part.
 _MOST_WORDS = 20_000

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.model.text_diff import Piece, abridged, text_diff
 
-texts = st.text(alphabet="ab \n.账单\u2028\r", max_size=60) | st.text(max_size=40)
+texts = st.text(alphabet="ab1 \n.账单\u2028\r", max_size=60) | st.text(max_size=40)
 
 
 def marked(pieces: list[Piece]) -> str:
@@ -30,6 +30,7 @@ def test_the_pieces_are_both_texts(old: str, new: str) -> None:
         ("Refund order 118 now", "Refund order 119 now", "Refund order [-118-]{+119+} now"),
         ("Refund it", "Refund it, please", "Refund it{+, please+}"),
         ("one two three four", "one 2 3 four", "one [-two three-]{+2 3+} four"),
+        ("at 14:05, 1.10 EUR", "at 15:05, 1.20 EUR", "at [-14:05-]{+15:05+}, [-1.10-]{+1.20+} EUR"),
         ("支付超时了", "支付失败了", "支付[-超时-]{+失败+}了"),
         ("a\nold line\n", "a\nquite new\n", "a\n[-old line-]{+quite new+}\n"),
         ("first\nsecond\n", "first\nsecond\nthird\n", "first\nsecond\n{+third\n+}"),
