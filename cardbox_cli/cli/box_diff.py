@@ -1,7 +1,7 @@
 """What `cbx box diff` prints: how a box differs from another, for people and for programs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -10,7 +10,7 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples
 from cardbox_cli.cli.describe import box_title, preview, spoken_by
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
@@ -32,6 +32,8 @@ EXAMPLES = examples(
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
 _INDENT = "    "
 _PREVIEW = 60
+# Comparing the texts of two cards takes milliseconds; nobody waits for ten thousand of them unasked.
+_MOST_TEXTS = 500
 
 
 def diff(
@@ -117,12 +119,16 @@ def _say(found: BoxDiff, titles: Sequence[str | None], *, full: bool) -> None:
         output.say_painted([("bold", flat(f"{mark} {short_id(box.box_id)}  {title or ''}").rstrip())])
     rows = [_cells(change) for change in found.changes]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for change, cells in zip(found.changes, rows, strict=True):
+    for number, (change, cells) in enumerate(zip(found.changes, rows, strict=True)):
         mark, colour = _LOOKS[change.kind]
+        below = _text_below(change, full=full) if full or number < _MOST_TEXTS else []
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        output.say_painted([(colour, f"{mark} {line}  {_beginning(change)}".rstrip())])
-        for pieces in _texts(change, full=full):
-            output.say_painted(pieces)
+        first = _first_words(change, compared=bool(below) and change.kind == "changed")
+        output.say_painted([(colour, f"{mark} {line}  {first}".rstrip())])
+        if below:
+            output.say_painted(below)
+    if len(rows) > _MOST_TEXTS and not full:
+        announce(f"only among the first {_MOST_TEXTS} differences are texts compared; --full compares all")
 
 
 def _cells(change: Change) -> list[str]:
@@ -134,23 +140,24 @@ def _cells(change: Change) -> list[str]:
     return [flat(cell) for cell in ("→".join(dict.fromkeys(places)), "→".join(dict.fromkeys(ids)), *kind)]
 
 
-def _beginning(change: Change) -> str:
-    """The preview of the card, where its text does not follow."""
+def _first_words(change: Change, *, compared: bool) -> str:
+    """What stands behind the type of a card: how it begins, unless its text follows."""
     slot = change.b or change.a
     if slot is None or slot.card is None:
         return "(dangling: no such card)"
     fate = "" if slot.fate == "present" else f"({slot.fate}) "
-    return fate if change.kind == "changed" else f"{fate}{preview(slot.card, _PREVIEW)}"
+    return fate if compared else f"{fate}{preview(slot.card, _PREVIEW)}"
 
 
-def _texts(change: Change, *, full: bool) -> Iterator[list[tuple[str, str]]]:
+def _text_below(change: Change, *, full: bool) -> list[tuple[str, str]]:
     """What to print below the line of a change, as painted pieces."""
-    if change.kind == "changed" and change.a and change.b and change.a.card and change.b.card:
-        yield _compared(change.a.card, change.b.card, full=full)
-    elif full and change.kind != "moved":
-        slot = change.b or change.a
-        if slot is not None and slot.card is not None:
-            yield [(_LOOKS[change.kind][1], _indented(_said(slot.card)))]
+    old, new = (slot.card if slot else None for slot in (change.a, change.b))
+    if change.kind == "changed" and old and new:
+        return _compared(old, new, full=full)
+    card = new or old
+    if card is None or change.kind == "moved" or not full:
+        return []
+    return [(_LOOKS[change.kind][1], _indented(_said(card)))]
 
 
 def _compared(old: Card, new: Card, *, full: bool) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from cardbox_cli.cli.inputs import source_name
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
 from cardbox_cli.context.sources import originals
-from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, TextContent
@@ -23,6 +23,7 @@ from cardbox_cli.model.ids import hash_ids, short_id, unique
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.cards import CardStore
 
 EXAMPLES = examples(
     "  cbx card edit 5f0c2a91\n"
@@ -63,6 +64,7 @@ def edit(
         wanted = unique(map(box_store.resolve, boxes or []))
         read = [box_store.get(box_id) for box_id in wanted]
         before = editable_text(card)
+        _check_lone_answer(cards, card)
     _check_held(card, read)
     with _new_text(card, before, text, file, wanted) as new:
         content = edited_content(card, new.text, new.source)
@@ -109,6 +111,14 @@ def moved_on(boxes: "BoxStore", box_id: str, read: str, made: Box) -> list[str]:
         f"warning: box {box_id} has changed meanwhile, and the new box was made from what it was before: "
         f"`cbx box diff {made.box_id} {box_id}` shows what it lacks"
     ]
+
+
+def _check_lone_answer(cards: "CardStore", card: Card) -> None:
+    if card.type == "tool.result" and card.tool_call_id and cards.database.unique_tool_results:
+        raise CardConflict(
+            f"card {card.card_id!r} answers the tool call {card.tool_call_id!r}, and no other card can",
+            hint="this database allows one result per call; `cbx card add --card - --repair` overwrites",
+        )
 
 
 def _check_held(card: Card, boxes: Sequence[Box]) -> None:

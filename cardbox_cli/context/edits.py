@@ -29,9 +29,9 @@ def editable_text(card: Card) -> str:
     if isinstance(content, TextContent):
         return content.text
     if content is None or isinstance(content, dict):
-        name = None if content is None else content.get("__type__")
+        held = "no content" if content is None else f"content of class {content.get('__type__')!r}"
         raise InvalidCard(
-            f"card {card.card_id!r} holds content of class {name!r}, which cbx cannot write",
+            f"card {card.card_id!r} holds {held}, which cbx cannot write",
             hint="add a new card with `cbx card add` instead",
         )
     return msgspec.json.format(exact_json.encode(content).decode(), indent=2)

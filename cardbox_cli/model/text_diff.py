@@ -103,8 +103,9 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
 
 def _gap(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
     """What stands between two common items. Where some items are very many it may hold common ones, too."""
-    if len(old) * len(new) > _LARGE_GAP:
-        yield False, old, new
+    if len(old) * len(new) > _LARGE_GAP or set(old).isdisjoint(new):
+        if old or new:
+            yield False, old, new
         return
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         yield tag == "equal", old[i1:i2], new[j1:j2]

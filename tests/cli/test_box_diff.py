@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
 from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx, Result
 
@@ -143,6 +146,22 @@ class TestDiff:
         result = cbx("box", "diff", a, b, "-o", "id")
         assert result.out.splitlines() == [four, one]
         assert cbx("box", "diff", b, a, "-o", "id").out == ""
+
+    def test_of_very_many_differences_only_the_first_are_compared_unless_full(
+        self, cbx: Cbx, cards: CardStore, boxes: BoxStore
+    ) -> None:
+        old, new = ([draft_card("x", f"{word} {number}") for number in range(502)] for word in ("old", "new"))
+        cards.add_many([*old, *new])
+        a, b = (boxes.create([draft.card_id for draft in drafts]).box_id for drafts in (old, new))
+        result = cbx("box", "diff", a, b)
+        told, error = result.err.splitlines()
+        assert told == "only among the first 500 differences are texts compared; --full compares all"
+        assert error == "error: the boxes differ: 502 changed"
+        shown = result.out.splitlines()
+        assert shown[-3].strip() == "[-old-]{+new+} 499"
+        assert [line.split("  ")[-1] for line in shown[-2:]] == ["new 500", "new 501"]
+        full = differing(cbx("box", "diff", a, b, "--full"), "502 changed")
+        assert full[-1].strip() == "[-old-]{+new+} 501"
 
     def test_a_box_that_is_not_there(self, cbx: Cbx, box_of: BoxOf) -> None:
         box = box_of()
