@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -84,7 +83,7 @@ def _new_list(view: BoxView, file: str | None, in_place: bool) -> Iterator[Edite
         yield Edited(taken_from(file, before), source_name(file))
         return
     # Without --in-place: after a conflict that would fail again, and a new box loses nothing.
-    remedy = shlex.join(["cbx", "box", "edit", view.box.box_id, "--file"])
+    remedy = ["box", "edit", view.box.box_id, "--file"]
     with edited(before, name=short_id(view.box.box_id), suffix=".txt", remedy=remedy) as new:
         yield new
 

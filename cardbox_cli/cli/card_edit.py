@@ -1,6 +1,5 @@
 """What `cbx card edit` does: a new card in the place of an old one, and new boxes that hold it."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -20,6 +19,7 @@ from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
+from cardbox_cli.packing.plan import OPERATOR
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -51,7 +51,7 @@ def edit(
         str | None,
         typer.Option("--file", "-f", metavar="FILE", help="A file with the new text; - for stdin."),
     ] = None,
-    author: Annotated[str, typer.Option(metavar="A", help="author_id, for audit.")] = "sys.operator",
+    author: Annotated[str, typer.Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
 ) -> None:
     """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this makes a new one.
 
@@ -66,7 +66,7 @@ def edit(
         before = editable_text(card)
         _check_lone_answer(cards, card)
     _check_held(card, read)
-    with _new_text(card, before, text, file, wanted) as new:
+    with _new_text(card, before, text, file, wanted, author) as new:
         content = edited_content(card, new.text, new.source)
         is_new = new.text != before and not says_the_same(card, content)
         outcome = _written(card, content, author, read) if is_new else _Outcome(card, read, [])
@@ -132,7 +132,7 @@ def _check_held(card: Card, boxes: Sequence[Box]) -> None:
 
 @contextmanager
 def _new_text(
-    card: Card, before: str, text: str | None, file: str | None, box_ids: Sequence[str]
+    card: Card, before: str, text: str | None, file: str | None, box_ids: Sequence[str], author: str
 ) -> Iterator[Edited]:
     if text is not None:
         yield Edited(text, "--text")
@@ -140,7 +140,8 @@ def _new_text(
         yield Edited(taken_from(file, before), source_name(file))
     else:
         options = [word for box_id in box_ids for word in ("--box", box_id)]
-        remedy = shlex.join(["cbx", "card", "edit", card.card_id, *options, "--file"])
+        options += [] if author == OPERATOR else ["--author", author]
+        remedy = ["card", "edit", card.card_id, *options, "--file"]
         suffix = ".md" if isinstance(card.content, TextContent) else ".json"
         with edited(before, name=short_id(card.card_id), suffix=suffix, remedy=remedy) as new:
             yield new

@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cardbox_cli.cli.inputs import read_text
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.session import Session, announce, session
 from cardbox_cli.errors import InvalidInput, UsageError
 
 DEFAULT_EDITOR = "vi"
@@ -31,12 +31,12 @@ class Edited(NamedTuple):
 
 
 @contextmanager
-def edited(text: str, *, name: str, suffix: str, remedy: str) -> Iterator[Edited]:
+def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[Edited]:
     """What the person made of `text`, in a file of this name and suffix.
 
-    When the block fails, or the editor, a file that was changed is kept and named; `remedy` is the command
-    that takes it up again, to which its path is added. Raises UsageError where nobody can edit, InvalidInput
-    when the editor fails.
+    When the block fails, or the editor, a file that was changed is kept and named. `remedy` are the words of
+    the command that takes it up again, without `cbx` and the path at its end. Raises UsageError where nobody
+    can edit, InvalidInput when the editor fails.
     """
     command = _editor()
     handle, path = tempfile.mkstemp(prefix=f"cbx-{_ODD.sub('_', name)}-", suffix=suffix)
@@ -48,7 +48,7 @@ def edited(text: str, *, name: str, suffix: str, remedy: str) -> Iterator[Edited
         yield Edited(taken_from(path, text) if _differs(path, written) else text, path)
     except BaseException:
         if _differs(path, written):
-            announce(f"what you wrote is kept in {path}; `{remedy} {shlex.quote(path)}` takes it up again")
+            announce(f"what you wrote is kept in {path}; `{_again([*remedy, path])}` takes it up again")
         else:
             _remove(path)
         raise
@@ -62,6 +62,13 @@ def taken_from(path: str, text: str) -> str:
     """
     new = read_text(path)
     return new if text.endswith("\n") else new.removesuffix("\n")
+
+
+def _again(words: Sequence[str]) -> str:
+    """The command line of a command in the project of this one."""
+    project = session().project_id
+    common = [] if project == Session().project_id else ["-p", project]
+    return shlex.join(["cbx", *common, *words])
 
 
 # What has no place in the name of a file.

@@ -373,6 +373,20 @@ class TestTheEditor:
         new, _ = lines(cbx(*shlex.split(remedy)[1:]))
         assert card(cbx, new)["content"]["data"] == {"a": 2}
 
+    def test_the_remedy_is_for_the_same_project_and_author(
+        self, cbx: Cbx, editor: Editor, drafts: Path
+    ) -> None:
+        there = ("-p", "two words", "card", "add", "--type", "x", "--text", "a", "-o", "id")
+        old = succeed(cbx(*there)).strip()
+        editor('echo b > "$1"; exit 1')
+        result = cbx("card", "edit", old, "-p", "two words", "--author", "ann")
+        [kept] = drafts.iterdir()
+        remedy = result.err.split("`")[1]
+        assert remedy == f"cbx -p 'two words' card edit {old} --author ann --file {kept}"
+        new = succeed(cbx(*shlex.split(remedy)[1:])).strip()
+        made = cbx("-p", "two words", "card", "show", new, "-o", "json").json()
+        assert (made["author_id"], made["content"]["text"]) == ("ann", "b")
+
     def test_it_has_the_terminal(self, add: Add, shell: Shell, cbx: Cbx) -> None:
         old = add("a")
         program = shell.programs / "asking"
