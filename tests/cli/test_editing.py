@@ -233,10 +233,11 @@ class TestBoxesOfAnEditedCard:
 
 
 class TestImportedCards:
-    def test_what_is_rendered_is_what_was_edited(self, cbx: Cbx, feed: Feed, editor: Editor) -> None:
+    def test_what_is_rendered_is_what_was_edited(self, cbx: Cbx, tmp_path: Path, editor: Editor) -> None:
         message = {"role": "user", "content": [{"type": "text", "text": "Refund 118"}], "name": "ann"}
-        feed(json.dumps({"messages": [message]}))
-        imported = cbx("card", "import", "-", "--from", "openai", "-o", "id").out.strip()
+        chat = tmp_path / "chat.json"
+        chat.write_text(json.dumps({"messages": [message]}))
+        imported = cbx("card", "import", str(chat), "--from", "openai", "-o", "id").out.strip()
         [old] = box(cbx, imported)["card_ids"]
         assert "source_message" in card(cbx, old)["metadata"]
         editor('sed -i s/118/119/ "$1"')
