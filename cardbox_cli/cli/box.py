@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import box_show, output
+from cardbox_cli.cli import box_diff, box_edit, box_show, output
 from cardbox_cli.cli.columns import BOX, BOX_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import box_title, count
@@ -165,6 +165,9 @@ def replace(
     _emit_box(changed)
 
 
+app.command(epilog=box_edit.EXAMPLES)(box_edit.edit)
+
+
 @app.command(epilog=examples("  cbx box fork 8b1f22c0 --title 'what if'"))
 def fork(
     box: BoxId,
@@ -175,6 +178,9 @@ def fork(
         made = boxes.fork(boxes.resolve(box), title=title)
         session().made(box_id=made.box_id)
     _emit_box(made)
+
+
+app.command(epilog=box_diff.EXAMPLES)(box_diff.diff)
 
 
 @app.command(epilog=examples("  cbx box verify 8b1f22c0 || echo 'not as it was packed'"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli import card_import, output
+from cardbox_cli.cli import card_edit, card_import, card_refs, output
 from cardbox_cli.cli.columns import CARD, CARD_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import answers, count, spoken_by, time
@@ -385,6 +385,10 @@ def _list(where: "CardFilter", limit: int, columns: str | None, interval: float 
             empty=f"no such cards in project {session().project_id!r}",
         )
         show_list(listing, cards.database, interval=interval)
+
+
+app.command(epilog=card_refs.EXAMPLES)(card_refs.refs)
+app.command(epilog=card_edit.EXAMPLES)(card_edit.edit)
 
 
 @app.command(epilog=examples("  cbx card delete 5f0c2a91 --yes"))

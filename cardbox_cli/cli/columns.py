@@ -113,7 +113,7 @@ PLACE_DEFAULT = ("#", "ID", "TYPE", "ROLE", "AGE", "SIZE", "TOKENS", "PREVIEW")
 PLACE_WITH_RULE = (*PLACE_DEFAULT[:-1], "RULE", "PREVIEW")
 
 
-# --- boxes and profiles
+# --- boxes, the places that a card has in them, and profiles
 
 
 def _parents(box: Box) -> str:
@@ -130,6 +130,17 @@ BOX: Columns = {
     "TITLE": lambda box: box.title or "",
 }
 BOX_DEFAULT = ("ID", "CARDS", "AGE", "PARENTS", "TITLE")
+
+REFERENCE: Columns = {
+    "ID": lambda found: short_id(found.box_id),
+    "FULL ID": lambda found: found.box_id,
+    "CARDS": lambda found: str(found.cards),
+    "AGE": lambda found: age(found.updated_at),
+    "UPDATED": lambda found: time(found.updated_at) or NOTHING,
+    "POSITIONS": lambda found: ", ".join(map(str, found.positions)),
+    "TITLE": lambda found: found.title or "",
+}
+REFERENCE_DEFAULT = ("ID", "CARDS", "AGE", "POSITIONS", "TITLE")
 
 
 def _tags(entry: "ProfileEntry") -> str:

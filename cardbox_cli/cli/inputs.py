@@ -134,7 +134,8 @@ def confirm(question: str, *, yes: bool) -> None:
 
     if not click.confirm(printable(question), err=True):
         announce("nothing was done")
-        raise click.exceptions.Exit(_DECLINED)
+        raise click.exceptions.Exit(DECLINED)
 
 
-_DECLINED = 130
+# The exit code after a person said no.
+DECLINED = 130

@@ -154,6 +154,27 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
+def say_painted(pieces: Iterable[tuple[str, str]]) -> None:
+    """Print text as `say` does, in pieces of a colour (red, green, cyan, bold, or "" for none) and a text."""
+    shown = "".join(_painted(colour, printable(text)) for colour, text in pieces)
+    sys.stdout.write(shown + "\n")
+
+
+def _painted(colour: str, text: str) -> str:
+    if not colour or not coloured():
+        return text
+    # Line by line: a pager forgets the colour at the end of one.
+    return "\n".join(f"\x1b[{_PAINTS[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
+
+
+_PAINTS = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
+
+
+def coloured() -> bool:
+    """Whether colours are shown here."""
+    return _coloured()
+
+
 def _coloured() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 

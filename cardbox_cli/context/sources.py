@@ -48,6 +48,16 @@ def group(card: Card | CardDraft) -> str | None:
     return mark if isinstance(mark, str) else None
 
 
+def originals(card: Card) -> list[str]:
+    """The keys of the metadata that hold the card's original, or vouch for it as a signature does.
+
+    Not the group: that says which cards are one message, whatever they say.
+    """
+    keys = ["source_format", "source_message", "source_blocks", "source_line"]
+    keys += ["signature"] if card.type == "agent.reasoning" else []
+    return [key for key in keys if key in card.metadata]
+
+
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON, where Python's `==` takes True for 1."""
     return exact_json.canonical(exact_json.encode(one)) == exact_json.canonical(exact_json.encode(other))

@@ -38,6 +38,16 @@ class Slot(msgspec.Struct, frozen=True):
     fate: Fate
 
 
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """A box that holds a card, at these positions from 0; `cards` is how many places it has."""
+
+    box_id: str
+    title: str | None
+    positions: list[int]
+    cards: int
+    updated_at: datetime | None
+
+
 class Rule(msgspec.Struct, frozen=True):
     """A run of neighbouring cards of a packed box that one recipe rule brought."""
 

@@ -5,14 +5,16 @@ caller's transaction; alone, each is its own.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
-from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Box, BoxView, Provenance, Slot, digest
+from cardbox_cli.model import box_diff, exact_json
+from cardbox_cli.model.box_diff import BoxDiff
+from cardbox_cli.model.boxes import Box, BoxView, Provenance, Reference, Slot, digest
 from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.cards import CardStore
@@ -131,6 +133,34 @@ class BoxStore(ProjectStore):
                 box.card_ids, parent_ids=[box.box_id], title=title or box.title, allow_dangling=True
             )
 
+    def derive(self, box: Box, card_ids: Sequence[str]) -> Box:
+        """A new box of these ids, with the title and the provenance of `box`, which is its parent.
+
+        Raises NotFound for ids that are no cards here, unless `box` holds them.
+        """
+        held = set(box.card_ids)
+        with self.database.transaction():
+            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            provenance = self.provenance(box.box_id)
+            return self.create(
+                card_ids,
+                parent_ids=[box.box_id],
+                title=box.title,
+                provenance=None if provenance is None else provenance.moved(box.card_ids, card_ids),
+                allow_dangling=True,
+            )
+
+    def rewrite(self, box: Box, card_ids: Sequence[str], *, if_ids: str) -> Box:
+        """Set the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive` do."""
+        held = set(box.card_ids)
+        with self.database.transaction():
+            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            return self.replace(box.box_id, card_ids, if_ids=if_ids, allow_dangling=True)
+
+    def check_replaceable(self, box_id: str) -> None:
+        """Raise BoxConflict for a box that `replace` never changes: a profile's."""
+        self._refuse_profile_box(box_id)
+
     def delete(self, box_id: str) -> None:
         """Remove the box; its cards stay. Refused while a profile name points to it."""
         with self.database.transaction():
@@ -191,6 +221,25 @@ class BoxStore(ProjectStore):
         text = self._value("provenance_of_box", box_id=_uuid(box_id))
         return None if text is None else msgspec.json.decode(text, type=Provenance)
 
+    def diff(self, a: str, b: str) -> BoxDiff:
+        """How box `b` differs from box `a`, in one snapshot. Raises NotFound."""
+        with self.database.snapshot():
+            one, other = self.get(a), self.get(b)
+            found = box_diff.diff(one.card_ids, other.card_ids)
+            differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
+            differing += [other.card_ids[place] for place in found.added]
+            rows = self._rows("known_cards", card_ids=unique(differing)) if differing else []
+        known = {card_id: (decode_card(row), fate) for card_id, fate, row in rows}
+        return box_diff.compare(one, other, found, known)
+
+    def refs(self, card_id: str, *, limit: int | None = None) -> Iterator[Reference]:
+        """The boxes that hold this id, a card's or a dangling one, the last changed first, read in pages."""
+        return paged(partial(self._page_of_refs, card_id), page=_PAGE, limit=limit)
+
+    def count_refs(self, card_id: str) -> int:
+        """How many boxes hold this id."""
+        return int(self._value("count_boxes_of_card", card_id=card_id))
+
     def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
         """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
         return paged(partial(self._page, self._dated(where or BoxFilter())), page=_PAGE, limit=limit)
@@ -220,10 +269,33 @@ class BoxStore(ProjectStore):
         rows = self._rows("list_boxes", **_query(where, after, size))
         return self._with_titles([_decode_box(row) for (row,) in rows])
 
+    def _page_of_refs(self, card_id: str, after: Reference | None, size: int) -> list[Reference]:
+        rows = self._rows(
+            "boxes_of_card",
+            card_id=card_id,
+            after_time=after.updated_at if after else None,
+            after_id=after.box_id if after else None,
+            limit=size,
+        )
+        titles = self._titles([row[0] for row in rows])
+        return [
+            Reference(
+                box_id=box_id,
+                title=titles.get(box_id),
+                positions=positions,
+                cards=length,
+                updated_at=changed.astimezone(UTC) if changed else None,
+            )
+            for box_id, positions, length, changed in rows
+        ]
+
+    def _titles(self, box_ids: Sequence[str]) -> dict[str, str]:
+        if not box_ids or not self.database.keeps_box_info:
+            return {}
+        return dict(self._rows("box_titles", box_ids=list(box_ids)))
+
     def _with_titles(self, boxes: list[Box]) -> list[Box]:
-        if not boxes or not self.database.keeps_box_info:
-            return boxes
-        titles = dict(self._rows("box_titles", box_ids=[box.box_id for box in boxes]))
+        titles = self._titles([box.box_id for box in boxes])
         return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
 
     def _lock(self, box_id: str) -> Box:

@@ -223,6 +223,32 @@ def imported(cbx: Cbx, feed: Feed, given: dict[str, Any], *options: str) -> list
     return lines(importing(cbx, feed, given, *options))
 
 
+class TestEditingInItAsItIs:
+    def test_boxes_are_compared_and_edited_without_titles(self, cbx: Cbx) -> None:
+        edited = cbx("card", "edit", "8f-task", "--text", "Refund order 120", "--box", BOX, "-o", "id")
+        made = lines(edited)[0]
+        shown = cbx("box", "diff", BOX, made)
+        assert shown.code == 8
+        assert shown.out.splitlines()[:2] == ["--- 0000cafe  unknown", f"+++ {made[-8:]}  unknown"]
+        assert shown.out.splitlines()[-1] == "    Refund order [-118-]{+120+}"
+        refs = lines(cbx("card", "refs", "018f-call"))[1:]
+        assert [row.split()[-1] for row in refs] == ["unknown", "unknown"]
+        assert lines(cbx("card", "refs", "018f-lost", "-o", "id")) == [made, BOX]
+
+    def test_what_holds_no_content_cannot_be_edited(self, cbx: Cbx) -> None:
+        result = cbx("card", "edit", "018f-bare", "--text", "something")
+        assert (result.code, result.out) == (4, "")
+        assert result.err.startswith("error: card '018f-bare' holds no content, which cbx cannot write\n")
+
+    def test_a_tool_result_has_no_second_one(self, cbx: Cbx) -> None:
+        result = cbx("card", "edit", "018f-done", "--text", "{}")
+        assert (result.code, result.out) == (5, "")
+        assert result.err == (
+            "error: card '018f-done' answers the tool call 'call_0', and no other card can\n"
+            "hint: this database allows one result per call; `cbx card add --card - --repair` overwrites\n"
+        )
+
+
 class TestOneResultPerToolCall:
     """Its unique index allows one tool result per tool-call id; real conversations repeat them."""
 

@@ -87,19 +87,48 @@ DELETE FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING b.box_id
 
+-- fragment: fate
+CASE WHEN c.card_id IS NULL THEN 'dangling'
+     WHEN c.deleted_at IS NOT NULL THEN 'deleted'
+     WHEN NOT ({visible}) THEN 'expired'
+     ELSE 'present' END
+
 -- name: slots_of_box
 -- Every place of a box in order: the id, what became of its card, and the card.
-SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
-    CASE WHEN c.card_id IS NULL THEN 'dangling'
-         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-         WHEN NOT ({visible}) THEN 'expired'
-         ELSE 'present' END,
+SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'), {fate},
     CASE WHEN c.card_id IS NOT NULL THEN {card_json} END
 FROM public.card_boxes AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
 LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place
+
+-- name: known_cards
+-- What became of the cards of these ids, deleted and expired ones too, and the cards; in no order.
+SELECT c.card_id, {fate}, {card_json}
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
+
+-- name: boxes_of_card
+-- A page of the boxes that hold a card, the last changed first, after the place (updated_at, box_id) if one is
+-- given: the box, the card's positions in order, how long the box is, when it changed.
+SELECT b.box_id::text,
+    ARRAY(SELECT (slot.place - 1)::integer
+          FROM jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+          WHERE slot.card_id = %(card_id)s ORDER BY slot.place),
+    jsonb_array_length({ids}), b.updated_at
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (b.updated_at, b.box_id) < (%(after_time)s::timestamptz, %(after_id)s::uuid))
+ORDER BY b.updated_at DESC, b.box_id DESC
+LIMIT %(limit)s
+
+-- name: count_boxes_of_card
+-- How many boxes hold a card.
+SELECT count(*)
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)
 
 -- name: find_box_ids
 -- Up to six boxes of the project whose id, without its dashes, begins or ends with what was typed.
