@@ -432,8 +432,10 @@ def export(
 
     check_choice(to, "--to", tuple(FORMATS), what="format")
     with session().stores() as (_, boxes), boxes.database.snapshot():
+        box_id = boxes.resolve(box)
+        boxes.require(box_id)
         gone: dict[str, None] = {}
-        cards = Rereadable(partial(_cards_of, boxes, boxes.resolve(box), gone))
+        cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
         text = FORMATS[to].export(cards)
         if out is None:
             output.write_pieces(text)

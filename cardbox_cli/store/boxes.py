@@ -194,17 +194,17 @@ class BoxStore(ProjectStore):
         wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
         return {box_id: exact_json.decode(ids) for box_id, ids in self._rows("box_id_lists", box_ids=wanted)}
 
+    def require(self, box_id: str) -> None:
+        """Raise NotFound unless the box exists."""
+        if not self._rows("existing_boxes", box_ids=[_uuid(box_id)]):
+            raise self._no_box(box_id)
+
     def slots(self, box_id: str) -> list[Slot]:
         """Every place of the box in order with its card, in one round trip; [] for an unknown box."""
         return [_slot(row) for row in self._rows("slots_of_box", box_id=_uuid(box_id))]
 
     def stream(self, box_id: str) -> Iterator[Slot]:
-        """Every place of the box in order with its card, read as they are asked for. Raises NotFound.
-
-        Needs the caller's transaction or snapshot.
-        """
-        if not self._rows("existing_boxes", box_ids=[_uuid(box_id)]):
-            raise self._no_box(box_id)
+        """`slots`, read as they are asked for, within the caller's transaction or snapshot."""
         return map(_slot, self._stream("slots_of_box", box_id=_uuid(box_id)))
 
     def view(self, box_id: str) -> BoxView:

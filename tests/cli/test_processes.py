@@ -87,7 +87,8 @@ class TestCtrlC:
             assert process.stdin is not None
             process.stdin.write(b" " * MUCH)  # returns when the process has begun to read
             wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
-            assert interrupted(process) == (130, "", "\ninterrupted\n")
+            said = "\ninterrupted: nothing is half-done; the same command imports the file\n"
+            assert interrupted(process) == (130, "", said)
 
     def test_while_it_waits_for_a_lock(
         self, shell: Shell, cbx: Cbx, box_of: Callable[..., str], database: Database, target: Target

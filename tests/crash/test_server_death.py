@@ -78,7 +78,7 @@ def kill(server: EmbeddedServer) -> None:
 
 
 class TestAKilledServer:
-    @pytest.mark.parametrize("point", ["copy_incoming sent:1", "insert_box:1", "commit:1"])
+    @pytest.mark.parametrize("point", ["copy_incoming sent:1", "insert_import_boxes:1", "commit:1"])
     def test_under_an_import(self, point: str, server: EmbeddedServer, scene: Scene) -> None:
         (scene.folder / "a.json").write_text(json.dumps(conversation(scene.folder.name, 20)))
         self._check(server, scene, point, "card", "import", "a.json", "--from", "openai", "-o", "id")
