@@ -1,6 +1,7 @@
 """What `cbx box show` prints: a box, place by place, for people and for programs."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat
 from cardbox_cli.cli.watch import Interval, Watch, follow, keep_showing
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.tokens import card_tokens
@@ -84,8 +84,9 @@ def show(
         columns=names,
     )
     with session().stores() as (_, boxes):
-        if watch and session().output == "jsonl":
-            follow(lambda: _cards_in_lines(_look(boxes, asked), asked), interval=interval)
+        if session().output == "jsonl":
+            _show_lines(boxes, asked, interval if watch else None)
+            return
         if watch:
             show_again = partial(_show, asked=asked)
             keep_showing(lambda: _look(boxes, asked), show_again, interval=interval, end=True)
@@ -93,39 +94,81 @@ def show(
     _show(seen, asked)
 
 
+# --- a card a line
+
+
+def _show_lines(boxes: "BoxStore", asked: _Asked, interval: float | None) -> None:
+    """Print cards as the database spells them, as they come: a box may be too large to hold."""
+    if interval is not None:
+        follow(lambda: _look_for_lines(boxes, asked), interval=interval)
+    with boxes.database.snapshot():
+        box_ids, missing = _wanted(boxes, asked)
+        _announce_missing(missing)
+        lost = 0
+        for box_id in box_ids:
+            gone: set[str] = set()
+            for line in _lines(boxes, box_id, asked, gone):
+                output.write(line)
+            lost += len(gone)
+    _be_strict(asked, missing, lost)
+
+
+def _look_for_lines(boxes: "BoxStore", asked: _Asked) -> list[str]:
+    with boxes.database.snapshot():
+        box_ids, _ = _wanted(boxes, asked)
+        return [line for box_id in box_ids for line in _lines(boxes, box_id, asked, set())]
+
+
+def _lines(boxes: "BoxStore", box_id: str, asked: _Asked, gone: set[str]) -> Iterator[str]:
+    """The JSON of each card that is to be shown; `gone` gets the ids that lead to none."""
+
+    def places() -> Iterator[str | None]:
+        for card_id, text in boxes.json_lines(box_id, asked.types):
+            if text is None:
+                gone.add(card_id)
+            if text is not None or asked.types is None:
+                yield text
+
+    shown = places() if asked.tail is None else deque(places(), asked.tail)
+    return (text for text in shown if text is not None)
+
+
+# --- whole boxes
+
+
+def _wanted(boxes: "BoxStore", asked: _Asked) -> tuple[list[str], list[str]]:
+    """The ids of the boxes that there are, and of those that are missing. A lone one must be there."""
+    if len(asked.box_ids) == 1:
+        box_id = boxes.resolve(asked.box_ids[0])
+        boxes.require(box_id)
+        return [box_id], []
+    wanted = unique(resolved_or_typed(boxes.resolve, typed) for typed in asked.box_ids)
+    there = boxes.existing(wanted)
+    return [box_id for box_id in wanted if box_id in there], [each for each in wanted if each not in there]
+
+
 def _look(boxes: "BoxStore", asked: _Asked) -> _Seen:
     with boxes.database.snapshot():
-        if len(asked.box_ids) == 1:
-            views, missing = [boxes.view(boxes.resolve(asked.box_ids[0]))], list[str]()
-        else:
-            wanted = unique(resolved_or_typed(boxes.resolve, typed) for typed in asked.box_ids)
-            known = boxes.get_many(wanted)
-            views, missing = [boxes.view(box.box_id) for box in known.boxes], known.missing_box_ids
-        ids = [view.box.box_id for view in views] if asked.why else []
-        provenance = {box_id: boxes.provenance(box_id) for box_id in ids}
+        box_ids, missing = _wanted(boxes, asked)
+        views = [boxes.view(box_id) for box_id in box_ids]
+        provenance = {box_id: boxes.provenance(box_id) for box_id in box_ids} if asked.why else {}
     return _Seen(views=views, missing=missing, provenance=provenance, titles=boxes.database.keeps_box_info)
 
 
-def _cards_in_lines(seen: _Seen, asked: _Asked) -> list[str]:
-    return [
-        exact_json.encode(slot.card).decode()
-        for view in seen.views
-        for slot in _places(view, asked)
-        if slot.fate == "present"
-    ]
-
-
 def _show(seen: _Seen, asked: _Asked) -> None:
-    for box_id in seen.missing:
+    _announce_missing(seen.missing)
+    _emit(seen, asked)
+    _be_strict(asked, seen.missing, sum(len(view.missing_card_ids) for view in seen.views))
+
+
+def _announce_missing(box_ids: Sequence[str]) -> None:
+    for box_id in box_ids:
         announce(f"missing: no box {box_id!r}")
-    if session().output == "jsonl":
-        for line in _cards_in_lines(seen, asked):
-            output.write(line)
-    else:
-        _emit(seen, asked)
-    lost = [card_id for view in seen.views for card_id in view.missing_card_ids]
-    if asked.strict and (seen.missing or lost):
-        raise NotFound(f"missing: {count(len(seen.missing), 'box')} and {count(len(lost), 'card')}")
+
+
+def _be_strict(asked: _Asked, missing: Sequence[str], lost: int) -> None:
+    if asked.strict and (missing or lost):
+        raise NotFound(f"missing: {count(len(missing), 'box')} and {count(lost, 'card')}")
 
 
 def _emit(seen: _Seen, asked: _Asked) -> None:

@@ -4,7 +4,7 @@ Boxes hold ids and never cards. Writes to one box are serial: each locks its row
 caller's transaction; alone, each is its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import partial
 from typing import Any
@@ -194,9 +194,14 @@ class BoxStore(ProjectStore):
         wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
         return {box_id: exact_json.decode(ids) for box_id, ids in self._rows("box_id_lists", box_ids=wanted)}
 
+    def existing(self, box_ids: Iterable[str]) -> set[str]:
+        """Those of these ids that are boxes of the project."""
+        asked = [box_id for box_id in map(as_box_id, box_ids) if box_id]
+        return {box_id for (box_id,) in self._rows("existing_boxes", box_ids=asked)}
+
     def require(self, box_id: str) -> None:
         """Raise NotFound unless the box exists."""
-        if not self._rows("existing_boxes", box_ids=[_uuid(box_id)]):
+        if not self.existing([box_id]):
             raise self._no_box(box_id)
 
     def slots(self, box_id: str) -> list[Slot]:
@@ -206,6 +211,17 @@ class BoxStore(ProjectStore):
     def stream(self, box_id: str) -> Iterator[Slot]:
         """`slots`, read as they are asked for, within the caller's transaction or snapshot."""
         return map(_slot, self._stream("slots_of_box", box_id=_uuid(box_id)))
+
+    def json_lines(
+        self, box_id: str, types: Collection[str] | None = None
+    ) -> Iterator[tuple[str, str | None]]:
+        """Every place of the box in order, as the id and the card's JSON as the database spells it.
+
+        None in its place where a reader sees no card. Cards of other types than `types` are left out. Read as
+        they are asked for, within the caller's transaction or snapshot.
+        """
+        wanted = None if types is None else list(types)
+        return self._stream("json_of_box", box_id=_uuid(box_id), types=wanted)
 
     def view(self, box_id: str) -> BoxView:
         """The box with its cards and digest, as one snapshot. Raises NotFound."""

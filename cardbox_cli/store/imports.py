@@ -10,6 +10,7 @@ from itertools import islice
 import msgspec
 
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore, Counts
 from cardbox_cli.store.database import Database, jsonb
 from cardbox_cli.store.project_store import ProjectStore
@@ -39,6 +40,7 @@ class ImportStore(ProjectStore):
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
         self._cards = CardStore(database, project_id)
+        self._boxes = BoxStore(database, project_id)
 
     def begin(self) -> None:
         """Wait for other imports into the project to end, and make room. Needs a transaction."""
@@ -111,7 +113,7 @@ class ImportStore(ProjectStore):
         first = 1
         while True:
             asked = [versions(number) for number in range(first, first + _VERSIONS)]
-            there = {box_id for (box_id,) in self._rows("existing_boxes", box_ids=asked)}
+            there = self._boxes.existing(asked)
             for box_id in asked:
                 if box_id not in there:
                     return

@@ -130,6 +130,17 @@ SELECT count(*)
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)
 
+-- name: json_of_box
+-- The places of a box in order: the id, and the card's JSON where a reader sees one. Cards of other types than
+-- the given ones are left out.
+SELECT coalesce(slot.card_id, 'null'), CASE WHEN c.card_id IS NOT NULL AND {visible} THEN {card_json} END
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+    AND (%(types)s::text[] IS NULL OR c.card_id IS NULL OR NOT ({visible}) OR {card_type} = ANY(%(types)s))
+ORDER BY slot.place
+
 -- name: find_box_ids
 -- Up to six boxes of the project whose id, without its dashes, begins or ends with what was typed.
 SELECT b.box_id::text

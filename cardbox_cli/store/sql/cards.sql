@@ -7,22 +7,25 @@ c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > {now})
 -- fragment: utc
 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
 
+-- fragment: card_type
+coalesce(c.metadata ->> 'type', c.metadata ->> 'semantic_type', 'unknown')
+
 -- fragment: card_json
-json_build_object(
-    'card_id', c.card_id,
-    'project_id', c.tenant_id,
-    'type', coalesce(c.metadata ->> 'type', c.metadata ->> 'semantic_type', 'unknown'),
-    'role', c.metadata ->> 'role',
-    'author_id', coalesce(c.metadata ->> 'author_id', c.metadata #>> '{producer,id}'),
-    'content', c.content,
-    'tool_calls', c.tool_calls,
-    'tool_call_id', c.tool_call_id,
-    'ttl_seconds', c.ttl_seconds,
-    'metadata', CASE WHEN jsonb_typeof(c.metadata) = 'object' THEN c.metadata ELSE '{}' END,
-    'created_at', to_char(c.created_at AT TIME ZONE 'UTC', {utc}),
-    'expires_at', to_char(c.expires_at AT TIME ZONE 'UTC', {utc}),
-    'deleted_at', to_char(c.deleted_at AT TIME ZONE 'UTC', {utc})
-)::text
+row_to_json((SELECT card FROM (SELECT
+    c.card_id,
+    c.tenant_id AS project_id,
+    {card_type} AS type,
+    c.metadata ->> 'role' AS role,
+    coalesce(c.metadata ->> 'author_id', c.metadata #>> '{producer,id}') AS author_id,
+    c.content,
+    c.tool_calls,
+    c.tool_call_id,
+    c.ttl_seconds,
+    CASE WHEN jsonb_typeof(c.metadata) = 'object' THEN c.metadata ELSE '{}' END AS metadata,
+    to_char(c.created_at AT TIME ZONE 'UTC', {utc}) AS created_at,
+    to_char(c.expires_at AT TIME ZONE 'UTC', {utc}) AS expires_at,
+    to_char(c.deleted_at AT TIME ZONE 'UTC', {utc}) AS deleted_at
+) AS card))::text
 
 -- fragment: stored_metadata
 n.metadata || jsonb_build_object(
