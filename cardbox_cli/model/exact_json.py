@@ -120,21 +120,31 @@ def _check(value: Any, path: str, depth: int) -> None:
         for key, item in value.items():
             if type(key) is not str:
                 raise Unstorable(path, f"has the key {key!r}, and JSON keys are strings")
-            _check_text(key, f"{path}.{key!r}" if path else repr(key))
-            _check(item, f"{path}.{key}" if path else key, depth + 1)
+            if not _is_plain(key):
+                _check_text(key, f"{path}.{key!r}" if path else repr(key))
+            if not _is_plain(item):
+                _check(item, f"{path}.{key}" if path else key, depth + 1)
     elif kind is list:
         for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]", depth + 1)
+            if not _is_plain(item):
+                _check(item, f"{path}[{index}]", depth + 1)
     elif kind is float or kind is Decimal:
         _check_number(value, path)
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            _check(getattr(value, name), f"{path}.{name}" if path else name, depth + 1)
+            item = getattr(value, name)
+            if not _is_plain(item):
+                _check(item, f"{path}.{name}" if path else name, depth + 1)
     elif kind is int:
         if value.bit_length() > _INT_BITS:
             raise Unstorable(path, f"is an integer of over {_INT_DIGITS} digits; give it as a Decimal")
     elif not (value is None or value is msgspec.UNSET or kind is bool):
         raise Unstorable(path, f"is a {kind.__name__}, which is no JSON value")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is what most values are, storable at a glance, so that spelling its place can be saved."""
+    return value is None or (type(value) is str and value.isascii() and "\x00" not in value)
 
 
 def _check_text(text: str, path: str) -> None:
