@@ -34,6 +34,9 @@ class Databases:
     def __init__(self, server: EmbeddedServer) -> None:
         self.server = server
         self.admin = server.connect(autocommit=True)
+        # Tests kill servers, never the machine that they run on.
+        self.admin.execute("ALTER SYSTEM SET fsync = off")
+        self.admin.execute("SELECT pg_reload_conf()")
         self.admin.execute(f"CREATE DATABASE {TEMPLATE}")
         with Database.connect(self.target(TEMPLATE)) as database:
             add_missing_tables(database)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import box_diff, box_edit, box_show, output
+from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import BOX, BOX_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import box_title, count
@@ -21,7 +21,10 @@ from cardbox_cli.model.verify import verify as findings_in
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore
 
-app = noun("Make, show, change and verify boxes of cards.")
+app = noun(
+    "Make, show, change and verify boxes of cards.",
+    elsewhere={verb: f"cardbox_cli.cli.box_{verb}" for verb in ("diff", "edit", "show")},
+)
 
 BoxId = Annotated[
     str, typer.Argument(metavar="BOX", help="An id, 4 or more characters of its beginning or end, or @last.")
@@ -81,9 +84,6 @@ def _resolved(cards: "CardStore", typed: str, allow_dangling: bool) -> str:
 
 def _emit_box(box: Box) -> None:
     output.emit(box, table=lambda: output.say(box.box_id), ids=[box.box_id])
-
-
-app.command(epilog=box_show.EXAMPLES)(box_show.show)
 
 
 @app.command(
@@ -165,9 +165,6 @@ def replace(
     _emit_box(changed)
 
 
-app.command(epilog=box_edit.EXAMPLES)(box_edit.edit)
-
-
 @app.command(epilog=examples("  cbx box fork 8b1f22c0 --title 'what if'"))
 def fork(
     box: BoxId,
@@ -178,9 +175,6 @@ def fork(
         made = boxes.fork(boxes.resolve(box), title=title)
         session().made(box_id=made.box_id)
     _emit_box(made)
-
-
-app.command(epilog=box_diff.EXAMPLES)(box_diff.diff)
 
 
 @app.command(epilog=examples("  cbx box verify 8b1f22c0 || echo 'not as it was packed'"))

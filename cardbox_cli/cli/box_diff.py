@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from cardbox_cli.cli import output
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import box_title, preview, spoken_by
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat
@@ -21,12 +21,8 @@ from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text_diff import Piece, abridged, text_diff
 
-EXAMPLES = examples(
-    "  cbx box diff 8b1f22c0 77ab01de\n"
-    "  cbx box diff 8b1f22c0 77ab01de --full | less\n"
-    "  cbx box diff 8b1f22c0 77ab01de -o json | jq .patch\n"
-    "  cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show"
-)
+app = everyday("Compare two boxes.")
+
 
 # kind -> the mark before a line, and its colour.
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
@@ -36,6 +32,14 @@ _PREVIEW = 60
 _MOST_TEXTS = 500
 
 
+@app.command(
+    epilog=examples(
+        "  cbx box diff 8b1f22c0 77ab01de\n"
+        "  cbx box diff 8b1f22c0 77ab01de --full | less\n"
+        "  cbx box diff 8b1f22c0 77ab01de -o json | jq .patch\n"
+        "  cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show"
+    )
+)
 def diff(
     a: Annotated[
         str, typer.Argument(metavar="BOX", help="The old box: an id, or a beginning or end of one.")

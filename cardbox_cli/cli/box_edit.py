@@ -11,7 +11,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.card_edit import moved_on
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count, preview
 from cardbox_cli.cli.editor import Edited, edited, taken_from
 from cardbox_cli.cli.inputs import DECLINED, source_name
@@ -24,13 +24,16 @@ from cardbox_cli.model.ids import hash_ids, short_id
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore
 
-EXAMPLES = examples(
-    "  cbx box edit 8b1f22c0\n"
-    "  cbx box edit 8b1f22c0 --in-place\n"
-    "  cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -"
+app = everyday("Edit the list of a box.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx box edit 8b1f22c0\n"
+        "  cbx box edit 8b1f22c0 --in-place\n"
+        "  cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -"
+    )
 )
-
-
 def edit(
     box: Annotated[
         str,

@@ -10,7 +10,7 @@ import typer
 
 from cardbox_cli.cli import columns, output
 from cardbox_cli.cli.columns import Place
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count, short_rule, spoken_by, time
 from cardbox_cli.cli.inputs import resolved_or_typed
 from cardbox_cli.cli.lists import ColumnNames
@@ -25,13 +25,7 @@ from cardbox_cli.model.tokens import card_tokens
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
 
-EXAMPLES = examples(
-    "  cbx box show 8b1f22c0\n"
-    "  cbx box show 8b1f22c0 --tail 5 --full\n"
-    "  cbx box show @last --watch\n"
-    "  cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
-    "  cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why"
-)
+app = everyday("Show what is in boxes.")
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +49,15 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     titles: bool
 
 
+@app.command(
+    epilog=examples(
+        "  cbx box show 8b1f22c0\n"
+        "  cbx box show 8b1f22c0 --tail 5 --full\n"
+        "  cbx box show @last --watch\n"
+        "  cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
+        "  cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why"
+    )
+)
 def show(
     box_ids: Annotated[
         list[str],

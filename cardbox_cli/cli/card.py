@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli import card_edit, card_import, card_refs, output
+from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import CARD, CARD_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import answers, count, spoken_by, time
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardFilter
 
-app = noun("Add, show, list, search, delete, import and export cards.")
+app = noun(
+    "Add, show, list, search, delete, import and export cards.",
+    elsewhere={verb: f"cardbox_cli.cli.card_{verb}" for verb in ("edit", "import", "refs")},
+)
 
 CardId = Annotated[
     str, typer.Argument(metavar="CARD", help="An id, 4 or more characters of its beginning or end, or @last.")
@@ -387,10 +390,6 @@ def _list(where: "CardFilter", limit: int, columns: str | None, interval: float 
         show_list(listing, cards.database, interval=interval)
 
 
-app.command(epilog=card_refs.EXAMPLES)(card_refs.refs)
-app.command(epilog=card_edit.EXAMPLES)(card_edit.edit)
-
-
 @app.command(epilog=examples("  cbx card delete 5f0c2a91 --yes"))
 def delete(
     card_ids: CardIds,
@@ -406,9 +405,6 @@ def delete(
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
     output.emit(answer, table=lambda: output.say(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted)
-
-
-app.command("import", epilog=card_import.EXAMPLES)(card_import.import_)
 
 
 @app.command(

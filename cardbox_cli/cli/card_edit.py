@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from cardbox_cli.cli import output
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.editor import Edited, edited, taken_from
 from cardbox_cli.cli.inputs import source_name
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
 
-EXAMPLES = examples(
-    "  cbx card edit 5f0c2a91\n"
-    "  cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0\n"
-    "  EDITOR='code --wait' cbx card edit 5f0c2a91\n"
-    "  cbx card edit 5f0c2a91 --text 'Refund order 119'"
+app = everyday("Edit a card.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card edit 5f0c2a91\n"
+        "  cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0\n"
+        "  EDITOR='code --wait' cbx card edit 5f0c2a91\n"
+        "  cbx card edit 5f0c2a91 --text 'Refund order 119'"
+    )
 )
-
-
 def edit(
     card_id: Annotated[
         str,

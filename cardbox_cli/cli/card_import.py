@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cardbox_cli.cli import output
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import check_choice, source_name
 from cardbox_cli.cli.progress import bar
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox
     from cardbox_cli.conversations.json_window import Source
 
-EXAMPLES = examples(
-    "  cbx card import chat.json --from openai\n"
-    "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
-    "  cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
-    "  curl … | cbx card import - --from auto"
-)
+app = everyday("Import conversations.")
+
 
 AUTO = "auto"
 
@@ -35,6 +31,14 @@ _LOOK_EVERY = 0.5
 _SHARE = 0.25
 
 
+@app.command(
+    epilog=examples(
+        "  cbx card import chat.json --from openai\n"
+        "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
+        "  cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
+        "  curl … | cbx card import - --from auto"
+    )
+)
 def import_(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")

@@ -5,16 +5,19 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.columns import REFERENCE, REFERENCE_DEFAULT, chosen
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.inputs import resolved_or_typed
 from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import session
 
-EXAMPLES = examples(
-    "  cbx card refs 5f0c2a91\n  cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify"
+app = everyday("List the boxes that hold a card.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card refs 5f0c2a91\n  cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify"
+    )
 )
-
-
 def refs(
     card_id: Annotated[
         str,

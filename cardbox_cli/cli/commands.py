@@ -1,6 +1,6 @@
 """How the command tree is put together: nouns and verbs whose modules are loaded when they are called."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
@@ -41,12 +41,7 @@ class LazyGroup(click.Group):
         return self._loaded.get(cmd_name)
 
     def _load(self, name: str) -> click.Command:
-        app: typer.Typer = import_module(self.entries[name].module).app
-        command = typer.main.get_command(app)
-        command.name = name
-        _add_common_options(command)
-        _page_answers(command)
-        return command
+        return _loaded(name, self.entries[name].module)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names of the table and the options that begin so; no command is loaded for it."""
@@ -93,24 +88,53 @@ def _past_click() -> Iterator[None]:
         raise click.Abort(*exc.args) from exc
 
 
+def _loaded(name: str, module: str) -> click.Command:
+    """The command that the `app` of a module is."""
+    app: typer.Typer = import_module(module).app
+    command = typer.main.get_command(app)
+    command.name = name
+    for each in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+        each.params.extend(common_options())
+        _page_answers(each)
+    return command
+
+
 class _Group(typer.core.TyperGroup):
+    """A noun. Verbs that have a module of their own, `elsewhere`, are loaded when they are called."""
+
+    elsewhere: Mapping[str, str] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *self.elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.elsewhere and cmd_name not in self.commands:
+            self.commands[cmd_name] = _loaded(cmd_name, self.elsewhere[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self.commands and not name.startswith("-"):
-            ctx.fail(f"`{ctx.command_path}` has no command {name!r}.{_did_you_mean(name, self.commands)}")
+        verbs = self.list_commands(ctx)
+        if name not in verbs and not name.startswith("-"):
+            ctx.fail(f"`{ctx.command_path}` has no command {name!r}.{_did_you_mean(name, verbs)}")
         return super().resolve_command(ctx, args)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
 
-
-def noun(help: str) -> typer.Typer:
-    """A group of verbs, such as `cbx box …`."""
-    app = typer.Typer(cls=_Group, help=help, no_args_is_help=True, **_PLAIN)
+def noun(help: str, elsewhere: Mapping[str, str] | None = None) -> typer.Typer:
+    """A group of verbs, such as `cbx box …`; `elsewhere` names the modules of those not in this one."""
+    group = type("_Noun", (_Group,), {"elsewhere": elsewhere or {}})
+    app = typer.Typer(cls=group, help=help, no_args_is_help=True, **_PLAIN)
     app.callback()(lambda: None)
     return app
+
+
+def verbs(group: click.Group) -> dict[str, click.Command]:
+    """The verbs of a noun by name, all of them loaded."""
+    context = click.Context(group)
+    names = group.list_commands(context)
+    return {name: verb for name in names if (verb := group.get_command(context, name)) is not None}
 
 
 def everyday(help: str) -> typer.Typer:
@@ -132,22 +156,12 @@ def examples(text: str) -> str:
     return f"\b\nExamples:\n{text}"
 
 
-def _add_common_options(command: click.Command) -> None:
-    if isinstance(command, click.Group):
-        for child in command.commands.values():
-            _add_common_options(child)
-    command.params.extend(common_options())
-
-
 # The commands that only show something, by their last word.
 _READING = frozenset({"diff", "export", "list", "refs", "render", "schema", "search", "show"})
 
 
 def _page_answers(command: click.Command) -> None:
     """Let long answers of the commands that only read go through a pager; those of `--watch` never end."""
-    if isinstance(command, click.Group):
-        for child in command.commands.values():
-            _page_answers(child)
     if command.name not in _READING or command.callback is None or isinstance(command, click.Group):
         return
     answer = command.callback
@@ -164,8 +178,8 @@ def _page_answers(command: click.Command) -> None:
     command.callback = answer_in_pages
 
 
-def _did_you_mean(name: str, known: Mapping[str, object]) -> str:
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, list(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
-from cardbox_cli.cli.commands import LazyGroup
+from cardbox_cli.cli.commands import LazyGroup, verbs
 from cardbox_cli.cli.main import COMPLETING, root
 from cardbox_cli.cli.session import Session
 from cardbox_cli.cli.terminal import one_line
@@ -131,7 +131,7 @@ class _CompletingTree(LazyGroup):
             if offer is not None:
                 parameter.type = _Completed(offer)
         if isinstance(command, click.Group):
-            for child in command.commands.values():
+            for child in verbs(command).values():
                 self._tell_values(child)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import db_gc, db_status, output
+from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import confirm
@@ -15,7 +15,10 @@ from cardbox_cli.errors import UsageError
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
 
-app = noun("Start, inspect, upgrade and remove the database.")
+app = noun(
+    "Start, inspect, upgrade and remove the database.",
+    elsewhere={verb: f"cardbox_cli.cli.db_{verb}" for verb in ("gc", "status")},
+)
 
 
 def _embedded(action: str) -> "EmbeddedServer":
@@ -31,13 +34,14 @@ def _embedded(action: str) -> "EmbeddedServer":
 @app.command(epilog=examples("  cbx db start"))
 def start() -> None:
     """Start the embedded server; any command that needs it does so too."""
+    from cardbox_cli.cli.db_status import say_status
     from cardbox_cli.store.status import database_status
 
     started = _embedded("start").start()
     with session().database() as database:
         answer = database_status(database)
     announce("started" if started else "it runs already")
-    output.emit(answer, table=lambda: db_status.say_status(answer))
+    output.emit(answer, table=lambda: say_status(answer))
 
 
 @app.command(epilog=examples("  cbx db stop"))
@@ -47,9 +51,6 @@ def stop() -> None:
     output.emit(
         {"stopped": stopped}, table=lambda: output.say("stopped" if stopped else "it was not running")
     )
-
-
-app.command(epilog=db_status.EXAMPLES)(db_status.status)
 
 
 @app.command(epilog=examples('  psql "$(cbx db url)"\n  DATABASE_URL=$(cbx db url) ./my-agent'))
@@ -136,9 +137,6 @@ def index_text() -> None:
     with session().database() as database:
         build(database)
     output.emit({"index": "idx_cards_text"}, table=lambda: output.say("idx_cards_text is there"))
-
-
-app.command(epilog=db_gc.EXAMPLES)(db_gc.gc)
 
 
 @app.command(epilog=examples("  cbx db destroy --yes"))

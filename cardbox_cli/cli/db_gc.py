@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cardbox_cli.cli import output
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import confirm
 from cardbox_cli.cli.progress import bar
@@ -15,11 +15,16 @@ from cardbox_cli.cli.session import announce, session
 if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish
 
-EXAMPLES = examples(
-    "  cbx db gc --dry-run\n  cbx db gc --yes\n  cbx db gc --purge --all-projects --yes -o json | jq .purged"
+app = everyday("Purge expired cards.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx db gc --dry-run\n"
+        "  cbx db gc --yes\n"
+        "  cbx db gc --purge --all-projects --yes -o json | jq .purged"
+    )
 )
-
-
 def gc(
     purge: Annotated[bool, typer.Option("--purge", help="Purge soft-deleted cards, too.")] = False,
     all_projects: Annotated[

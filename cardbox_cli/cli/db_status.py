@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cardbox_cli.cli import output
-from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import byte_size, count
 from cardbox_cli.cli.session import session
 
 if TYPE_CHECKING:
     from cardbox_cli.store.status import ProjectSize, TableSize
 
-EXAMPLES = examples(
-    "  cbx db status\n  cbx db status --exact\n  cbx db status -o json | jq '.schema_version, .project.cards'"
+app = everyday("Say which database this is.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx db status\n"
+        "  cbx db status --exact\n"
+        "  cbx db status -o json | jq '.schema_version, .project.cards'"
+    )
 )
-
-
 def status(
     exact: Annotated[
         bool, typer.Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")

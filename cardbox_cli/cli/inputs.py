@@ -94,7 +94,7 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
     """The instant that an RFC 3339 text names (without an offset: UTC), or how long ago, as in 90m."""
     if text is None:
         return None
-    if ago := _AGO.fullmatch(text):
+    if ago := re.fullmatch(_AGO, text, re.ASCII):
         return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
     try:
         moment = datetime.fromisoformat(text)
@@ -106,7 +106,7 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-_AGO = re.compile(r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])", re.ASCII)
+_AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = timedelta(days=36_500)
 

@@ -75,7 +75,7 @@ def _write(file: Path, entries: list[dict[str, object]]) -> None:
 
 
 def _home() -> Path:
-    from cardbox_cli.store.embedded.location import default_home
+    from cardbox_cli.store.home import default_home
 
     return default_home(os.environ)
 

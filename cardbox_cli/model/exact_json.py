@@ -97,7 +97,7 @@ def check_storable(value: Any, path: str = "") -> None:
 def replace_bad_text(value: Any) -> tuple[Any, int]:
     """The JSON `value` with U+FFFD for each NUL and lone surrogate in it, and how many those were."""
     if isinstance(value, str):
-        return _BAD_TEXT.subn("\ufffd", value)
+        return re.subn(_BAD_TEXT, "\ufffd", value)
     if isinstance(value, list):
         items = [replace_bad_text(item) for item in value]
         return [item for item, _ in items], sum(count for _, count in items)
@@ -107,7 +107,7 @@ def replace_bad_text(value: Any) -> tuple[Any, int]:
     return value, 0
 
 
-_BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
+_BAD_TEXT = "[\x00\ud800-\udfff]"
 
 
 def _check(value: Any, path: str, depth: int) -> None:

@@ -26,7 +26,7 @@ _PAGE = 1000
 _COUNTED = 10_000
 _COUNTED_IN_SEARCH = 1000
 # Scripts that are written without spaces, where a word search finds nothing: kana, Han, Hangul, fullwidth.
-_UNSPACED = re.compile(
+_UNSPACED = (
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
 
@@ -262,7 +262,7 @@ def _text_search(text: str | None) -> dict[str, Any]:
     """Words where words are spaced; else every piece of `text` as a substring."""
     if text is None:
         return {"words": None, "patterns": None}
-    if _UNSPACED.search(text):
+    if re.search(_UNSPACED, text):
         return {"words": None, "patterns": [f"%{like_escape(piece)}%" for piece in text.split()]}
     return {"words": text, "patterns": None}
 

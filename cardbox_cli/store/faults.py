@@ -17,7 +17,7 @@ from cardbox_cli.errors import UsageError
 FAULT = "CBX_TEST_FAULT"
 LOG = "CBX_TEST_FAULT_LOG"
 
-_FAULT = re.compile(r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)")
+_FAULT = r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)"
 
 
 def passing(point: str) -> None:
@@ -56,7 +56,7 @@ def _orders() -> _Orders | None:
 
 
 def _parse(fault: str) -> tuple[signal.Signals, str]:
-    found = _FAULT.fullmatch(fault)
+    found = re.fullmatch(_FAULT, fault)
     if found is None or found["sign"] not in signal.Signals.__members__:
         raise UsageError(
             f"{FAULT} is {fault!r}, which is no SIGNAL:POINT:TIME such as 'SIGKILL:commit:1'",

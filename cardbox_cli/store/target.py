@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import UsageError
+from cardbox_cli.store.home import default_home
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
@@ -57,8 +58,6 @@ def find_target(
     announce: Callable[[str], None] = _silent,
 ) -> Target:
     """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
-    from cardbox_cli.store.embedded import default_home
-
     env = os.environ if environ is None else environ
     home = default_home(env)
     for named_by, address in (("--database-url", url), ("CBX_DATABASE_URL", env.get("CBX_DATABASE_URL"))):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from cardbox_cli.cli.commands import LazyGroup
+from cardbox_cli.cli.commands import LazyGroup, verbs
 from cardbox_cli.cli.main import COMMANDS, root
 from cardbox_cli.cli.session import Session
 from cardbox_cli.packing.recipe_files import read_recipe
@@ -29,7 +29,7 @@ def tree() -> dict[Path, click.Command]:
         assert command is not None
         found[(name,)] = command
         if isinstance(command, click.Group):
-            found |= {(name, verb): child for verb, child in command.commands.items()}
+            found |= {(name, verb): child for verb, child in verbs(command).items()}
     return found
 
 
@@ -46,7 +46,7 @@ def parse(words: list[str]) -> tuple[Path, dict[str, Any], Session]:
 
     def stop_at(path: Path, command: click.Command) -> None:
         if isinstance(command, click.Group):
-            for verb, child in command.commands.items():
+            for verb, child in verbs(command).items():
                 stop_at((*path, verb), child)
         else:
             command.callback = lambda **given: reached.append((path, given))

@@ -4,7 +4,6 @@ Owns the server of one CBX_HOME: its files, its process, the way to it. Refuses 
 database: no schema, no cards. `server` is the door; the other modules are rooms that only it enters.
 """
 
-from cardbox_cli.store.embedded.location import default_home
 from cardbox_cli.store.embedded.server import EmbeddedServer, ServerStatus
 
-__all__ = ["EmbeddedServer", "ServerStatus", "default_home"]
+__all__ = ["EmbeddedServer", "ServerStatus"]

@@ -7,7 +7,6 @@ folder and runs no program, save that `plan` asks which folders the account may 
 import json
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,16 +42,6 @@ class Location:
     def log(self) -> Path:
         """The folder of the server's log files."""
         return self.data / "log"
-
-
-def default_home(environ: Mapping[str, str]) -> Path:
-    """CBX_HOME, else XDG_DATA_HOME/cbx, else ~/.local/share/cbx. An empty variable counts as unset."""
-    if home := environ.get("CBX_HOME"):
-        return Path(os.path.abspath(home))
-    shared = environ.get("XDG_DATA_HOME", "")
-    if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
-        shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "share")
-    return Path(shared, "cbx")
 
 
 def record_file(home: Path) -> Path:
