@@ -261,6 +261,7 @@ class TestValues:
             "long": "123456789012345678901234567890",
             "tiny": "1.0E-7",
         }
+        digits = {name: Decimal(number).as_tuple() for name, number in exact.items()}
         succeed(
             cbx("card", "add", "--type", "x", "--json", numbers, "--metadata", numbers, "--id", "numbers")
         )
@@ -271,10 +272,10 @@ class TestValues:
             ("box", "show", box, "-o", "jsonl"),
             ("box", "show", box, "-o", "json"),
         ):
-            card = json.loads(succeed(cbx(*command)), parse_float=str, parse_int=str)
+            card = json.loads(succeed(cbx(*command)), parse_float=Decimal, parse_int=Decimal)
             card = card["cards"][0] if "cards" in card else card
-            assert {name: card["metadata"][name] for name in exact} == exact, command
-            assert card["content"]["data"] == exact, command
+            for values in (card["metadata"], card["content"]["data"]):
+                assert {name: values[name].as_tuple() for name in exact} == digits, command
         in_yaml = succeed(cbx("card", "show", "numbers", "-o", "yaml"))
         assert [line.strip() for name in exact for line in in_yaml.splitlines() if f" {name}:" in line] == [
             f"{name}: {number}" for name, number in exact.items() for _ in ("content", "metadata")
