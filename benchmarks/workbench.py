@@ -67,6 +67,8 @@ class Workbench:
     def environment(self, database: Database | None = None) -> dict[str, str]:
         """The variables of a command: ours, but of cbx's and Postgres's only what leads to the workbench."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CBX_", "PG"))}
+        # An installed cbx is compiled once, and so is this source unless that is forbidden.
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
         url = {} if database is None else {"CBX_DATABASE_URL": database.target.conninfo or ""}
         return {**kept, **url, "CBX_HOME": str(self.server.home), "CBX_PROJECT": PROJECT}
 
