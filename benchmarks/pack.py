@@ -78,7 +78,7 @@ def _against_fewer(bench: Workbench) -> Iterator[tuple[Side, Side]]:
 ROWS = [
     Row(
         name="pack-ids",
-        what="pack 5 boxes of 2,000 cards, half overlapping",
+        what="pack 5 boxes of 2,000 cards, half overlapping, with the digest",
         against="reading the five id lists",
         target=at_most(4),
         rounds=20,
