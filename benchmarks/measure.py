@@ -1,0 +1,131 @@
+"""Measuring two things side by side: interleaved runs, medians, and a ratio with its target.
+
+Owns the clock and the order of the runs; what is run is the rows' business. From one minute to the next times
+differ by more than most targets allow; ratios of interleaved medians hold.
+"""
+
+import gc
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Literal
+
+import msgspec
+
+from benchmarks.workbench import Workbench
+
+ROOT = Path(__file__).parents[1]
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two that are compared. Only `run` is timed; it does so many `units`, `before` does none."""
+
+    run: Callable[[], object]
+    before: Callable[[], object] = lambda: None
+    units: int = 1
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What the ratio should be: of the times, `at most` the limit; of the speeds, `at least` the limit."""
+
+    kind: Literal["at most", "at least"]
+    limit: float
+
+    def ratio(self, ours: float, peer: float) -> float:
+        """How these times compare, in the direction of the target."""
+        return ours / peer if self.kind == "at most" else peer / ours
+
+    def met(self, ratio: float) -> bool:
+        """Whether `ratio` is on the right side of the limit."""
+        return ratio <= self.limit if self.kind == "at most" else ratio >= self.limit
+
+
+at_most = partial(Target, "at most")
+at_least = partial(Target, "at least")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A comparison: what is measured, against what, in how many rounds, and the target.
+
+    `prepare` makes both sides, ours first, and removes afterwards what they needed.
+    """
+
+    name: str
+    what: str
+    against: str
+    target: Target
+    rounds: int
+    prepare: Callable[[Workbench], AbstractContextManager[tuple[Side, Side]]]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """The seconds per unit of every run of a row."""
+
+    row: Row
+    ours: list[float]
+    peer: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """How the medians compare."""
+        return self.row.target.ratio(median(self.ours), median(self.peer))
+
+    @property
+    def met(self) -> bool:
+        """Whether the row met its target."""
+        return self.row.target.met(self.ratio)
+
+
+def measure(row: Row, bench: Workbench, *, rounds: int | None = None) -> Measured:
+    """Run both sides of `row`, in so many rounds instead of its own."""
+    with row.prepare(bench) as (ours, peer):
+        times = interleaved(ours, peer, rounds=rounds or row.rounds)
+    return Measured(row=row, ours=times[0], peer=times[1])
+
+
+def interleaved(ours: Side, peer: Side, *, rounds: int) -> tuple[list[float], list[float]]:
+    """The seconds per unit of each run, after a round that does not count. Each begins every other round."""
+    times: tuple[list[float], list[float]] = ([], [])
+    _run_both(ours, peer, ([], []))
+    for number in range(rounds):
+        if number % 2:
+            _run_both(peer, ours, times[::-1])
+        else:
+            _run_both(ours, peer, times)
+    return times
+
+
+def _run_both(first: Side, second: Side, times: tuple[list[float], list[float]]) -> None:
+    gc.collect()
+    for side, seconds in zip((first, second), times, strict=True):
+        seconds.append(_seconds(side))
+
+
+def _seconds(side: Side) -> float:
+    side.before()
+    with _collector_off():
+        begun = perf_counter()
+        side.run()
+        return (perf_counter() - begun) / side.units
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def process(words: Sequence[str], environment: Mapping[str, str]) -> Side:
+    """A whole process, from its start to its end. Running it raises CalledProcessError when it fails."""
+    return Side(
+        run=lambda: subprocess.run(
+            words, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True
+        )
+    )

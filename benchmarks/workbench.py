@@ -1,0 +1,89 @@
+"""A throw-away home with an embedded server of its own, and fresh databases on it.
+
+Owns what has to be removed at the end, however that comes. Never touches the user's own home or database.
+"""
+
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.embedded import EmbeddedServer
+from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.target import Target
+
+PROJECT = "bench"
+
+
+class Workbench:
+    """What rows are prepared on."""
+
+    def __init__(self, server: EmbeddedServer, admin: psycopg.Connection[Any]) -> None:
+        self.server = server
+        self._admin = admin
+
+    @classmethod
+    @contextmanager
+    def open(cls) -> Iterator["Workbench"]:
+        """A workbench in a temporary folder; its server and all its files are gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="cbx-bench-") as folder:
+            server = EmbeddedServer(Path(folder) / "home")
+            try:
+                with server.connect(autocommit=True) as admin:
+                    yield cls(server, admin)
+            finally:
+                server.destroy()
+
+    @property
+    def server_version(self) -> str:
+        """Postgres's own, as in 18.1."""
+        return self._admin.info.parameter_status("server_version") or "unknown"
+
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        """A connection to a fresh database with the tables of cbx."""
+        name = f"bench_{uuid.uuid4().hex}"
+        self._admin.execute(f"CREATE DATABASE {name}".encode())
+        try:
+            with Database.connect(
+                Target(self.server.conninfo(name), "the benchmark", self.server.home)
+            ) as database:
+                add_missing_tables(database)
+                yield database
+        finally:
+            self._admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def connect(self, database: Database) -> psycopg.Connection[Any]:
+        """A plain connection to the database of `database`, in autocommit, for what is done without cbx."""
+        return psycopg.connect(database.target.conninfo or "", autocommit=True)
+
+    def environment(self, database: Database | None = None) -> dict[str, str]:
+        """The variables of a command: ours, but of cbx's and Postgres's only what leads to the workbench."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CBX_", "PG"))}
+        # An installed cbx is compiled once, and so is this source unless that is forbidden.
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
+        url = {} if database is None else {"CBX_DATABASE_URL": database.target.conninfo or ""}
+        return {**kept, **url, "CBX_HOME": str(self.server.home), "CBX_PROJECT": PROJECT}
+
+
+def cbx(*words: str) -> list[str]:
+    """The command line that runs `cbx` as its console script does, with this interpreter and this source."""
+    return [sys.executable, "-c", "from cardbox_cli.cli.main import script; script()", *words]
+
+
+def peer(name: str, *words: str) -> list[str]:
+    """The command line that runs a script of `peers/`, with this interpreter."""
+    return [sys.executable, str(Path(__file__).parent / "peers" / f"{name}.py"), *words]
+
+
+def settle(database: Database) -> None:
+    """Let the planner know what was just written, and leave no work of it to the runs."""
+    database.connection.execute("VACUUM ANALYZE")
+    database.connection.execute("CHECKPOINT")
