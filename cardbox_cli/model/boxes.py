@@ -56,11 +56,11 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """How a box was packed. `digest` is that of its contents then, `rules` cover its ids in order."""
+    """How a box was packed. `digest` is that of its contents then, if one was made; `rules` cover its ids."""
 
     recipe: str
     recipe_digest: str
-    digest: str
+    digest: str | None
     rules: list[Rule]
 
     def rule_of(self, position: int) -> str | None:

@@ -5,7 +5,7 @@ read each other's rows. A key that a stored row leaves out stays left out. Owns 
 says nothing about how content is shown or sent.
 """
 
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -180,7 +180,11 @@ Content: TypeAlias = (
 
 # What a reader gets: a stored content that is none of the classes above stays the dict that it is,
 # and a foreign row may hold none at all.
-StoredContent: TypeAlias = Content | dict[str, Any] | None
+if TYPE_CHECKING:
+    StoredContent: TypeAlias = Content | dict[str, Any] | None
+else:
+    # What msgspec decodes at once; it does not take a union of tagged classes and dict.
+    StoredContent = Content | None
 
 
 def parse_content(data: Any) -> Content:

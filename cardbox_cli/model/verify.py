@@ -31,7 +31,7 @@ def verify(view: BoxView, provenance: Provenance | None) -> list[Finding]:
     """Everything found in the box, by position; [] for a sound one."""
     findings = _references(view) + _exchanges(view)
     findings.sort(key=lambda finding: finding.position or 0)
-    if provenance is not None and provenance.digest != view.digest:
+    if provenance is not None and provenance.digest not in (None, view.digest):
         message = f"packed as {provenance.digest}, now {view.digest}"
         findings.append(Finding(position=None, card_id=None, kind="digest-differs", message=message))
     return findings

@@ -31,14 +31,14 @@ TOOL_SUFFIX = "cbx.pack"
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """A packed context box; after a dry run `context_box_id` is None and nothing was written.
 
-    `cards` are the inherited cards that exist, by id, as they were read for the digest.
+    `cards` are the inherited cards that exist, by id, as they were read for the digest; without it, none are.
     """
 
     context_box_id: str | None
     profile_box_id: str
     profile_name: str
     plan: Plan
-    digest: str
+    digest: str | None
     cards: dict[str, Card]
 
 
@@ -52,9 +52,12 @@ def pack(
     tool_suffix: str = TOOL_SUFFIX,
     source_agent_id: str = OPERATOR,
     dry_run: bool = False,
+    with_digest: bool = True,
 ) -> Packed:
     """Pack `arguments` by `recipe` into a new context box.
 
+    Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
+    not tell whether the contents are still the same.
     Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
     no row remains then. Joins the caller's transaction if there is one.
     """
@@ -63,8 +66,8 @@ def pack(
         profile = ProfileStore(database, project_id).get(planning.target_profile_name(recipe, arguments))
         plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id)
         _refuse_lost_box(database, project_id, profile)
-        inherited = _read(database, project_id, plan)
-        contents = _digest(plan, inherited)
+        inherited = _read(database, project_id, plan) if with_digest else {}
+        contents = _digest(plan, inherited) if with_digest else None
         box_id = None
         if not dry_run:
             provenance = Provenance(
@@ -88,11 +91,14 @@ def pack_context(
     arguments: Mapping[str, Any],
     handover: "Mapping[str, Any] | Recipe",
     conn: "Connection[Any] | None" = None,
+    *,
+    with_digest: bool = True,
 ) -> tuple[str, str, list[str]]:
     """Pack a context box; answers (context_box_id, profile_box_id, card_ids), all ids of the new box.
 
     `handover` is a recipe as a mapping, checked like a file. With `conn` everything joins the caller's
-    transaction; without, it is one of its own on the database that the environment names.
+    transaction; without, it is one of its own on the database that the environment names. `with_digest` as
+    in `pack`.
     """
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 
@@ -106,6 +112,7 @@ def pack_context(
             arguments=arguments,
             tool_suffix=tool_suffix,
             source_agent_id=source_agent_id,
+            with_digest=with_digest,
         )
     assert packed.context_box_id is not None
     return packed.context_box_id, packed.profile_box_id, packed.plan.card_ids

@@ -80,12 +80,16 @@ class BoxStore(ProjectStore):
 
         Raises NotFound for an unknown box, or an id that is no card here unless that is allowed.
         """
-        with self.database.transaction():
+        length = self._value(
+            "append_to_box",
+            box_id=_uuid(box_id),
+            card_ids=jsonb(list(card_ids)),
+            allow_dangling=allow_dangling,
+        )
+        if length is None:
             if not allow_dangling:
                 self._refuse_absent(card_ids)
-            length = self._value("append_to_box", box_id=_uuid(box_id), card_ids=jsonb(list(card_ids)))
-            if length is None:
-                raise self._no_box(box_id)
+            raise self._no_box(box_id)
         return int(length)
 
     def ensure(self, box_id: str) -> Box:

@@ -68,10 +68,16 @@ FROM (SELECT FROM public.card_boxes AS b
       LIMIT %(limit)s) AS further
 
 -- name: append_to_box
--- Appends ids; concurrent appends wait for the row and come one after the other. Answers the new length.
+-- Appends ids, if dangling ones are allowed or all are cards; concurrent appends wait for the row and come one
+-- after the other. Answers the new length.
 UPDATE public.card_boxes AS b
 SET card_ids = ({ids}) || %(card_ids)s, updated_at = {moment}
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+    AND (%(allow_dangling)s OR NOT EXISTS (
+        SELECT FROM jsonb_array_elements_text(%(card_ids)s) AS given (card_id)
+        WHERE NOT EXISTS (
+            SELECT FROM public.cards AS c
+            WHERE c.tenant_id = %(project_id)s AND c.card_id = given.card_id AND c.deleted_at IS NULL)))
 RETURNING jsonb_array_length(b.card_ids)
 
 -- name: replace_box
