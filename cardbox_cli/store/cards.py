@@ -191,7 +191,9 @@ class CardStore(ProjectStore):
         return msgspec.structs.replace(where, since=since, until=until)
 
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
-        return [decode_card(row) for (row,) in self._rows("list_cards", **_query(where, after, size))]
+        few = where.agent_turn_id is not None or where.tool_call_id is not None
+        name = "list_few_cards" if few else "list_cards"
+        return [decode_card(row) for (row,) in self._rows(name, **_query(where, after, size))]
 
     def _check_incoming(self) -> None:
         conflict = self._row("incoming_conflict")
