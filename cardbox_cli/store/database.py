@@ -141,6 +141,14 @@ class Database:
             if not connection.closed:
                 connection.isolation_level, connection.read_only = before
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Reads under settings that end with them: whatever is done inside is rolled back."""
+        with driver_errors.translated():
+            self._begin()
+            with self.connection.transaction(force_rollback=True):
+                yield
+
     # --- queries
 
     def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:

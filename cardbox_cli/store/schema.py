@@ -72,4 +72,3 @@ def index_text(database: Database) -> None:
     if database.value("text_index_is_broken"):
         database.run("drop_text_index")
     database.run("index_text")
-    database.run("analyze_cards")
