@@ -1,4 +1,4 @@
-# make demo · make test · make check · make interop · make soak · make bench
+# make demo · make test · make check · make interop · make soak · make bench · make scale
 #
 # Everything lives in .venv, made from this project's own files with the newest suitable python3.
 
@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test check interop soak bench format clean
+.PHONY: demo test check interop soak bench scale format clean
 
 demo: .venv/installed
 	$(BIN)/cbx demo
@@ -33,6 +33,10 @@ soak: .venv/installed
 # How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, where a target is missed.
 bench: .venv/installed
 	$(BIN)/python -m benchmarks
+
+# Every command on 1,000,000 cards beside the same on 10,000; some ten minutes, 3 GB of disk for that time.
+scale: .venv/installed
+	$(BIN)/python -m benchmarks.scale
 
 format: .venv/installed
 	$(BIN)/ruff check --fix

@@ -1,5 +1,5 @@
-"""What `make bench` runs: cbx against a floor or a peer, each pair measured side by side.
+"""What `make bench` and `make scale` run: cbx against a floor, a peer or itself, side by side.
 
-A module for each family of rows, whose `ROWS` say what is compared and what the target is. No part of the
-wheel.
+A module for each family of rows, whose `ROWS` say what is compared and what the target is; `scale` stands
+alone. No part of the wheel.
 """

@@ -4,6 +4,7 @@ Boxes hold ids and never cards. Writes to one box are serial: each locks its row
 caller's transaction; alone, each is its own.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import partial
@@ -276,8 +277,11 @@ class BoxStore(ProjectStore):
         whole = as_box_id(typed)
         if whole is not None:
             return whole
-        escaped = like_escape(typed.lower().replace("-", ""))
-        rows = self._rows("find_box_ids", pattern=f"{escaped}%", suffix_pattern=f"%{escaped}")
+        piece = typed.lower().replace("-", "")
+        first, last = _ids_beginning_with(piece)
+        rows = self._rows(
+            "find_box_ids", first=first, last=last, reversed_pattern=f"{like_escape(piece[::-1])}%"
+        )
         return the_one("box", typed, [box_id for (box_id,) in rows], self.project_id)
 
     # --- how
@@ -369,12 +373,20 @@ def _query(where: BoxFilter, after: Box | None, limit: int) -> dict[str, Any]:
     }
 
 
+_HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")
 _NIL = "00000000-0000-0000-0000-000000000000"
 
 
 def _uuid(box_id: str) -> str:
     """`box_id` for a query: a text that is no UUID names a box that cannot exist."""
     return as_box_id(box_id) or _NIL
+
+
+def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
+    """The first and the last UUID that begin with `piece`; nothing where none can."""
+    if not _HEX_PIECE.fullmatch(piece):
+        return None, None
+    return piece.ljust(32, "0"), piece.ljust(32, "f")
 
 
 def _slot(row: tuple[Any, ...]) -> Slot:

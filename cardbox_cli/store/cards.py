@@ -25,6 +25,8 @@ _PAGE = 1000
 # How far a count looks behind the end of a list; to search a card costs a hundred times what a look does.
 _COUNTED = 10_000
 _COUNTED_IN_SEARCH = 1000
+# To sort so many costs less than to look, newest first, for matches that are rarer.
+_FEW = 10_000
 # Scripts that are written without spaces, where a word search finds nothing: kana, Han, Hangul, fullwidth.
 _UNSPACED = (
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
@@ -191,7 +193,20 @@ class CardStore(ProjectStore):
         return msgspec.structs.replace(where, since=since, until=until)
 
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
-        return [decode_card(row) for (row,) in self._rows("list_cards", **_query(where, after, size))]
+        asked = _query(where, after, size)
+        if self._may_be_few(where, asked):
+            with self.database.aside():
+                self.database.run("plan_for_few")
+                rows = self._rows("list_few_cards", **asked, few=_FEW)
+            if not rows or rows[0][1] <= _FEW:
+                return [decode_card(row) for row, _ in rows]
+        return [decode_card(row) for (row,) in self._rows("list_cards", **asked)]
+
+    def _may_be_few(self, where: CardFilter, asked: dict[str, Any]) -> bool:
+        """Whether an index finds just what `where` allows, and that is likely to be little."""
+        if where.agent_turn_id is not None or where.tool_call_id is not None:
+            return True
+        return asked["words"] is not None and bool(self.database.value("text_index_exists"))
 
     def _check_incoming(self) -> None:
         conflict = self._row("incoming_conflict")
@@ -259,12 +274,19 @@ def _incoming_rows(
 
 
 def _text_search(text: str | None) -> dict[str, Any]:
-    """Words where words are spaced; else every piece of `text` as a substring."""
+    """Words where words are spaced; else each piece of `text`, as a string and its JSON hold it."""
+    nothing = {"words": None, "patterns": None, "json_patterns": None}
     if text is None:
-        return {"words": None, "patterns": None}
-    if re.search(_UNSPACED, text):
-        return {"words": None, "patterns": [f"%{like_escape(piece)}%" for piece in text.split()]}
-    return {"words": text, "patterns": None}
+        return nothing
+    if not re.search(_UNSPACED, text):
+        return {**nothing, "words": text}
+    pieces = text.split()
+    in_json = [exact_json.encode(piece).decode()[1:-1] for piece in pieces]
+    return {**nothing, "patterns": _substrings(pieces), "json_patterns": _substrings(in_json)}
+
+
+def _substrings(pieces: list[str]) -> list[str]:
+    return [f"%{like_escape(piece)}%" for piece in pieces]
 
 
 def _no_card(card_id: str, project_id: str) -> NotFound:

@@ -25,7 +25,7 @@ from cardbox_cli.store.queries import query
 from cardbox_cli.store.target import Target, find_target, hide_password
 
 OLDEST_SERVER = 150000
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
 _ESSENTIAL = ("public.cards", "public.card_boxes")
@@ -140,6 +140,14 @@ class Database:
         finally:
             if not connection.closed:
                 connection.isolation_level, connection.read_only = before
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Reads under settings that end with them: whatever is done inside is rolled back."""
+        with driver_errors.translated():
+            self._begin()
+            with self.connection.transaction(force_rollback=True):
+                yield
 
     # --- queries
 

@@ -1,7 +1,7 @@
 """Making and upgrading the tables, from the parts of `schema.sql`.
 
-Only parts whose table is missing are run, so what another program made stays as it is. All or nothing,
-one maker at a time.
+Only parts whose table is missing are run, and on an upgrade those of tables that cbx made: what another
+program made stays as it is. All or nothing, one maker at a time.
 """
 
 import re
@@ -46,13 +46,25 @@ def _add_missing_tables(database: Database) -> list[str]:
 def upgrade(database: Database) -> tuple[int, int]:
     """Bring the database to this cbx's schema version; the versions before and after.
 
+    Writers of cards and boxes wait while their new indexes are built.
     Raises SchemaTooNew for a database that a newer cbx has upgraded.
     """
     with database.transaction():
         before = database.check_version() or 0
         _add_missing_tables(database)
+        if before < SCHEMA_VERSION:
+            _complete_own_tables(database)
         database.run("record_schema_version", version=SCHEMA_VERSION)
     return before, SCHEMA_VERSION
+
+
+def _complete_own_tables(database: Database) -> None:
+    own = {name for (name,) in database.rows("own_tables")}
+    for name, text in parts().items():
+        if name in own:
+            database.script(text)
+            # The planner passes a new index on an expression over until it has statistics of it.
+            database.script(f"ANALYZE {name}")
 
 
 def index_text(database: Database) -> None:

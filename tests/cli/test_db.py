@@ -48,8 +48,8 @@ class TestAnEmptyDatabase:
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
 
     def test_upgrade_makes_the_tables_too(self, cbx: Cbx) -> None:
-        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 1}
-        assert succeed(cbx("db", "upgrade")) == "schema version 1\n"
+        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 2}
+        assert succeed(cbx("db", "upgrade")) == "schema version 2\n"
 
 
 def said(cbx: Cbx, *options: str) -> dict[str, str]:

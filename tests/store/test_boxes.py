@@ -3,7 +3,7 @@ import uuid
 
 import pytest
 
-from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
+from cardbox_cli.errors import AmbiguousId, BoxConflict, InvalidInput, NotFound
 from cardbox_cli.model.boxes import Provenance, Rule
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import hash_ids
@@ -277,3 +277,31 @@ def test_a_foreign_list_with_something_else_in_it_is_shown(boxes: BoxStore, data
     (listed,) = boxes.newest()
     assert listed.card_ids == ["1", "null", "a"]
     assert [slot.card_id for slot in boxes.view(box_id).slots] == ["1", "null", "a"]
+
+
+class TestShortIds:
+    ONE, OTHER = "abcd0000-0000-7000-8000-0000000012ef", "abcd0000-1111-7000-8000-00000000abcd"
+
+    @pytest.fixture(autouse=True)
+    def two(self, boxes: BoxStore) -> None:
+        for box_id in (self.ONE, self.OTHER):
+            boxes.ensure(box_id)
+
+    @pytest.mark.parametrize("typed", ["abcd00000", "ABCD0000-0", "12ef", "0012EF", "8000-0000000012ef"])
+    def test_beginning_and_end_with_or_without_dashes(self, boxes: BoxStore, typed: str) -> None:
+        assert boxes.resolve(typed) == self.ONE
+
+    @pytest.mark.parametrize("typed", ["12e%", "____", "%%%%", "wxyz", "", "2ef", "0" * 33])
+    def test_what_is_no_piece_finds_nothing(self, boxes: BoxStore, typed: str) -> None:
+        with pytest.raises(NotFound):
+            boxes.resolve(typed)
+
+    def test_an_ambiguous_one_lists_each_candidate_once(self, boxes: BoxStore) -> None:
+        with pytest.raises(AmbiguousId) as raised:
+            boxes.resolve("abcd")
+        assert raised.value.details == {"candidates": [self.ONE, self.OTHER]}
+
+    def test_ids_of_another_project_are_no_candidates(self, boxes: BoxStore) -> None:
+        theirs = BoxStore(boxes.database, "q")
+        with pytest.raises(NotFound):
+            theirs.resolve("12ef")

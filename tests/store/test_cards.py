@@ -13,6 +13,7 @@ from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.store.cards import CardFilter, CardStore, Counts
 from cardbox_cli.store.database import Database
+from cardbox_cli.store.schema import index_text
 from cardbox_cli.store.target import Target
 from tests import jsonb_values
 
@@ -279,9 +280,48 @@ class TestSearch:
         cards.add(text("another card"))
         assert len(list(cards.newest(CardFilter(text=query)))) == int(found)
 
+    @pytest.mark.parametrize(
+        "piece", ['引"用', "反\\斜", "反\\\\", "\x01控", "大\x7f小", "/超时/", "ä大Ö", "é时", "🎉大"]
+    )
+    def test_a_piece_that_json_writes_otherwise(self, cards: CardStore, piece: str) -> None:
+        wanted = cards.add(text(f"前{piece}后")).card
+        cards.add(draft_card("x", JsonContent({piece: 1, "list": [f"{piece}"]}), card_id="in a list"))
+        cards.add(draft_card("x", JsonContent({f"前{piece}后": "大"}), card_id="in a key"))
+        assert list(cards.newest(CardFilter(text=f"前{piece}后"))) == [wanted]
+        assert [card.card_id for card in cards.newest(CardFilter(text=f"大 {piece.upper()}"))] == (
+            ["in a list", wanted.card_id] if "大" in piece else []
+        )
+
     def test_a_percent_sign_matches_itself_alone(self, cards: CardStore) -> None:
         cards.add(text("百分之 50"))
         assert list(cards.newest(CardFilter(text="百%之"))) == []
+
+
+class TestFewCards:
+    """What an index finds is sorted afterwards, up to a number; the answers are those of every other list."""
+
+    @pytest.mark.parametrize("few", [1, 4, 5, 100])
+    @pytest.mark.parametrize(
+        "where", [CardFilter(text="blue"), CardFilter(agent_turn_id="t"), CardFilter(tool_call_id="c")]
+    )
+    def test_however_many_they_are(
+        self, cards: CardStore, where: CardFilter, few: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index_text(cards.database)
+        turn = {"metadata": {"agent_turn_id": "t"}, "tool_call_id": "c"}
+        for number in range(10):
+            cards.add(text("blue" if number % 2 else "red", f"{number}", **(turn if number % 2 else {})))
+        monkeypatch.setattr("cardbox_cli.store.cards._FEW", few)
+        monkeypatch.setattr("cardbox_cli.store.cards._PAGE", 2)
+        assert [card.card_id for card in cards.newest(where)] == ["9", "7", "5", "3", "1"]
+        assert [card.card_id for card in cards.newest(where, limit=3)] == ["9", "7", "5"]
+
+    def test_a_caller_s_settings_stay_as_they_are(self, cards: CardStore, database: Database) -> None:
+        with database.transaction():
+            database.script("SET LOCAL work_mem = '5MB'")
+            assert list(cards.newest(CardFilter(agent_turn_id="t"))) == []
+            [(kept,)] = database.connection.execute("SHOW work_mem")
+        assert kept == "5MB"
 
 
 class TestShortIds:

@@ -148,13 +148,14 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place
 
 -- name: find_box_ids
--- Up to six boxes of the project whose id, without its dashes, begins or ends with what was typed.
-SELECT b.box_id::text
-FROM public.card_boxes AS b
-WHERE b.tenant_id = %(project_id)s
-    AND (replace(b.box_id::text, '-', '') LIKE %(pattern)s
-         OR replace(b.box_id::text, '-', '') LIKE %(suffix_pattern)s)
-LIMIT 6
+-- Boxes of the project from `first` to `last`, and those whose id ends with what was typed, its dashes left out
+-- and read backwards; up to six of each.
+(SELECT b.box_id::text FROM public.card_boxes AS b
+ WHERE b.tenant_id = %(project_id)s AND b.box_id BETWEEN %(first)s::uuid AND %(last)s::uuid LIMIT 6)
+UNION
+(SELECT b.box_id::text FROM public.card_boxes AS b
+ WHERE b.tenant_id = %(project_id)s AND reverse(replace(b.box_id::text, '-', '')) LIKE %(reversed_pattern)s
+ LIMIT 6)
 
 -- name: insert_box_info
 -- What card_boxes has no column for.

@@ -150,7 +150,7 @@ ORDER BY given.place
     AND (%(trace_id)s::text IS NULL OR c.metadata ->> 'trace_id' = %(trace_id)s)
     AND (%(tool_call_id)s::text IS NULL OR c.tool_call_id = %(tool_call_id)s)
     AND (%(words)s::text IS NULL OR ({text_vector}) @@ websearch_to_tsquery('simple', %(words)s))
-    AND (%(patterns)s::text[] IS NULL OR {text_contains})
+    AND (%(patterns)s::text[] IS NULL OR ({text_contains}))
 
 -- fragment: card_is_in_range
     (%(since)s::timestamptz IS NULL OR c.created_at >= %(since)s)
@@ -165,6 +165,27 @@ FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND {card_matches} AND {card_is_in_range}
 ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
+
+-- name: plan_for_few
+-- For list_few_cards: a bitmap of a frequent word that still knows the rows, without which each card of a page is
+-- searched again; and no workers, whose start takes longer than few cards do.
+SELECT set_config('work_mem', '64MB', true), set_config('max_parallel_workers_per_gather', '0', true)
+
+-- name: list_few_cards
+-- The same page, where not more than `few` cards match, and how many do: they are all found before they are
+-- sorted. The planner, which knows little of rare words and turns, would look for them newest first.
+WITH found AS MATERIALIZED (
+    SELECT c.created_at, c.card_id
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND {card_matches} AND {card_is_in_range}
+    LIMIT %(few)s::integer + 1
+), page AS (
+    SELECT f.card_id FROM found AS f ORDER BY f.created_at DESC, f.card_id DESC LIMIT %(limit)s
+)
+SELECT {card_json}, (SELECT count(*) FROM found)
+FROM page
+JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = page.card_id
+ORDER BY c.created_at DESC, c.card_id DESC
 
 -- name: count_further_cards
 -- Of the next so many cards after a place: how many a list would hold, and how many there were to look at.
@@ -184,7 +205,9 @@ END
 || CASE WHEN octet_length(tool_calls::text) < 300000 THEN to_tsvector('simple', tool_calls) ELSE '' END
 
 -- fragment: text_contains
-(SELECT bool_and(EXISTS (
+-- Most cards drop out by their JSON as a text, which costs a quarter of a look at each string in it.
+concat(c.content, c.tool_calls) ILIKE ALL (%(json_patterns)s::text[])
+AND (SELECT bool_and(EXISTS (
     SELECT FROM jsonb_path_query(
         jsonb_build_array(CASE WHEN jsonb_typeof(c.content) = 'object' THEN c.content - '__type__' END, c.tool_calls),
         'strict $.**') AS found

@@ -9,6 +9,12 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
     AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 
+-- name: own_tables
+-- The tables of cards and boxes that cbx made: those of a card-box library lack these indexes.
+SELECT i.schemaname || '.' || i.tablename
+FROM pg_indexes AS i
+WHERE i.schemaname = 'public' AND i.indexname IN ('idx_cards_suffix', 'idx_boxes_updated')
+
 -- name: schema_version
 -- The version that this database was brought to.
 SELECT max(version) FROM cbx.schema_version

@@ -1,0 +1,71 @@
+"""Databases of earlier schema versions, brought to this one."""
+
+from collections.abc import Callable
+
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.database import SCHEMA_VERSION, Database
+from cardbox_cli.store.schema import add_missing_tables, upgrade
+from tests.cli.test_foreign_database import ITS_CARDS, LIBRARY, definitions, of_the_library
+from tests.conftest import Databases
+from tests.store.test_cards import text
+
+# What version 1 did not have.
+NEW_INDEXES = ["idx_boxes_suffix", "idx_cards_type"]
+TO_VERSION_1 = "DROP INDEX idx_boxes_suffix, idx_cards_type; UPDATE cbx.schema_version SET version = 1"
+INDEXES = "SELECT indexname FROM pg_indexes WHERE indexname = ANY(%s) ORDER BY 1"
+
+
+def new_indexes(database: Database) -> list[str]:
+    return [name for (name,) in database.connection.execute(INDEXES, [NEW_INDEXES])]
+
+
+class TestVersion1:
+    def test_it_gets_the_new_indexes_and_nothing_else(
+        self, database: Database, cards: CardStore, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        cards.add(text("Keep me", "kept"))
+        fresh = definitions(database.connection)
+        database.script(TO_VERSION_1)
+        older, rows = definitions(database.connection), row_counts()
+        assert new_indexes(database) == []
+        assert upgrade(database) == (1, 2)
+        newer = definitions(database.connection)
+        assert new_indexes(database) == NEW_INDEXES
+        assert sorted(newer["indexes"]) == sorted(fresh["indexes"])
+        assert {**newer, "indexes": []} == {**older, "indexes": []}
+        assert row_counts() == {**rows, "cbx.schema_version": 2}
+        assert cards.get("kept").card_id == "kept"
+
+    def test_the_planner_gets_statistics_of_them(self, database: Database, cards: CardStore) -> None:
+        cards.add(text("Keep me", "kept"))
+        database.script(TO_VERSION_1)
+        upgrade(database)
+        [(known,)] = database.connection.execute(
+            "SELECT count(*) FROM pg_stats WHERE tablename = 'idx_cards_type' AND attname <> 'tenant_id'"
+        )
+        assert known == 1
+
+    def test_again_changes_nothing(self, database: Database) -> None:
+        database.script(TO_VERSION_1)
+        upgrade(database)
+        before = definitions(database.connection)
+        assert upgrade(database) == (2, 2)
+        assert definitions(database.connection) == before
+
+    def test_it_is_used_as_it_is_until_then(self, database: Database, cards: CardStore) -> None:
+        database.script(TO_VERSION_1)
+        cards.add(text("Keep me", "kept"))
+        assert database.check_version() == 1
+        assert cards.resolve("kept") == "kept"
+
+
+def test_the_tables_of_a_card_box_library_stay_as_they_are(databases: Databases) -> None:
+    name = databases.make("template1")
+    with Database.connect(databases.target(name)) as database:
+        database.script(LIBRARY + ITS_CARDS)
+        theirs = definitions(database.connection)
+        add_missing_tables(database)
+        database.script("UPDATE cbx.schema_version SET version = 1")
+        assert upgrade(database) == (1, SCHEMA_VERSION)
+        assert of_the_library(definitions(database.connection)) == theirs
+    databases.drop(name)
