@@ -433,7 +433,7 @@ def export(
         gone: dict[str, None] = {}
         cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
         text = FORMATS[to].export(cards)
-        if out is None:
+        if out is None or str(out) == "-":
             output.write_pieces(text)
         else:
             write_text(out, chain(text, "\n"))

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from cardbox_cli.cli.inputs import check_choice, source_name
 from cardbox_cli.cli.progress import bar
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import InvalidConversation, UsageError
+from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.conversation import Conversation
@@ -84,8 +84,9 @@ def import_(
 
 
 def _check_can_follow(file: str) -> None:
-    if file == "-":
-        raise UsageError("--follow needs a file that grows, not standard input", hint="name the file")
+    if file == "-" or (os.path.exists(file) and not os.path.isfile(file)):
+        name = "standard input" if file == "-" else repr(file)
+        raise UsageError(f"--follow needs a file that grows, not {name}", hint="name such a file")
     if session().output in ("json", "yaml"):
         raise UsageError(
             f"--follow prints as it goes, which -o {session().output} cannot", hint="use -o jsonl"
@@ -105,6 +106,7 @@ class _Import:
         self._remap_tool_ids = remap_tool_ids
         self._replace_bad_text = replace_bad_text
         self._taken_as: str | None = None
+        self._said: set[str] = set()
 
     def once(self) -> None:
         """Import the whole file."""
@@ -119,23 +121,29 @@ class _Import:
                 imported = self._take(Source(file, self._name, heard=heard))
         except KeyboardInterrupt:
             raise KeyboardInterrupt("nothing is half-done; the same command imports the file") from None
-        boxes = imported.boxes
-        output.emit({"boxes": boxes}, table=lambda: _say_boxes(boxes), ids=[box.box_id for box in boxes])
+        self._show(imported.boxes)
         self._sum_up(imported)
 
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
+        from cardbox_cli.conversations.documents import EmptyFile
+
+        with session().database():
+            pass  # what keeps it from being used is said at once, not at the first line
         known: set[str] = set()
         for source in self._growing():
-            imported = self._take(source, follows=True)
+            try:
+                imported = self._take(source, follows=True)
+            except EmptyFile:
+                self._say_once(f"{self._name} is empty so far")
+                continue
+            except _TooYoung:
+                self._say_once("waiting for a line that names the session")
+                continue
             changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
             known.update(box.box_id for box in changed)
             if changed:
-                output.emit(
-                    {"boxes": changed},
-                    table=partial(_say_boxes, changed),
-                    ids=[box.box_id for box in changed],
-                )
+                self._show(changed)
                 self._sum_up(imported)
 
     def _growing(self) -> "Iterator[Source]":
@@ -143,15 +151,23 @@ class _Import:
         from cardbox_cli.cli.large_files import end_of_lines, open_file
         from cardbox_cli.conversations.json_window import Source
 
-        before = 0
+        before, waiting = (0, 0), 0
         while True:
             began = monotonic()
             with open_file(self._file) as file:
-                size = end_of_lines(file)
-                if size != before:
-                    yield Source(file, self._name, size=size)
-                    before = size
+                status, end = os.fstat(file.fileno()), end_of_lines(file)
+                if end and (status.st_ino, end) != before:
+                    yield Source(file, self._name, size=end)
+                    before = (status.st_ino, end)
+            if end < status.st_size == waiting:
+                self._say_once("the last line has no line break yet; it is left out until it has")
+            waiting = status.st_size
             sleep(max(_LOOK_EVERY, (monotonic() - began) * (1 / _SHARE - 1)))
+
+    def _say_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            announce(message)
 
     def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
         from cardbox_cli.conversations.documents import Documents
@@ -166,13 +182,21 @@ class _Import:
             imported = import_conversations(
                 database,
                 session().project_id,
-                _with_ids(conversations, self._name) if follows else conversations,
+                _with_ids(conversations) if follows else conversations,
                 remap_tool_ids=self._remap_tool_ids,
                 replace_bad_text=self._replace_bad_text,
             )
             if imported.boxes:
                 session().made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
         return imported
+
+    def _show(self, boxes: "Sequence[ImportedBox]") -> None:
+        rows = [[box.box_id, str(box.cards), str(box.new_cards), box.title or ""] for box in boxes]
+        output.emit(
+            {"boxes": boxes},
+            table=lambda: output.print_table(["BOX", "CARDS", "NEW", "TITLE"], rows),
+            ids=unique(box.box_id for box in boxes),
+        )
 
     def _sum_up(self, imported: "Imported") -> None:
         if self._format is None:
@@ -184,16 +208,18 @@ class _Import:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
-def _with_ids(conversations: "Iterable[Conversation]", name: str) -> "Iterator[Conversation]":
+class _TooYoung(Exception):
+    """No line of a followed session names it yet."""
+
+
+def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
+    """`conversations`, if each can be told from the others when it has grown."""
     for conversation in conversations:
+        if conversation.own_id is None and conversation.format == "claude-code":
+            raise _TooYoung
         if conversation.own_id is None:
             raise InvalidConversation(
-                f"{name}: a conversation has no id of its own, so --follow could not tell that it grew",
+                f"{conversation.place}: without an id of its own --follow could not tell that this grew",
                 hint="put a conversation_id beside its messages, or import it once it is complete",
             )
         yield conversation
-
-
-def _say_boxes(boxes: "Sequence[ImportedBox]") -> None:
-    rows = ([box.box_id, str(box.cards), str(box.new_cards), box.title or ""] for box in boxes)
-    output.print_table(["BOX", "CARDS", "NEW", "TITLE"], list(rows))

@@ -1,6 +1,7 @@
 """Reading what a command line hands in: texts, files, standard input, JSON, times."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -51,12 +52,35 @@ def source_name(path: str) -> str:
 
 
 def write_text(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text to a file that the command line names. Raises InvalidInput naming it."""
+    """Write a text to a file that the command line names, which stays as it was until the text is whole.
+
+    Raises InvalidInput naming it.
+    """
     try:
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(pieces)
+        if path.exists() and not path.is_file():  # such as /dev/stdout
+            _write(path, pieces)
+        else:
+            _replace(path.resolve(), pieces)
     except OSError as exc:
-        raise InvalidInput(f"cannot write {str(path)!r}: {exc.strerror}") from exc
+        hint = "choose a place that you may write to and that has room"
+        raise InvalidInput(f"cannot write {str(path)!r}: {exc.strerror}", hint=hint) from exc
+
+
+def _replace(path: Path, pieces: Iterable[str]) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        _write(unfinished, pieces)
+        if path.exists():
+            unfinished.chmod(path.stat().st_mode)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _write(path: Path, pieces: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(pieces)
 
 
 def check_choice(given: str, option: str, known: tuple[str, ...], *, what: str) -> None:

@@ -37,6 +37,8 @@ from cardbox_cli.model.wording import json_kind
 NAME = sources.CLAUDE_CODE
 KEYSPACE: tuple[str, ...] = (NAME,)
 EVENT = "session.event"
+# What a session often begins with, before a line that names it.
+_SNAPSHOT = "file-history-snapshot"
 
 # A session, and the root of one of its sidechains; None for the session itself.
 _Thread = tuple[str | None, str | None]
@@ -51,8 +53,12 @@ def recognises(documents: Documents) -> bool:
     for _, (_, line) in _Lines(documents).numbered():
         if not _is_line(line):
             return False
-        names_a_session = names_a_session or any(_text(line, key) for key in ("sessionId", "leafUuid"))
+        names_a_session = names_a_session or _has_mark(line)
     return names_a_session
+
+
+def _has_mark(line: dict[str, Any]) -> bool:
+    return line["type"] == _SNAPSHOT or any(_text(line, key) for key in ("sessionId", "leafUuid"))
 
 
 def _is_line(line: Any) -> bool:
@@ -95,6 +101,7 @@ def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversatio
         session, root = thread
         yield Conversation(
             entries=Rereadable(partial(_entries, lines, threads[thread])),
+            place=documents.name,
             own_id=session if root is None or session is None else f"{session}/{root}",
             title=None,
             format=NAME,

@@ -39,10 +39,11 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation as it stands in a file: its entries in order, in the format of that name.
 
     The entries can be iterated over more than once. `own_id` is the id that the file gives it, `parent_id`
-    that of the conversation it branched off from.
+    that of the conversation it branched off from, `place` is for error messages.
     """
 
     entries: Iterable[Entry]
+    place: str
     own_id: str | None
     title: str | None
     format: str

@@ -11,11 +11,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.conversations.json_window import Cursor, Mark, Source
+from cardbox_cli.conversations.json_window import HINT, Cursor, Mark, Source
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
 
 _BOM = b"\xef\xbb\xbf"
+
+
+class EmptyFile(InvalidConversation):
+    """A file without any JSON value."""
 
 
 class Document(NamedTuple):
@@ -43,7 +47,7 @@ class Documents:
         """Whether the file is JSON lines: its first line is a value, and more follows on another line."""
         head = self._source.read(self._begin, self._source.window).lstrip()
         if not head and self._begin + self._source.window >= self._source.size:
-            raise InvalidConversation(f"{self.name} is empty", hint="give a JSON or JSONL file of messages")
+            raise EmptyFile(f"{self.name} is empty", hint=HINT)
         line, ends, rest = head.partition(b"\n")
         if ends:
             return _is_value(line) and (
@@ -109,7 +113,7 @@ class Documents:
         except UnicodeDecodeError as exc:
             raise InvalidConversation(f"{place}: not UTF-8 (byte {exc.start})", hint="convert it") from exc
         except exact_json.Malformed as exc:
-            raise InvalidConversation(f"{place}:{exc.colno}: not JSON: {exc.msg}") from exc
+            raise InvalidConversation(f"{place}:{exc.colno}: not JSON: {exc.msg}", hint=HINT) from exc
         except ValueError as exc:
             raise InvalidConversation(f"{place}: {exc}") from exc
 

@@ -35,6 +35,7 @@ class MessageList(msgspec.Struct, frozen=True, kw_only=True):
         titles = (self.top.get(key) for key in _TITLE_KEYS)
         return Conversation(
             entries=entries,
+            place=self.place,
             own_id=next((str(value) for value in ids if _is_id(value)), None),
             title=next((value for value in titles if _is_title(value)), None),
             format=source_format,

@@ -5,6 +5,7 @@ same file again writes nothing, a conversation that grew appends its tail, and o
 changed becomes a new box whose parent is the box before it. What a message means is its format's business.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -111,7 +112,8 @@ class _Reading:
         """The cards of all conversations in order, each with the number of its conversation."""
         for label, conversation in enumerate(conversations):
             key, parent_key = self._keys(conversation)
-            title, _ = self._storable(conversation.title, "the title of a conversation")
+            title, replaced = self._storable(conversation.title, f"{conversation.place}: title")
+            self.replaced_characters += replaced
             self.last_card_id = None
             for draft in self._drafts(conversation, key):
                 self.last_card_id = draft.card_id
@@ -129,9 +131,12 @@ class _Reading:
     def _keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""
         keyspace = FORMATS[conversation.format].KEYSPACE
-        own_id, _ = self._storable(conversation.own_id, "the id of a conversation")
+        own_id = conversation.own_id
         if own_id is None:
             own_id = str(derived_from(each.canonical for each in self._spelled(conversation)))
+        elif self._storable(own_id, f"{conversation.place}: id")[1]:
+            # Not the replaced text, which two ids may share. What is stored is only a hash.
+            own_id = json.dumps(own_id)
         parent = conversation.parent_id
         return (*keyspace, own_id), None if parent is None else (*keyspace, parent)
 

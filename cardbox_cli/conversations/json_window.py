@@ -20,7 +20,7 @@ WINDOW = 2 << 20
 # No token but a string is longer than this, so an error further from the window's end is no cut.
 _LONGEST_TOKEN = 12
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_HINT = "give a JSON or JSONL file of messages"
+HINT = "give a JSON or JSONL file of messages"
 
 
 def unheard(position: int) -> None:
@@ -147,7 +147,7 @@ class Cursor:
                 if self._ended or not self._may_be_cut(exc):
                     self._refuse(exc.msg, exc.pos)
             except RecursionError:
-                self._refuse("nested too deeply", self._at)
+                raise InvalidConversation(f"{self._place(self._at)}: nested too deeply") from None
             except ValueError as exc:
                 raise InvalidConversation(f"{self._place(self._at)}: {exc}") from exc
             else:
@@ -232,4 +232,4 @@ class Cursor:
         return f"{self._source.name}:{self.mark.line}:{self.mark.column}"
 
     def _refuse(self, what: str, at: int) -> NoReturn:
-        raise InvalidConversation(f"{self._place(at)}: not JSON: {what}", hint=_HINT)
+        raise InvalidConversation(f"{self._place(at)}: not JSON: {what}", hint=HINT)

@@ -95,7 +95,10 @@ def check_storable(value: Any, path: str = "") -> None:
 
 
 def replace_bad_text(value: Any) -> tuple[Any, int]:
-    """The JSON `value` with U+FFFD for each NUL and lone surrogate in it, and how many those were."""
+    """The JSON `value` with U+FFFD for each NUL and lone surrogate in it, and how many those were.
+
+    Raises Unstorable where that would make two keys of an object one.
+    """
     if isinstance(value, str):
         return re.subn(_BAD_TEXT, "\ufffd", value)
     if isinstance(value, list):
@@ -103,7 +106,10 @@ def replace_bad_text(value: Any) -> tuple[Any, int]:
         return [item for item, _ in items], sum(count for _, count in items)
     if isinstance(value, dict):
         pairs = [(replace_bad_text(key), replace_bad_text(item)) for key, item in value.items()]
-        return {key: item for (key, _), (item, _) in pairs}, sum(one + two for (_, one), (_, two) in pairs)
+        replaced = {key: item for (key, _), (item, _) in pairs}
+        if len(replaced) < len(value):
+            raise Unstorable("", "has two keys that differ only in characters that JSONB cannot hold")
+        return replaced, sum(in_key + in_item for (_, in_key), (_, in_item) in pairs)
     return value, 0
 
 

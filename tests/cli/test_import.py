@@ -49,7 +49,7 @@ class TestBadText:
         result = cbx("card", "import", file)
         assert result.code == 4
         assert result.err == (
-            "error: the id of a conversation: holds a NUL character at offset 1\n"
+            f"error: {file}: id: holds a NUL character at offset 1\n"
             "hint: --on-bad-text replace puts U+FFFD in its place; nothing was imported\n"
         )
         assert row_counts() == before
@@ -58,7 +58,7 @@ class TestBadText:
         imported = cbx("card", "import", file, "--on-bad-text", "replace", "-o", "id")
         box = succeed(imported).strip()
         assert imported.err == (
-            "taken as openai\n1 conversation, 2 cards, 2 new\n4 characters replaced by U+FFFD\n"
+            "taken as openai\n1 conversation, 2 cards, 2 new\n5 characters replaced by U+FFFD\n"
         )
         messages = cbx("card", "export", "--box", box).json()["messages"]
         assert messages == [
@@ -68,6 +68,19 @@ class TestBadText:
         assert cbx("box", "show", box, "-o", "json").json()["title"] == "t�"
         again = cbx("card", "import", file, "--on-bad-text", "replace")
         assert "2 cards, 0 new" in again.err
+
+    def test_what_it_would_make_one_is_refused_or_kept_apart(self, cbx: Cbx, tmp_path: Path) -> None:
+        file = tmp_path / "alike.json"
+        file.write_text('[{"role": "user", "content": "x", "a\\u0000": 1, "a\\ud800": 2}]')
+        result = cbx("card", "import", str(file), "--on-bad-text", "replace")
+        assert result.code == 4
+        assert "has two keys that differ only in characters that JSONB cannot hold" in result.err
+        file.write_text(
+            json.dumps(
+                [{"id": f"n{bad}", "messages": [{"role": "user", "content": "x"}]} for bad in "\0\ud800"]
+            )
+        )
+        assert len(set(lines(cbx("card", "import", str(file), "--on-bad-text", "replace", "-o", "id")))) == 2
 
     def test_numbers_that_are_none_stay_an_error(self, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "nan.json").write_text('[{"role": "user", "content": "x", "n": NaN}]')
@@ -114,6 +127,46 @@ class TestFollowing:
         shown = lines(cbx("card", "export", "--box", first["box_id"], "--to", "claude-code"))
         assert list(map(json.loads, shown)) == list(map(json.loads, file.read_text().splitlines()))
 
+    def test_a_young_session_is_waited_for(self, shell: Shell, file: Path) -> None:
+        file.write_text("\n" + json.dumps({"type": "file-history-snapshot", "messageId": "a"}) + "\n")
+        with shell.started("card", "import", file.name, "--follow", "-o", "jsonl") as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stderr.readline() == b"waiting for a line that names the session\n"
+            with file.open("a") as writer:
+                writer.write(session_line(1))
+            [box] = json.loads(process.stdout.readline())["boxes"]
+            assert (box["cards"], box["new_cards"]) == (2, 2)
+            assert interrupted(process)[0] == 130
+
+    def test_a_file_that_is_emptied_and_one_without_a_last_line_break(self, shell: Shell, file: Path) -> None:
+        with shell.started("card", "import", file.name, "--follow", "-o", "jsonl") as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            file.write_text("\n\n")
+            said = [process.stderr.readline() for _ in range(3)]
+            assert said[-1] == b"session.jsonl is empty so far\n"
+            file.write_text(session_line(0) + session_line(1) + session_line(2).strip())
+            [box] = json.loads(process.stdout.readline())["boxes"]
+            assert (box["cards"], box["new_cards"]) == (2, 1)
+            said = [process.stderr.readline() for _ in range(3)]
+            assert said[-1] == b"the last line has no line break yet; it is left out until it has\n"
+            assert interrupted(process)[0] == 130
+
+    def test_nor_can_a_pipe_be_followed(self, shell: Shell) -> None:
+        os.mkfifo(shell.folder / "pipe")
+        result = shell.run("card", "import", "pipe", "--follow")
+        assert (result.code, result.err) == (
+            2,
+            "error: --follow needs a file that grows, not 'pipe'\nhint: name such a file\n",
+        )
+
+    def test_an_unreachable_database_is_told_at_once(self, shell: Shell, file: Path) -> None:
+        file.write_text("")
+        result = shell.run("card", "import", file.name, "-f", CBX_DATABASE_URL="host=127.0.0.1 port=1")
+        assert result.code == 7
+
     def test_it_waits_for_the_first_line(self, shell: Shell, file: Path) -> None:
         file.write_text(session_line(0)[:20])
         with shell.started("card", "import", file.name, "--follow", "-o", "id") as process:
@@ -135,7 +188,12 @@ class TestFollowing:
     @pytest.mark.parametrize(
         ("arguments", "code", "message", "hint"),
         [
-            (("-", "--follow"), 2, "--follow needs a file that grows, not standard input", "name the file"),
+            (
+                ("-", "--follow"),
+                2,
+                "--follow needs a file that grows, not standard input",
+                "name such a file",
+            ),
             (
                 ("chat.jsonl", "--follow", "-o", "json"),
                 2,
@@ -145,7 +203,7 @@ class TestFollowing:
             (
                 ("chat.jsonl", "--follow"),
                 4,
-                "chat.jsonl: a conversation has no id of its own, so --follow could not tell that it grew",
+                "chat.jsonl: without an id of its own --follow could not tell that this grew",
                 "put a conversation_id beside its messages, or import it once it is complete",
             ),
         ],
@@ -175,6 +233,20 @@ class TestPipes:
 
 
 class TestGivingUp:
+    def test_a_broken_export_leaves_the_old_file(self, shell: Shell, cbx: Cbx, database: Database) -> None:
+        (shell.folder / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
+        box = succeed(shell.run("card", "import", "chat.json", "-o", "id")).strip()
+        (shell.folder / "old.json").write_text("old")
+        with psycopg.connect(database.target.conninfo or "") as other:
+            other.execute("LOCK TABLE cards")
+            with shell.started("card", "export", "--box", box, "--out", "old.json") as process:
+                wait_until(lambda: waiting_for_a_lock(database) == 1)
+                assert interrupted(process)[0] == 130
+        assert (shell.folder / "old.json").read_text() == "old"
+        assert sorted(path.name for path in shell.folder.iterdir()) == ["chat.json", "old.json"]
+        succeed(shell.run("card", "export", "--box", box, "--out", "old.json"))
+        assert json.loads((shell.folder / "old.json").read_text())["messages"][0]["content"] == "hi"
+
     def test_ctrl_c_leaves_nothing(
         self, shell: Shell, target: Target, database: Database, row_counts: RowCounts
     ) -> None:

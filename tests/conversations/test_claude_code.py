@@ -260,7 +260,7 @@ class TestSomeOfTheCards:
             text_of_lines(LINES[:2]) + "{oops}\n",
             InvalidConversation,
             "f:3:2: not JSON: Expecting property name enclosed in double quotes",
-            None,
+            "give a JSON or JSONL file of messages",
         ),
         (
             text_of_lines(LINES[:2]) + "[1]\n",

@@ -65,7 +65,7 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
     [
         ("", None, "f is empty", "give a JSON or JSONL file of messages"),
         ("{", None, "f:1:2: not JSON: Expecting property name enclosed in double quotes", "give a JSON or JSONL file of messages"),
-        ('{"messages": []}\n{oops}\n', None, "f:2:2: not JSON: Expecting property name enclosed in double quotes", None),
+        ('{"messages": []}\n{oops}\n', None, "f:2:2: not JSON: Expecting property name enclosed in double quotes", "give a JSON or JSONL file of messages"),
         ("3", None, "f: no messages found", "name their key with --at KEY; the conversation is no object"),
         ({"a": 1, "b": []}, None, "f: no messages found", "name their key with --at KEY; its keys are 'a', 'b'"),
         ({"a": [A], "b": [B]}, None, "f: messages stand at several keys: a, b", "choose one, for example --at a"),

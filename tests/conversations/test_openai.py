@@ -66,7 +66,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
 
 def of(messages: list[Any], own_id: str | None = None, place: str = "test") -> Conversation:
     entries = [Entry(str(n), message, f"{place}: message {n}") for n, message in enumerate(messages)]
-    return Conversation(entries=entries, own_id=own_id, title=None, format="openai")
+    return Conversation(entries=entries, place=place, own_id=own_id, title=None, format="openai")
 
 
 @pytest.fixture
