@@ -4,8 +4,7 @@ Owns the options that lists share, and what `--watch` means for a list.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import click
 import typer
@@ -26,8 +25,7 @@ ColumnNames = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """A list: how it is read, what is behind an item, and how an item looks. `limit` 0 means all."""
 
     read: Callable[[int | None], Iterable[Any]]

@@ -1,17 +1,24 @@
 """How things are named: new ids, ids derived from what they name, and the short forms that people type."""
 
 import hashlib
-import uuid
+import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from cardbox_cli.model import exact_json
+
+# uuid is imported where it is needed: that costs a command more than most of ours, and few make an id.
+if TYPE_CHECKING:
+    from uuid import UUID
 
 SHORT = 8
 MIN_TYPED = 4
 
 # The namespace of all derived ids, itself uuid5(NAMESPACE_URL, "cbx"). Changing it would make every
 # import a new one.
-_DERIVED = uuid.UUID("794528fa-3e1f-5c5f-9a8f-fc3a07af78f1")
+_DERIVED = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
+
+_CANONICAL = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def new_card_id() -> str:
@@ -28,23 +35,29 @@ def new_box_id() -> str:
     return str(uuid6.uuid7())
 
 
-def derived_id(*parts: str) -> uuid.UUID:
+def derived_id(*parts: str) -> "UUID":
     """The UUIDv5 of `parts`: the same parts give the same id, on any machine."""
     return derived_from(parts)
 
 
-def derived_from(parts: Iterable[str]) -> uuid.UUID:
+def derived_from(parts: Iterable[str]) -> "UUID":
     """`derived_id` of any number of parts, one in memory at a time."""
-    name = hashlib.sha1(_DERIVED.bytes, usedforsecurity=False)
+    from uuid import UUID
+
+    name = hashlib.sha1(_DERIVED, usedforsecurity=False)
     for index, part in enumerate(parts):
         name.update(b"\x1f" * (index > 0) + part.encode())
-    return uuid.UUID(bytes=name.digest()[:16], version=5)
+    return UUID(bytes=name.digest()[:16], version=5)
 
 
 def as_box_id(text: str) -> str | None:
     """The canonical spelling of a box id (dashes, lower case), or None if `text` is no UUID."""
+    if re.fullmatch(_CANONICAL, text):
+        return text
+    from uuid import UUID
+
     try:
-        return str(uuid.UUID(text))
+        return str(UUID(text))
     except ValueError:
         return None
 

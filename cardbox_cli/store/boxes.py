@@ -8,13 +8,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
-from cardbox_cli.model import box_diff, exact_json
-from cardbox_cli.model.box_diff import BoxDiff
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Provenance, Reference, Slot, digest
 from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
@@ -22,6 +21,9 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import jsonb
 from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
 from cardbox_cli.store.short_ids import like_escape, the_one
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.box_diff import BoxDiff
 
 _PAGE = 200
 # How far a count looks behind the end of a list.
@@ -242,8 +244,10 @@ class BoxStore(ProjectStore):
         text = self._value("provenance_of_box", box_id=_uuid(box_id))
         return None if text is None else msgspec.json.decode(text, type=Provenance)
 
-    def diff(self, a: str, b: str) -> BoxDiff:
+    def diff(self, a: str, b: str) -> "BoxDiff":
         """How box `b` differs from box `a`, in one snapshot. Raises NotFound."""
+        from cardbox_cli.model import box_diff
+
         with self.database.snapshot():
             one, other = self.get(a), self.get(b)
             found = box_diff.diff(one.card_ids, other.card_ids)

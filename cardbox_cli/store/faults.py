@@ -9,8 +9,8 @@ import os
 import re
 import signal
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from cardbox_cli.errors import UsageError
 
@@ -27,14 +27,13 @@ def passing(point: str) -> None:
         orders.carry_out(point)
 
 
-@dataclass(frozen=True)
-class _Orders:
+class _Orders(NamedTuple):
     """`sign` is sent at the place `at`, such as "commit:2"; every place goes to the file `log`."""
 
     sign: signal.Signals | None
     at: str | None
     log: str | None
-    times: Counter[str] = field(default_factory=Counter)
+    times: Counter[str]
 
     def carry_out(self, point: str) -> None:
         self.times[point] += 1
@@ -52,7 +51,7 @@ def _orders() -> _Orders | None:
     if fault is None and log is None:
         return None
     sign, at = (None, None) if fault is None else _parse(fault)
-    return _Orders(sign, at, log)
+    return _Orders(sign, at, log, Counter())
 
 
 def _parse(fault: str) -> tuple[signal.Signals, str]:
