@@ -61,17 +61,12 @@ def _read(file: Path) -> list[dict[str, object]]:
 
 
 def _write(file: Path, entries: list[dict[str, object]]) -> None:
-    """A reader sees the old file or the new one, whole."""
-    import tempfile
-
-    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=".last-")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(entries, stream, indent=1)
-        os.replace(unfinished, file)
-    except BaseException:
-        os.unlink(unfinished)
-        raise
+    """A reader sees the old file or the new one, whole. The caller holds the home."""
+    unfinished = file.with_suffix(".new")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as stream:
+        json.dump(entries, stream, indent=1)
+    unfinished.replace(file)
 
 
 def _home() -> Path:
@@ -83,7 +78,7 @@ def _home() -> Path:
 @contextmanager
 def _held_home() -> Iterator[Path]:
     """CBX_HOME, made if it is not there. One holds it at a time, so that no writer undoes another's work."""
-    from cardbox_cli.store.embedded.files import make_home
+    from cardbox_cli.store.home import make_home
 
     home = _home()
     make_home(home)

@@ -146,8 +146,7 @@ def _spelled(found: Offers, typed: str) -> Iterator[tuple[str, CompletionItem]]:
 
 def _history_file() -> Path | None:
     """The file of the history, made if it is not there; None where it cannot be."""
-    from cardbox_cli.store.embedded.files import make_home
-    from cardbox_cli.store.home import default_home
+    from cardbox_cli.store.home import default_home, make_home
 
     home = default_home(os.environ)
     try:

@@ -1,5 +1,6 @@
 """The folder where cbx keeps what is its own: the embedded server, the shell's history, what `@last` is."""
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,3 +14,16 @@ def default_home(environ: Mapping[str, str]) -> Path:
     if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
         shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "share")
     return Path(shared, "cbx")
+
+
+def make_home(home: Path) -> None:
+    """Make CBX_HOME unless it is there: private, save that root lets the server's account pass through."""
+    mode = 0o711 if os.geteuid() == 0 else 0o700
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode)
+    except FileExistsError:
+        if not home.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder") from None
+        return
+    home.chmod(mode)  # whatever the umask

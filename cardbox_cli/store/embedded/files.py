@@ -2,7 +2,6 @@
 only when they are ours. Data folders bear a marker; what lacks it was not made by cbx and is left alone.
 """
 
-import errno
 import os
 import shutil
 import stat
@@ -19,19 +18,6 @@ from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Loca
 from cardbox_cli.store.faults import passing
 
 MARKER = "made-by-cbx"
-
-
-def make_home(home: Path) -> None:
-    """Make CBX_HOME unless it is there: private, save that root lets the server's account pass through."""
-    mode = 0o711 if os.geteuid() == 0 else 0o700
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        home.mkdir(mode)
-    except FileExistsError:
-        if not home.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder") from None
-        return
-    home.chmod(mode)  # whatever the umask
 
 
 def make_folders(

@@ -163,8 +163,8 @@ class EmbeddedServer:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Be the only command that changes this home's server. Failing system calls are explained."""
-        from cardbox_cli.store.embedded.files import make_home
         from cardbox_cli.store.embedded.lock import exclusive
+        from cardbox_cli.store.home import make_home
 
         try:
             make_home(self.home)
