@@ -66,15 +66,9 @@ class BoxStore(ProjectStore):
         with self.database.transaction():
             if not allow_dangling:
                 self._refuse_absent(card_ids)
-            row = self._value(
-                "insert_box",
-                box_id=box_id or new_box_id(),
-                card_ids=jsonb(list(card_ids)),
-                parent_ids=jsonb(list(parent_ids)) if parent_ids else None,
-            )
-            if row is None:
+            box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
+            if box is None:
                 raise BoxConflict(f"the box id {box_id!r} is taken", hint="leave the id out to get a new one")
-            box = _decode_box(row)
             self._keep_info(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 
@@ -101,9 +95,9 @@ class BoxStore(ProjectStore):
         if canonical is None:
             raise InvalidInput(f"the box id {box_id!r} is no UUID")
         with self.database.transaction():
-            row = self._value("insert_box", box_id=canonical, card_ids=jsonb([]), parent_ids=None)
-            if row is not None:
-                return _decode_box(row)
+            made = self._insert(canonical, (), ())
+            if made is not None:
+                return made
             found = self.get_many([canonical])
             if not found.boxes:
                 raise BoxConflict(f"the box id {box_id!r} is taken")
@@ -289,6 +283,25 @@ class BoxStore(ProjectStore):
         return the_one("box", typed, [box_id for (box_id,) in rows], self.project_id)
 
     # --- how
+
+    def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
+        """The box, written; None where its id is taken."""
+        written = self._value(
+            "insert_box",
+            box_id=box_id,
+            card_ids=jsonb(list(card_ids)),
+            parent_ids=jsonb(list(parent_ids)) if parent_ids else None,
+        )
+        if written is None:
+            return None
+        return Box(
+            box_id=box_id,
+            project_id=self.project_id,
+            title=None,
+            card_ids=list(card_ids),
+            parent_ids=list(parent_ids),
+            updated_at=written.astimezone(UTC),
+        )
 
     def _dated(self, where: BoxFilter) -> BoxFilter:
         return BoxFilter(since=self._instant(where.since), until=self._instant(where.until))

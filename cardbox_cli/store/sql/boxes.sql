@@ -15,11 +15,11 @@ json_build_object(
 )::text
 
 -- name: insert_box
--- Writes the box unless its id is taken.
+-- Writes the box unless its id is taken; answers when. Its ids are the caller's: they need not come back.
 INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
 VALUES (%(project_id)s, %(box_id)s, %(card_ids)s, %(parent_ids)s, {moment})
 ON CONFLICT DO NOTHING
-RETURNING {box_json}
+RETURNING b.updated_at
 
 -- name: boxes_by_ids
 -- The project's boxes of these ids, in no order.
