@@ -26,7 +26,7 @@ def read_text(path: str) -> str:
 def opened(path: str) -> Iterator[BinaryIO]:
     """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it."""
     if path == "-":
-        yield sys.stdin.buffer
+        yield standard_input()
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115
@@ -36,6 +36,13 @@ def opened(path: str) -> Iterator[BinaryIO]:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
     with file:
         yield file
+
+
+def standard_input() -> BinaryIO:
+    """The bytes of standard input. Raises UsageError where it is closed."""
+    if not sys.stdin.readable():
+        raise UsageError("standard input is closed", hint="redirect a file to it, or name the file")
+    return sys.stdin.buffer
 
 
 def _decoded(data: bytes, name: str) -> str:
