@@ -113,6 +113,26 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+Moment = datetime | timedelta | None
+
+
+def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
+    """The times of --since and --until. Raises UsageError where none is between them.
+
+    A time and a span ago are not compared: what the time is, the database says.
+    """
+    start, end = parse_time(since, "--since"), parse_time(until, "--until")
+    if isinstance(start, datetime) and isinstance(end, datetime):
+        empty = start > end
+    else:
+        empty = isinstance(start, timedelta) and isinstance(end, timedelta) and start < end
+    if empty:
+        raise UsageError(
+            f"--since {since!r} is later than --until {until!r}", hint="give the earlier time to --since"
+        )
+    return start, end
+
+
 _AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = timedelta(days=36_500)
