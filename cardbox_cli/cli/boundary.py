@@ -10,7 +10,7 @@ import click
 
 from cardbox_cli.cli.session import Session
 from cardbox_cli.cli.terminal import printable
-from cardbox_cli.errors import CbxError, UsageError
+from cardbox_cli.errors import CbxError, InvalidInput, UsageError
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -38,7 +38,7 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
     except UnicodeEncodeError as exc:
         return _report(_not_text(exc), argv, session)
     except Exception as exc:
-        return _report(_no_room(exc) or _bug(exc), argv, session)
+        return _report(_unwritten(exc) or _bug(exc), argv, session)
 
 
 def _tell(text: str) -> None:
@@ -63,10 +63,20 @@ def _not_text(exc: UnicodeEncodeError) -> UsageError:
     return UsageError(f"the text {exc.object[:40]!r} is not UTF-8", hint="check the command line's encoding")
 
 
-def _no_room(exc: Exception) -> CbxError | None:
-    if not isinstance(exc, OSError) or exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+def _unwritten(exc: Exception) -> CbxError | None:
+    """What to say where the command did its work, and its answer found no place."""
+    if not isinstance(exc, OSError) or exc.errno not in _UNWRITTEN:
         return None
-    return CbxError(f"cannot write the answer: {exc.strerror}", hint="make room, or send it elsewhere")
+    return InvalidInput(f"cannot write the answer: {exc.strerror}", hint=_UNWRITTEN[exc.errno])
+
+
+_NO_ROOM = "make room, or send it elsewhere"
+_UNWRITTEN = {
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: _NO_ROOM,
+    errno.EFBIG: _NO_ROOM,
+    errno.EBADF: "standard output is closed, or open to be read only: send it elsewhere",
+}
 
 
 def _bug(exc: Exception) -> CbxError:

@@ -9,11 +9,11 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import BOX, BOX_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import box_title, count
-from cardbox_cli.cli.inputs import confirm, parse_time, read_text
+from cardbox_cli.cli.inputs import confirm, parse_span, read_text
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.watch import Interval, Watch
+from cardbox_cli.cli.watch import Interval, Watch, between_looks
 from cardbox_cli.errors import Findings, NotFound, UsageError
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.verify import verify as findings_in
@@ -112,7 +112,9 @@ def list_(
     """List boxes, the last changed first."""
     from cardbox_cli.store.boxes import BoxFilter
 
-    where = BoxFilter(since=parse_time(since, "--since"), until=parse_time(until, "--until"))
+    start, end = parse_span(since, until)
+    where = BoxFilter(since=start, until=end)
+    pause = between_looks(watch, interval)
     names = chosen(BOX, BOX_DEFAULT, columns)
     with session().stores() as (_, boxes):
         listing = Listing(
@@ -126,7 +128,7 @@ def list_(
             if since or until
             else f"no boxes in project {session().project_id!r}",
         )
-        show_list(listing, boxes.database, interval=interval if watch else None)
+        show_list(listing, boxes.database, interval=pause)
 
 
 @app.command(epilog=examples("  cbx box append 8b1f22c0 5f0c2a91"))

@@ -63,7 +63,8 @@ def diff(
             output.write(exact_json.encode(_as_json(change)).decode())
     else:
         output.emit(
-            _answer(found),
+            # Making the patch takes time, and only these print it.
+            _answer(found) if session().output in ("json", "yaml") else None,
             table=lambda: _say(found, titles, full=full),
             ids=[change.b.card_id for change in changes if change.b and change.kind != "moved"],
         )

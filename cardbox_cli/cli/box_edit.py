@@ -18,6 +18,7 @@ from cardbox_cli.cli.inputs import DECLINED, source_name
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat, printable
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot
 from cardbox_cli.model.ids import hash_ids, short_id
 
@@ -131,11 +132,22 @@ _PLAIN = re.compile(r"""[^\s#"]\S*""")
 
 def _parsed(new: Edited) -> list[_Line]:
     """The lines that name a card. Raises InvalidInput naming the line."""
-    return [
+    lines = [
         _Line(_first_word(line.strip(), f"{new.source}:{number}"), f"{new.source}:{number}")
         for number, line in enumerate(new.text.split("\n"), 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
+    for line in lines:
+        _check_text(line)
+    return lines
+
+
+def _check_text(line: _Line) -> None:
+    try:
+        exact_json.check_storable(line.typed)
+    except exact_json.Unstorable as exc:
+        message = f"{line.place}: the id {line.typed!r} {exc}"
+        raise InvalidInput(message, hint="no card has such an id") from exc
 
 
 def _first_word(line: str, place: str) -> str:

@@ -16,7 +16,7 @@ from cardbox_cli.cli.inputs import resolved_or_typed
 from cardbox_cli.cli.lists import ColumnNames
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat
-from cardbox_cli.cli.watch import Interval, Watch, follow, keep_showing
+from cardbox_cli.cli.watch import Interval, Watch, between_looks, follow, keep_showing
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
@@ -86,13 +86,14 @@ def show(
         strict=strict,
         columns=names,
     )
+    pause = between_looks(watch, interval)
     with session().stores() as (_, boxes):
         if session().output == "jsonl":
-            _show_lines(boxes, asked, interval if watch else None)
+            _show_lines(boxes, asked, pause)
             return
-        if watch:
+        if pause is not None:
             show_again = partial(_show, asked=asked)
-            keep_showing(lambda: _look(boxes, asked), show_again, interval=interval, end=True)
+            keep_showing(lambda: _look(boxes, asked), show_again, interval=pause, end=True)
         seen = _look(boxes, asked)
     _show(seen, asked)
 

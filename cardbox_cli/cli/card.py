@@ -16,7 +16,7 @@ from cardbox_cli.cli.inputs import (
     check_choice,
     confirm,
     parse_json,
-    parse_time,
+    parse_span,
     read_text,
     resolved_or_typed,
     source_name,
@@ -24,7 +24,7 @@ from cardbox_cli.cli.inputs import (
 )
 from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.watch import Interval, Watch
+from cardbox_cli.cli.watch import Interval, Watch, between_looks
 from cardbox_cli.errors import InvalidCard, InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, draft_card, draft_from_mapping, shown_draft
@@ -140,6 +140,7 @@ def add(
     else:
         if type_ is None:
             raise UsageError("a card needs --type", hint="for example --type task.instruction")
+        _check_new_id(card_id)
         content = _content(type_, text, json_, file)
         drafts = [
             draft_card(
@@ -186,6 +187,20 @@ def _refuse_beside_card(options: dict[str, Any]) -> None:
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")
+
+
+def _check_new_id(card_id: str | None) -> None:
+    """Refuse an id that nobody could see or type. Cards of other programs, and their copies, may have any."""
+    if not card_id:
+        return
+    hint = "letters, digits and - are good; leave --id out to get a new id"
+    if card_id.startswith("@"):
+        raise InvalidInput(f"--id: {card_id[:40]!r} begins with @, as only names like @last do", hint=hint)
+    if not card_id.strip():
+        raise InvalidInput(f"--id: {card_id[:40]!r} is blank", hint=hint)
+    if not card_id.isprintable():
+        odd = next(character for character in card_id if not character.isprintable())
+        raise InvalidInput(f"--id: {card_id[:40]!r} holds {odd!r}, which cannot be seen", hint=hint)
 
 
 def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
@@ -333,6 +348,7 @@ def list_(
     """List cards, newest first."""
     from cardbox_cli.store.cards import CardFilter
 
+    start, end = parse_span(since, until)
     where = CardFilter(
         types=types or None,
         role=role,
@@ -341,11 +357,11 @@ def list_(
         step_id=step,
         trace_id=trace,
         tool_call_id=tool_call_id,
-        since=parse_time(since, "--since"),
-        until=parse_time(until, "--until"),
+        since=start,
+        until=end,
         include_deleted=deleted,
     )
-    _list(where, limit, columns, interval if watch else None)
+    _list(where, limit, columns, between_looks(watch, interval))
 
 
 @app.command(

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import click
 import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.editor import Edited, edited, taken_from
-from cardbox_cli.cli.inputs import source_name
+from cardbox_cli.cli.inputs import DECLINED, source_name
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
 from cardbox_cli.context.sources import originals
@@ -69,10 +70,19 @@ def edit(
         before = editable_text(card)
         _check_lone_answer(cards, card)
     _check_held(card, read)
+    by_editor = text is None and file is None
     with _new_text(card, before, text, file, wanted, author) as new:
-        content = edited_content(card, new.text, new.source)
-        is_new = new.text != before and not says_the_same(card, content)
-        outcome = _written(card, content, author, read) if is_new else _Outcome(card, read, [])
+        is_new = new.text != before
+        # As in git, who empties the file wants out.
+        left = is_new and by_editor and not new.text.strip()
+        outcome = _Outcome(card, read, [])
+        if is_new and not left:
+            content = edited_content(card, new.text, new.source)
+            is_new = not says_the_same(card, content)
+            outcome = _written(card, content, author, read) if is_new else outcome
+    if left:
+        announce("the text is empty: nothing was done; --text '' makes it so")
+        raise click.exceptions.Exit(DECLINED)
     if not is_new:
         announce(f"unchanged: {card.card_id}")
     _emit(outcome, card)

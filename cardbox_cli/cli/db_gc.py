@@ -47,7 +47,7 @@ def gc(
         names = projects(database) if all_projects else [session().project_id]
         collectors = [Collector(database, name) for name in names]
         found = sum((each.find(deleted=purge) for each in collectors), Rubbish())
-        if dry_run:
+        if dry_run or not found.total:
             purged = found
         else:
             where = "the whole database" if all_projects else f"project {session().project_id!r}"
@@ -65,6 +65,7 @@ def gc(
         ]
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
     said = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
+    said = said if found.total else "nothing to purge"
     output.emit(answer, table=lambda: _say(said, dangling), ids=[box.box_id for box in dangling])
     if dangling:
         places = sum(box.count for box in dangling)

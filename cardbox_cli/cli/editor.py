@@ -48,7 +48,7 @@ def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Itera
         yield Edited(taken_from(path, text) if _differs(path, written) else text, path)
     except BaseException:
         if _differs(path, written):
-            announce(f"what you wrote is kept in {path}; `{_again([*remedy, path])}` takes it up again")
+            announce(f"what you wrote is kept in {path}; {_again([*remedy, path])}")
         else:
             _remove(path)
         raise
@@ -65,10 +65,16 @@ def taken_from(path: str, text: str) -> str:
 
 
 def _again(words: Sequence[str]) -> str:
-    """The command line of a command in the project of this one."""
-    project = session().project_id
+    """What to run: the command of these words, in the project and database of this, without a password."""
+    project, url = session().project_id, session().database_url
     common = [] if project == Session().project_id else ["-p", project]
-    return shlex.join(["cbx", *common, *words])
+    note = ""
+    if url is not None:
+        from cardbox_cli.store.target import has_password, hide_password
+
+        common += ["--database-url", hide_password(url)]
+        note = ", with the password in --database-url" if has_password(url) else ""
+    return f"`{shlex.join(['cbx', *common, *words])}` takes it up again{note}"
 
 
 # What has no place in the name of a file.
@@ -93,7 +99,7 @@ def _editor() -> str:
 
 
 def _run(command: str, path: str) -> None:
-    """Run the editor to its end. Raises InvalidInput when it fails."""
+    """Run the editor to its end. Raises InvalidInput when it fails, or the file is gone."""
     sys.stdout.flush()
     # Ctrl-C and Ctrl-\ are for the editor. Not SIG_IGN, which it would inherit.
     ours = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
@@ -109,6 +115,8 @@ def _run(command: str, path: str) -> None:
             f"the editor {command!r} {_fate(code)}; nothing was written",
             hint="set VISUAL or EDITOR to another one" if code in (126, 127) else None,
         )
+    if not os.path.exists(path):
+        raise InvalidInput(f"the editor {command!r} left no file behind; nothing was written")
 
 
 def _fate(code: int) -> str:

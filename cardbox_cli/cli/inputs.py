@@ -27,7 +27,7 @@ def read_text(path: str) -> str:
 def opened(path: str) -> Iterator[BinaryIO]:
     """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it."""
     if path == "-":
-        yield sys.stdin.buffer
+        yield standard_input()
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115
@@ -37,6 +37,13 @@ def opened(path: str) -> Iterator[BinaryIO]:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
     with file:
         yield file
+
+
+def standard_input() -> BinaryIO:
+    """The bytes of standard input. Raises UsageError where it is closed."""
+    if not sys.stdin.readable():
+        raise UsageError("standard input is closed", hint="redirect a file to it, or name the file")
+    return sys.stdin.buffer
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -128,6 +135,26 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
             hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+Moment = datetime | timedelta | None
+
+
+def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
+    """The times of --since and --until. Raises UsageError where none is between them.
+
+    A time and a span ago are not compared: what the time is, the database says.
+    """
+    start, end = parse_time(since, "--since"), parse_time(until, "--until")
+    if isinstance(start, datetime) and isinstance(end, datetime):
+        empty = start > end
+    else:
+        empty = isinstance(start, timedelta) and isinstance(end, timedelta) and start < end
+    if empty:
+        raise UsageError(
+            f"--since {since!r} is later than --until {until!r}", hint="give the earlier time to --since"
+        )
+    return start, end
 
 
 _AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"

@@ -28,7 +28,7 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
         entries = _read(home / FILE)
         known = _of(entries, address, project_id)
         others = [entry for entry in entries if not _is_of(entry, address, project_id)]
-        ids: dict[str, object] = {**known, **made}
+        ids = {**known, **made}
         newest = {**ids, "database": address, "project": project_id}
         _write(home / FILE, [*others, newest][-REMEMBERED:])
 
@@ -36,7 +36,7 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
 def recall(address: str, project_id: str, noun: Noun) -> str:
     """The full id that `@last` stands for. Raises NotFound when none is remembered."""
     made_id = _of(_read(_home() / FILE), address, project_id).get(noun)
-    if not isinstance(made_id, str):
+    if made_id is None:
         raise NotFound(
             f"{LAST!r} names no {noun}: your command line has made none in project {project_id!r}",
             hint=f"`cbx {noun} list` shows the newest",
@@ -44,23 +44,28 @@ def recall(address: str, project_id: str, noun: Noun) -> str:
     return made_id
 
 
-def _of(entries: list[dict[str, object]], address: str, project_id: str) -> dict[str, object]:
+def _of(entries: list[dict[str, str]], address: str, project_id: str) -> dict[str, str]:
     return next((entry for entry in entries if _is_of(entry, address, project_id)), {})
 
 
-def _is_of(entry: dict[str, object], address: str, project_id: str) -> bool:
+def _is_of(entry: dict[str, str], address: str, project_id: str) -> bool:
     return (entry.get("database"), entry.get("project")) == (address, project_id)
 
 
-def _read(file: Path) -> list[dict[str, object]]:
+def _read(file: Path) -> list[dict[str, str]]:
+    """The entries of the file. What is no text in them, or no entry at all, is passed over."""
     try:
         entries = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [
+        {name: value for name, value in entry.items() if isinstance(value, str)}
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, dict)
+    ]
 
 
-def _write(file: Path, entries: list[dict[str, object]]) -> None:
+def _write(file: Path, entries: list[dict[str, str]]) -> None:
     """A reader sees the old file or the new one, whole. The caller holds the home."""
     unfinished = file.with_suffix(".new")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

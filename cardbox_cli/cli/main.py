@@ -11,6 +11,7 @@ from cardbox_cli import __version__
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.commands import Entry, LazyGroup
 from cardbox_cli.cli.session import Session, common_options
+from cardbox_cli.cli.streams import open_closed_streams
 
 # Set by the scripts of `cbx completion`: the shell that asks.
 COMPLETING = "_CBX_COMPLETE"
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def script() -> None:
     """The console script. Its completion in a shell runs it, too."""
+    open_closed_streams()
     if COMPLETING in os.environ:
         from cardbox_cli.cli.completing import answer
 

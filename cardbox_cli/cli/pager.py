@@ -7,6 +7,7 @@ held back until it is longer than the terminal is high.
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,14 @@ class _Paper:
         while process.poll() is None:
             with suppress(KeyboardInterrupt):
                 process.wait()
+        self._warn_of(process.returncode)
+
+    def _warn_of(self, code: int) -> None:
+        """Name a pager that failed: it may have shown nothing. Ctrl-C in it is how some people leave."""
+        if code not in (0, -signal.SIGINT, 128 + signal.SIGINT):
+            fate = f"exited with {code}" if code > 0 else f"was ended by signal {-code}"
+            note = f"warning: the pager {self._pager!r} {fate}; CBX_PAGER=cat shows the answer without it"
+            print(printable(note), file=self._err)
 
     def _is_long(self, text: str) -> bool:
         from rich.cells import cell_len

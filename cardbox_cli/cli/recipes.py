@@ -2,12 +2,11 @@
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.inputs import parse_json, read_text, source_name
+from cardbox_cli.cli.inputs import parse_json, read_text, source_name, standard_input
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
 
@@ -32,7 +31,7 @@ def load_recipe(name_or_path: str) -> "LoadedRecipe":
     if name_or_path != "-":
         return read_recipe(name_or_path, folders=recipe_folders())
     source = source_name("-")
-    text = text_of(sys.stdin.buffer.read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
+    text = text_of(standard_input().read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
     return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
 
 

@@ -18,7 +18,7 @@ import typer
 
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.inputs import read_text, source_name
+from cardbox_cli.cli.inputs import read_text, source_name, standard_input
 from cardbox_cli.cli.main import root
 from cardbox_cli.cli.session import OwnProcess, Session, announce, session
 from cardbox_cli.errors import InvalidInput, UsageError
@@ -172,11 +172,11 @@ def _script(path: str) -> Iterator[Iterable[str]]:
     if path != "-":
         yield read_text(path).split("\n")
         return
-    source = sys.stdin
+    source, lines = sys.stdin, standard_input()
     with open(os.devnull) as nothing:
         sys.stdin = nothing
         try:
-            yield _decoded(iter(source.buffer.readline, b""))
+            yield _decoded(iter(lines.readline, b""))
         finally:
             sys.stdin = source
 

@@ -14,9 +14,11 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Annotated, Never, TypeVar
 
+import click
 import typer
 
 from cardbox_cli.cli import output
+from cardbox_cli.errors import UsageError
 
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
 Interval = Annotated[
@@ -24,6 +26,14 @@ Interval = Annotated[
 ]
 
 _Seen = TypeVar("_Seen")
+
+
+def between_looks(watch: bool, interval: float) -> float | None:
+    """Seconds between two looks; None for a single one. Raises UsageError for --interval without --watch."""
+    source = click.get_current_context().get_parameter_source("interval")
+    if not watch and source is not click.core.ParameterSource.DEFAULT:
+        raise UsageError("--interval is how often --watch looks again", hint="add --watch")
+    return interval if watch else None
 
 
 def keep_showing(

@@ -46,13 +46,18 @@ class Change(msgspec.Struct, frozen=True):
 class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
     """How box `b` differs from box `a`, as a reader of `b` meets the changes.
 
-    `patch` is a JSON Patch (RFC 6902): applied to `{"card_ids": …}` of `a` it gives that of `b`.
+    `pairs` are the places of both that are one: kept, moved and changed.
     """
 
     a: Box
     b: Box
     changes: list[Change]
-    patch: list[dict[str, Any]]
+    pairs: list[Pair]
+
+    @property
+    def patch(self) -> list[dict[str, Any]]:
+        """A JSON Patch (RFC 6902), made anew: applied to `{"card_ids": …}` of `a` it gives that of `b`."""
+        return patch(self.a.card_ids, self.b.card_ids, self.pairs)
 
 
 def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
@@ -99,7 +104,7 @@ def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
         a=a,
         b=b,
         changes=sorted(changes, key=lambda change: _where(change, found)),
-        patch=patch(a.card_ids, b.card_ids, [*found.kept, *found.moved, *changed]),
+        pairs=[*found.kept, *found.moved, *changed],
     )
 
 
@@ -107,28 +112,62 @@ def patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dic
     """The JSON Patch from `a` to `b` in which the places of each pair are one; no place has two pairs."""
     pairs = sorted(pairs)
     source = {pair.b: pair.a for pair in pairs}
-    staying = {pair.b for pair in longest_rising(pairs)}
+    staying = longest_rising(pairs)
     steps = [_step("replace", pair.a, value=b[pair.b]) for pair in pairs if a[pair.a] != b[pair.b]]
     lasting = set(source.values())
     steps += [_step("remove", place) for place in reversed(range(len(a))) if place not in lasting]
-    row: list[int | None] = [place for place in range(len(a)) if place in lasting]
-    done = -1  # where in `row` the place of `b` before this one stands
+    # The list is never spelled out: in it stand, before each one that stays, the places of `b` that are done
+    # and belong there, and those of `a` that still wait for theirs.
+    waiting = _Places(len(a), lasting)
+    stays, last = {pair.b: pair.a for pair in staying}, 0
     for place, card_id in enumerate(b):
         origin = source.get(place)
-        if place in staying:
-            done = row.index(origin, done + 1)
-            continue
-        if origin is None:
-            done += 1
-            steps.append(_step("add", done, value=card_id))
+        if place in stays:
+            last = stays[place]
+            waiting.discard(last)
+        elif origin is None:
+            steps.append(_step("add", place + waiting.number_before(last), value=card_id))
         else:
-            start = row.index(origin)
-            del row[start]
-            done += start > done
-            if start != done:
-                steps.append(_step("move", done, **{"from": _path(start)}))
-        row.insert(done, origin)
+            start = waiting.number_before(origin) + min(place, _next_staying(staying, origin, len(b)))
+            waiting.discard(origin)
+            target = place + waiting.number_before(last)
+            if start != target:
+                steps.append(_step("move", target, **{"from": _path(start)}))
     return steps
+
+
+def _next_staying(staying: Sequence[Pair], place: int, end: int) -> int:
+    """Where in `b` the first of those that stay behind `place` of `a` stands; `end` if none does."""
+    index = bisect_left(staying, Pair(place, 0))
+    return staying[index].b if index < len(staying) else end
+
+
+class _Places:
+    """A set of places below `size` that counts those before one in logarithmic time (a Fenwick tree)."""
+
+    def __init__(self, size: int, places: Iterable[int]) -> None:
+        self._sums = [0] * (size + 1)
+        for place in places:
+            self._sums[place + 1] = 1
+        for index in range(1, size + 1):
+            above = index + (index & -index)
+            if above <= size:
+                self._sums[above] += self._sums[index]
+
+    def discard(self, place: int) -> None:
+        """Take out `place`, which is in it."""
+        index = place + 1
+        while index < len(self._sums):
+            self._sums[index] -= 1
+            index += index & -index
+
+    def number_before(self, place: int) -> int:
+        """How many of its places are less than `place`."""
+        number = 0
+        while place:
+            number += self._sums[place]
+            place &= place - 1
+        return number
 
 
 def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.errors import UsageError
 from cardbox_cli.store.home import default_home
@@ -78,16 +78,28 @@ def find_target(
     return Target(None, "embedded", home, announce)
 
 
+_SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")
+
+
 def hide_password(conninfo: str) -> str:
     """`conninfo` as a libpq keyword string that can be shown: without the password."""
+    from psycopg.conninfo import make_conninfo
+
+    parts = _parts(conninfo)
+    return make_conninfo("", **{name: value for name, value in parts.items() if name not in _SECRETS})
+
+
+def has_password(conninfo: str) -> bool:
+    """Whether `hide_password` leaves anything out."""
+    return any(secret in _parts(conninfo) for secret in _SECRETS)
+
+
+def _parts(conninfo: str) -> dict[str, Any]:
     from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.conninfo import conninfo_to_dict
 
     try:
-        parts = conninfo_to_dict(conninfo)
+        return dict(conninfo_to_dict(conninfo))
     except ProgrammingError:
         # The driver's message may quote the string, password and all.
         raise UsageError("the connection string is malformed") from None
-    for secret in ("password", "sslpassword", "passfile", "oauth_client_secret"):
-        parts.pop(secret, None)
-    return make_conninfo("", **parts)

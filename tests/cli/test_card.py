@@ -146,6 +146,19 @@ class TestAdd:
             (("--type", " ", "--text", "a"), "a card needs a type that is not empty"),
             (("--type", "x", "--json", "1"), "--json must be an object or a list, not a number"),
             (("--type", "x", "--text", "a", "--id", ""), "the card id '' must have 1 to 255 characters"),
+            (
+                ("--type", "x", "--text", "a", "--id", "@last"),
+                "--id: '@last' begins with @, as only names like @last do",
+            ),
+            (("--type", "x", "--text", "a", "--id", " \t"), "--id: ' \\t' is blank"),
+            (
+                ("--type", "x", "--text", "a", "--id", "two\nlines"),
+                "--id: 'two\\nlines' holds '\\n', which cannot be seen",
+            ),
+            (
+                ("--type", "x", "--text", "a", "--id", "red\x1b[31m"),
+                "--id: 'red\\x1b[31m' holds '\\x1b', which cannot be seen",
+            ),
             (("--type", "x", "--text", "a", "--metadata", "[]"), "--metadata must be an object, not a list"),
             (
                 ("--type", "x", "--text", "a", "--tool-calls", "{}"),
@@ -445,6 +458,27 @@ class TestList:
             "--since: 'yesterday' is no time",
         )
         assert offline("card", "list", "--limit", "-1").code == 2
+
+    @pytest.mark.parametrize("noun", ["card", "box"])
+    @pytest.mark.parametrize(
+        ("since", "until"), [("2026-11-03", "2026-11-02T23:00:00-00:30"), ("30m", "1h"), ("59m", "1h")]
+    )
+    def test_nothing_is_since_later_than_until(self, since: str, until: str, noun: str, offline: Cbx) -> None:
+        result = offline(noun, "list", "--since", since, "--until", until)
+        assert (result.code, result.err) == (
+            2,
+            f"error: --since {since!r} is later than --until {until!r}\n"
+            "hint: give the earlier time to --since\n",
+        )
+        assert offline(noun, "list", "--since", until, "--until", since).code == 7
+
+    @pytest.mark.parametrize("command", [("card", "list"), ("box", "list"), ("box", "show", "8b1f22c0")])
+    def test_an_interval_is_for_watching(self, command: tuple[str, ...], offline: Cbx) -> None:
+        result = offline(*command, "--interval", "1")
+        assert (result.code, result.err) == (
+            2,
+            "error: --interval is how often --watch looks again\nhint: add --watch\n",
+        )
 
 
 TEXTS = {

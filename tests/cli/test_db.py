@@ -110,14 +110,16 @@ class TestStatus:
         assert cbx("db", "status", "-o", "json").json()["engine"] == "Postgres"
 
     def test_large_tables_are_estimated_unless_exact_numbers_are_asked_for(
-        self, cbx: Cbx, database: Database
+        self, cbx: Cbx, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("cardbox_cli.store.status.COUNTED_ROWS", 1000)
         database.connection.execute("ALTER TABLE cards SET (autovacuum_enabled = off)")
         database.connection.execute(
             "INSERT INTO cards (tenant_id, card_id, content, metadata)"
             " SELECT 'p', 'card-' || i, to_jsonb(repeat('x', 600)), '{}' FROM generate_series(1, 20000) AS i"
         )
         unknown = cbx("db", "status", "-o", "json").json()
+        assert unknown["project"]["cards"] >= 1001
         assert unknown["table_sizes"][3]["rows"] is None
         assert [
             line.split()[1] for line in lines(cbx("db", "status")) if line.startswith("public.cards")
@@ -134,6 +136,22 @@ class TestStatus:
         exact = cbx("db", "status", "--exact", "-o", "json").json()
         assert (exact["project"]["cards"], exact["table_sizes"][3]["rows"]) == (20_000, 20_000)
         assert said(cbx, "--exact")["project"] == "p: 20000 cards (0 expired, 0 deleted), 0 boxes"
+
+    @pytest.mark.parametrize("analyzed", [False, True])
+    def test_a_project_that_is_small_is_counted_where_the_tables_are_large(
+        self, analyzed: bool, cbx: Cbx, database: Database
+    ) -> None:
+        database.connection.execute("ALTER TABLE cards SET (autovacuum_enabled = off)")
+        database.connection.execute(
+            "INSERT INTO cards (tenant_id, card_id, content, metadata)"
+            " SELECT 'large', 'card-' || i, to_jsonb(repeat('x', 600)), '{}' FROM generate_series(1, 20000) AS i"
+        )
+        if analyzed:
+            database.connection.execute("ANALYZE cards")
+        assert said(cbx)["project"] == "p: 0 cards, 0 boxes"
+        database.connection.execute("UPDATE cards SET tenant_id = 'p' WHERE card_id LIKE 'card-1999_'")
+        project = cbx("db", "status", "-o", "json").json()["project"]
+        assert (project["cards"], project["cards_exact"], project["expired"]) == (10, True, None)
 
     def test_it_changes_nothing(self, cbx: Cbx, target: Target) -> None:
         with psycopg.connect(target.conninfo or "", autocommit=True) as owner:

@@ -45,7 +45,7 @@ def test_with_purge_deleted_cards_go_too(cbx: Cbx, rubbish: str) -> None:
         "purged": {"expired": 2, "deleted": 1, "box_info": 0},
         "dangling": [{"project_id": "p", "box_id": rubbish, "count": 4}],
     }
-    assert lines(cbx("db", "gc", "--purge", "--yes"))[0] == "purged 0 expired cards and 0 deleted cards"
+    assert lines(cbx("db", "gc", "--purge", "--yes"))[0] == "nothing to purge"
     assert lines(cbx("db", "gc", "--yes", "-o", "id")) == [rubbish]
 
 
@@ -62,10 +62,15 @@ def test_a_dry_run_tells_the_same_and_purges_nothing(
     assert told == {**done, "dry_run": True}
 
 
-def test_nothing_to_do_is_no_failure(cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+@pytest.mark.parametrize("options", [(), ("--purge",), ("--all-projects",), ("--dry-run",), ("--yes",)])
+def test_with_nothing_to_do_nothing_is_asked(
+    options: tuple[str, ...], cbx: Cbx, add: Add, box_of: BoxOf
+) -> None:
     box_of(add())
-    result = cbx("db", "gc", "--yes")
-    assert (lines(result), result.err) == (["purged 0 expired cards"], "")
+    result = cbx("db", "gc", *options)
+    assert (lines(result), result.err) == (["nothing to purge"], "")
+    nothing = {"expired": 0, "deleted": 0, "box_info": 0}
+    assert cbx("db", "gc", *options, "-o", "json").json()["purged"] == nothing
 
 
 def test_other_projects_are_for_all_projects(cbx: Cbx, rubbish: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from cardbox_cli.model.boxes import Provenance, Rule
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.target import Target, hide_password
 from tests.cli.conftest import PATIENCE, Shell, lines, succeed
 from tests.conftest import Cbx, Result
 
@@ -111,7 +112,6 @@ class TestEditCard:
             ("a", 'printf "b\\n\\n" > "$1"', "b\n"),
             ("a\n", 'printf "b\\n" > "$1"', "b\n"),
             ("a\n", 'printf "b" > "$1"', "b"),
-            ("a", ': > "$1"', ""),
             ("", 'printf "b\\n" > "$1"', "b"),
             ("a\r\nb", 'sed -i s/b/c/ "$1"', "a\r\nc"),
             ("\ufeffa 退款", 'sed -i s/退款/付款/ "$1"', "a 付款"),
@@ -328,6 +328,41 @@ class TestTheEditor:
         assert result.err.splitlines()[0] == f"what you wrote is kept in {kept}; `{remedy}` takes it up again"
         assert row_counts() == before
 
+    @pytest.mark.parametrize("script", [': > "$1"', 'printf " \\n\\n" > "$1"'])
+    @pytest.mark.parametrize("kind", [("--text", "a"), ("--json", '{"a": 1}')])
+    def test_an_empty_file_does_nothing(
+        self, kind: tuple[str, str], script: str, cbx: Cbx, editor: Editor, drafts: Path, row_counts: Counts
+    ) -> None:
+        old = succeed(cbx("card", "add", "--type", "x", *kind, "-o", "id")).strip()
+        before = row_counts()
+        editor(script)
+        result = cbx("card", "edit", old)
+        assert (result.code, result.out, result.err) == (
+            130,
+            "",
+            "the text is empty: nothing was done; --text '' makes it so\n",
+        )
+        assert row_counts() == before
+        assert list(drafts.iterdir()) == []
+
+    def test_a_card_can_be_emptied_by_option_or_file(
+        self, cbx: Cbx, add: Add, feed: Feed, tmp_path: Path
+    ) -> None:
+        feed("")
+        for options in (("--text", ""), ("--file", "-")):
+            [new] = lines(cbx("card", "edit", add("a"), *options))
+            assert card(cbx, new)["content"]["text"] == ""
+
+    def test_a_file_that_it_took_away_is_missed(
+        self, cbx: Cbx, add: Add, box_of: BoxOf, drafts: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("VISUAL", "rm")
+        old = add("a")
+        expected = (4, "the editor 'rm' left no file behind; nothing was written")
+        assert refusal(cbx("card", "edit", old)) == expected
+        assert refusal(cbx("box", "edit", box_of(old))) == expected
+        assert list(drafts.iterdir()) == []
+
     def test_one_that_is_not_there(
         self, cbx: Cbx, add: Add, editor: Editor, drafts: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -387,6 +422,26 @@ class TestTheEditor:
         new = succeed(cbx(*shlex.split(remedy)[1:])).strip()
         made = cbx("-p", "two words", "card", "show", new, "-o", "json").json()
         assert (made["author_id"], made["content"]["text"]) == ("ann", "b")
+
+    @pytest.mark.parametrize(
+        ("secret", "note"), [("", ""), ("password=hunter2", ", with the password in --database-url")]
+    )
+    def test_the_remedy_is_for_the_same_database_and_shows_no_password(
+        self, secret: str, note: str, cbx: Cbx, add: Add, editor: Editor, drafts: Path, target: Target
+    ) -> None:
+        old = add("a")
+        editor('echo b > "$1"; exit 1')
+        address = hide_password(target.conninfo or "")
+        result = cbx("card", "edit", old, "--database-url", f"{address} {secret}")
+        [kept] = drafts.iterdir()
+        _, remedy, end = result.err.splitlines()[0].split("`")
+        words = shlex.split(remedy)
+        assert words[:2] + words[3:] == ["cbx", "--database-url", "card", "edit", old, "--file", str(kept)]
+        assert words[2] == address
+        assert end == f" takes it up again{note}"
+        assert "hunter2" not in result.err
+        new = succeed(cbx(*words[1:])).strip()
+        assert card(cbx, new)["content"]["text"] == "b"
 
     def test_it_has_the_terminal(self, add: Add, shell: Shell, cbx: Cbx) -> None:
         old = add("a")
@@ -517,6 +572,23 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
                 f"what you wrote is kept in {kept}; `cbx box edit {old} --file {kept}` takes it up again\n"
             )
             kept.unlink()
+        assert lines(cbx("box", "list", "-o", "id")) == [old]
+
+    def test_an_id_that_no_card_can_have_is_refused_naming_the_line(
+        self, cbx: Cbx, add: Add, box_of: BoxOf, feed: Feed
+    ) -> None:
+        one = add("one")
+        old = box_of(one)
+        for typed, shown in (
+            ("abcd\0efg", "'abcd\\x00efg' holds a NUL character at offset 4"),
+            (r'"abcd\u0000efg"', "'abcd\\x00efg' holds a NUL character at offset 4"),
+            (r'"ab\ud800cd"', "'ab\\ud800cd' holds a lone surrogate at offset 2"),
+        ):
+            for options in ((), ("--in-place",)):
+                feed(f"{one}\n{typed}\n")
+                result = cbx("box", "edit", old, "--file", "-", *options)
+                assert refusal(result) == (4, f"standard input:2: the id {shown}")
+                assert result.err.endswith("hint: no card has such an id\n")
         assert lines(cbx("box", "list", "-o", "id")) == [old]
 
     def test_a_deleted_card_is_none_to_add(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:

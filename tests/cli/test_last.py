@@ -181,7 +181,20 @@ class TestTheFile:
         ).splitlines()
         assert made == shown
 
-    @pytest.mark.parametrize("text", ["", "{", "[1]", '{"a": 1}', '[{"database": 1, "card": 2}]'])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "{",
+            "[1]",
+            '{"a": 1}',
+            '[{"database": 1, "card": 2}]',
+            pytest.param("[" * 100_000, id="too deep to be read"),
+            pytest.param('[{"card": ' + "[" * 900 + "]" * 900 + "}]", id="too deep to be written"),
+            pytest.param(f"[{'9' * 5000}]", id="a number of very many digits"),
+            r'[{"database": "\ud800"}]',
+        ],
+    )
     def test_one_that_is_broken_counts_as_empty(self, text: str, cbx: Cbx, home: Path) -> None:
         home.mkdir()
         (home / "last.json").write_text(text)

@@ -76,9 +76,64 @@ class TestPipes:
     def test_a_full_disk_is_an_error_and_no_bug(self, shell: Shell, long_box: str) -> None:
         for output in ("table", "jsonl"):
             result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
-            assert result.code == 1
+            assert result.code == 4
             assert "cannot write the answer: No space left on device" in result.err
+            assert "make room, or send it elsewhere" in result.err
             assert "bug" not in result.err
+            told = shell.line(f"cbx card export --box {long_box} --out /dev/full")
+            assert told.code == result.code
+
+
+class TestClosedStreams:
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "card import -",
+            "card add --type x --file -",
+            "shell -",
+            "shell",
+            "handover validate -",
+            "box create -",
+        ],
+    )
+    def test_a_closed_input_is_named(self, command: str, shell: Shell) -> None:
+        result = shell.line(f"cbx {command} <&-")
+        assert (result.code, result.out, result.err) == (
+            2,
+            "",
+            "error: standard input is closed\nhint: redirect a file to it, or name the file\n",
+        )
+
+    def test_where_nothing_is_read_it_does_not_matter(self, shell: Shell, box_of: Callable[..., str]) -> None:
+        box = box_of()
+        assert lines(shell.line("cbx box list -o id <&-")) == [box]
+        asked = shell.line(f"cbx box delete {box} <&-")
+        assert (asked.code, asked.err.splitlines()[-1]) == (
+            2,
+            "hint: add --yes to do it without a question",
+        )
+
+    @pytest.mark.parametrize("command", ["box list", "box list -o yaml", "--help", "box create"])
+    def test_an_answer_that_finds_the_output_closed_is_told(
+        self, command: str, shell: Shell, box_of: Callable[..., str]
+    ) -> None:
+        box_of()
+        result = shell.line(f"cbx {command} >&-")
+        assert (result.code, result.out, result.err) == (
+            4,
+            "",
+            "error: cannot write the answer: Bad file descriptor\n"
+            "hint: standard output is closed, or open to be read only: send it elsewhere\n",
+        )
+
+    def test_what_is_said_goes_nowhere_if_nobody_can_hear_it(
+        self, shell: Shell, box_of: Callable[..., str]
+    ) -> None:
+        box = box_of()
+        assert lines(shell.line("cbx box list -o id 2>&-")) == [box]
+        missing = shell.line("cbx box show none 2>&-")
+        assert (missing.code, missing.out) == (3, "")
+        assert shell.line("cbx box list <&- >&- 2>&-").code == 4
 
 
 class TestCtrlC:

@@ -181,6 +181,35 @@ class TestThePager:
         assert f"warning: cannot start the pager {pager!r}: {reason}\ncard  " in typist.seen
         assert typist.seen.endswith("line 100\n")
 
+    @pytest.mark.parametrize(
+        ("script", "fate"),
+        [
+            ("exit 3", "exited with 3"),
+            ("cat; exit 1", "exited with 1"),
+            ("kill -TERM $$", "was ended by signal 15"),
+        ],
+    )
+    def test_one_that_fails_is_named_after_it(
+        self, script: str, fate: str, on_terminal: ON_TERMINAL, long_card: str, shell: Shell
+    ) -> None:
+        program = shell.programs / "failing"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        typist = on_terminal("card", "show", long_card, CBX_PAGER="failing -x")
+        assert typist.end() == 0
+        assert typist.seen.splitlines()[-1] == (
+            f"warning: the pager 'failing -x' {fate}; CBX_PAGER=cat shows the answer without it"
+        )
+
+    def test_ctrl_c_is_one_way_to_leave_it(
+        self, on_terminal: ON_TERMINAL, long_card: str, shell: Shell
+    ) -> None:
+        program = shell.programs / "leaving"
+        program.write_text("#!/bin/sh\nkill -INT $$\n")
+        program.chmod(0o755)
+        typist = on_terminal("card", "show", long_card, CBX_PAGER="leaving")
+        assert (typist.end(), typist.seen) == (0, "")
+
     def test_a_failure_comes_after_it(
         self, on_terminal: ON_TERMINAL, pager: str, box_of: Callable[..., str]
     ) -> None:

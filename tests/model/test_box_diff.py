@@ -118,6 +118,14 @@ class TestPatch:
         found = diff(a, b)
         assert applied(a, patch(a, b, found.kept + found.moved)) == b
 
+    def test_as_many_moves_as_there_are_cards(self) -> None:
+        a = [str(number) for number in range(20_000)]
+        found = diff(a, a[::-1])
+        steps = patch(a, a[::-1], found.kept + found.moved)
+        assert len(steps) == 19_999
+        assert {step["op"] for step in steps} == {"move"}
+        assert applied(a, steps) == a[::-1]
+
 
 def card(card_id: str, card_type: str = "task.instruction", **metadata: Any) -> Card:
     return Card(

@@ -1,0 +1,26 @@
+"""The three standard streams, which a process may be started without.
+
+Owns what stands in the place of a closed one. Reading and writing are the business of others.
+"""
+
+import os
+import sys
+
+
+def open_closed_streams() -> None:
+    """Put something in the place of each closed stream, before a file or a socket gets its descriptor.
+
+    Who reads the input is told so by `inputs.standard_input`; who writes an answer fails with EBADF, which
+    `boundary` tells. What is said on a closed stderr goes nowhere: there is nobody to tell.
+    """
+    for number, (name, access) in enumerate(
+        (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
+    ):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, access)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            # Opened to be written, so that the input says that it is not readable.
+            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
