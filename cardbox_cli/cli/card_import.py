@@ -126,19 +126,14 @@ class _Import:
 
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
-        from cardbox_cli.conversations.documents import EmptyFile
-
         with session().database():
             pass  # what keeps it from being used is said at once, not at the first line
         known: set[str] = set()
         for source in self._growing():
             try:
                 imported = self._take(source, follows=True)
-            except EmptyFile:
-                self._say_once(f"{self._name} is empty so far")
-                continue
-            except _TooYoung:
-                self._say_once("waiting for a line that names the session")
+            except _TooYoung as exc:
+                self._say_once(str(exc))
                 continue
             changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
             known.update(box.box_id for box in changed)
@@ -175,6 +170,8 @@ class _Import:
         from cardbox_cli.conversations.importing import import_conversations
 
         documents = Documents(source)
+        if follows and documents.is_blank:
+            raise _TooYoung(f"{self._name} is empty so far")
         source_format = choose_format(self._format, documents)
         self._taken_as = source_format.NAME
         conversations = source_format.read(documents, at=self._at)
@@ -209,14 +206,14 @@ class _Import:
 
 
 class _TooYoung(Exception):
-    """No line of a followed session names it yet."""
+    """A followed file does not say enough yet."""
 
 
 def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
     """`conversations`, if each can be told from the others when it has grown."""
     for conversation in conversations:
         if conversation.own_id is None and conversation.format == "claude-code":
-            raise _TooYoung
+            raise _TooYoung("waiting for a line that names the session")
         if conversation.own_id is None:
             raise InvalidConversation(
                 f"{conversation.place}: without an id of its own --follow could not tell that this grew",

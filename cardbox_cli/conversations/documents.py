@@ -18,10 +18,6 @@ from cardbox_cli.model import exact_json
 _BOM = b"\xef\xbb\xbf"
 
 
-class EmptyFile(InvalidConversation):
-    """A file without any JSON value."""
-
-
 class Document(NamedTuple):
     """A JSON value of a file and the place where it stands, for messages."""
 
@@ -42,12 +38,18 @@ class Documents:
         """How messages call the file."""
         return self._source.name
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether the file has nothing to read."""
+        head = self._source.read(self._begin, self._source.window)
+        return not head.strip() and self._begin + self._source.window >= self._source.size
+
     @cached_property
     def in_lines(self) -> bool:
         """Whether the file is JSON lines: its first line is a value, and more follows on another line."""
+        if self.is_blank:
+            raise InvalidConversation(f"{self.name} is empty", hint=HINT)
         head = self._source.read(self._begin, self._source.window).lstrip()
-        if not head and self._begin + self._source.window >= self._source.size:
-            raise EmptyFile(f"{self.name} is empty", hint=HINT)
         line, ends, rest = head.partition(b"\n")
         if ends:
             return _is_value(line) and (
