@@ -13,6 +13,8 @@ demo: .venv/installed
 
 test: .venv/installed
 	scripts/install-test-packages
+	@# Tests start many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all of cbx anew.
+	$(BIN)/python -m compileall -q cardbox_cli
 	$(BIN)/pytest -n auto
 
 check: .venv/installed

@@ -266,7 +266,7 @@ class TestProgress:
     @pytest.fixture
     def file(self, shell: Shell) -> Path:
         path = shell.folder / "long.jsonl"
-        path.write_text("".join(session_line(number, "word " * 20) for number in range(40_000)))
+        path.write_text("".join(session_line(number, "word " * 20) for number in range(25_000)))
         return path
 
     def test_on_a_terminal_there_is_a_bar(self, shell: Shell, file: Path) -> None:
@@ -274,23 +274,23 @@ class TestProgress:
         with Typist(command, shell.environment, shell.folder) as person:
             bar = person.see(r"importing [━╸╺ ]+ *[\d.]+/[\d.]+ MB 0:00:0\d")
             assert bar is not None
-            person.see("1 conversation, 40000 cards, 40000 new")
+            person.see("1 conversation, 25000 cards, 25000 new")
             assert person.end() == 0
 
     @pytest.mark.parametrize("where", ["a pipe", "a dumb terminal"])
     def test_elsewhere_there_is_none(self, shell: Shell, file: Path, where: str) -> None:
         if where == "a pipe":
             result = shell.run("card", "import", file.name, "-o", "id")
-            assert result.err == "taken as claude-code\n1 conversation, 40000 cards, 40000 new\n"
+            assert result.err == "taken as claude-code\n1 conversation, 25000 cards, 25000 new\n"
         else:
             result = shell.on_terminal("card", "import", file.name, TERM="dumb")
             assert "\x1b" not in result.out
             assert "importing" not in result.out
 
 
-# How many messages; `make soak` sets a million. What is promised for a million is 200 MB; 50,000 of
+# How many messages; `make soak` sets a million. What is promised for a million is 200 MB; 40,000 of
 # them held in memory would take more than the 75 MB of the small form.
-MESSAGES = int(os.environ.get("CBX_SOAK_MESSAGES") or 50_000)
+MESSAGES = int(os.environ.get("CBX_SOAK_MESSAGES") or 40_000)
 MEMORY = 200_000_000 if MESSAGES >= 1_000_000 else 75_000_000
 
 
