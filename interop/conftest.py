@@ -148,11 +148,11 @@ class Shared:
 
     url: str
     cbx: Cbx
-    library: Library
+    peer: Library
 
     def ask(self, do: str, **arguments: Any) -> Any:
         """Ask the library about the project that cbx works in."""
-        return self.library.ask(do, project=PROJECT, **arguments)
+        return self.peer.ask(do, project=PROJECT, **arguments)
 
     def card_ids(self, box_id: str) -> list[str]:
         """The ids of a box, on which both must agree."""

@@ -24,12 +24,12 @@ def test_two_appends_that_wait_for_the_same_row_both_arrive(shared: Shared) -> N
     box = shared.ask("save_box", card_ids=[card])
     with psycopg.connect(shared.url) as holder:
         holder.execute("SELECT FROM card_boxes WHERE box_id = %s FOR UPDATE", [box])
-        shared.library.send("append", project=PROJECT, box_id=box, card_ids=[theirs])
+        shared.peer.send("append", project=PROJECT, box_id=box, card_ids=[theirs])
         with shared.cbx.started("box", "append", box, ours) as appending:
             wait_until(lambda: _waiting(shared.url) == 2)
             holder.rollback()
             assert appending.wait(PATIENCE) == 0
-        shared.library.answer()
+        shared.peer.answer()
     assert shared.card_ids(box)[:1] == [card]
     assert sorted(shared.card_ids(box)[1:]) == sorted([ours, theirs])
     print("both waited for the row, both arrived")
@@ -46,12 +46,12 @@ def test_many_appends_of_both_at_once(shared: Shared) -> None:
         shell.stdin.write(f"box show {box} -o jsonl\nbox list -o id\n")
         shell.stdin.flush()
         assert shell.stdout.readline().strip() == box
-        shared.library.send("append_each", project=PROJECT, box_id=box, card_ids=theirs)
+        shared.peer.send("append_each", project=PROJECT, box_id=box, card_ids=theirs)
         shell.stdin.write("".join(f"box append {box} {card} -o id\n" for card in ours))
         shell.stdin.close()
         assert shell.stdout.read().split() == [box] * EACH
         assert shell.wait(PATIENCE) == 0
-    assert shared.library.answer() == EACH
+    assert shared.peer.answer() == EACH
     appended = shared.card_ids(box)
     assert sorted(appended) == sorted(ids)
     assert [card for card in appended if card in set(ours)] == ours

@@ -147,7 +147,7 @@ class TestWhereTheyDiffer:
         [card] = made_by_cbx.ask("add_cards", cards=[text_card("mine")])
         add = ("card", "add", "--type", "x", "--text", "theirs", "--id", card, "--repair")
         assert made_by_cbx.cbx("-p", "other", *add).code == 5
-        made_by_cbx.library.ask("add_cards", project="other", cards=[text_card("theirs", card_id=card)])
+        made_by_cbx.peer.ask("add_cards", project="other", cards=[text_card("theirs", card_id=card)])
         assert "theirs" in made_by_cbx.cbx("card", "show", card).text()
 
     def test_a_class_that_neither_knows_is_shown_raw_by_cbx_alone(self, made_by_cbx: Shared) -> None:

@@ -149,7 +149,7 @@ _STDERR = 2
 
 
 def _differs(path: str, written: str) -> bool:
-    with suppress(OSError):
+    with suppress(OSError):  # a file that is gone, or shut, holds nothing that could be kept
         return Path(path).read_bytes() != written.encode()
     return False
 

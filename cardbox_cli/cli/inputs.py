@@ -29,14 +29,17 @@ def opened(path: str) -> Iterator[BinaryIO]:
     if path == "-":
         yield standard_input()
         return
+    with _open(path) as file:
+        yield file
+
+
+def _open(path: str) -> BinaryIO:
     try:
-        file = Path(path).open("rb")  # noqa: SIM115
+        return Path(path).open("rb")
     except FileNotFoundError:
         raise NotFound(f"no file {path!r}", hint="check the path, or use - for standard input") from None
     except OSError as exc:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
-    with file:
-        yield file
 
 
 def standard_input() -> BinaryIO:

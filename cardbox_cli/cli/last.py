@@ -24,6 +24,7 @@ Noun = Literal["card", "box"]
 
 def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
     """Keep the ids that were made last, of each noun one; what is remembered of the other noun stays."""
+    # The command has done its work: that this cannot be kept is no failure of it.
     with suppress(OSError), _held_home() as home:
         entries = _read(home / FILE)
         known = _of(entries, address, project_id)

@@ -22,5 +22,4 @@ def open_closed_streams() -> None:
                 os.dup2(nothing, number)
                 os.close(nothing)
             # Opened to be written, so that the input says that it is not readable.
-            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-            setattr(sys, name, stream)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.faults import FAULT, LOG
@@ -137,10 +138,11 @@ class Stage:
 # --- what is there
 
 _TABLES = """
-SELECT format('%I.%I', n.nspname, c.relname)
+SELECT n.nspname, c.relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND n.nspname NOT LIKE ALL (ARRAY['pg\\_%', 'information\\_schema']) ORDER BY 1
+WHERE c.relkind = 'r' AND n.nspname NOT LIKE ALL (ARRAY['pg\\_%', 'information\\_schema']) ORDER BY 1, 2
 """
+_ROWS = sql.SQL("SELECT to_jsonb(t)::text FROM {} AS t ORDER BY ctid")
 _TIME = re.compile(r'"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^"]*"')
 _ID = re.compile(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
@@ -151,10 +153,10 @@ def contents(connection: Connection) -> list[str]:
     Times are masked, and ids numbered in the order in which they are mentioned.
     """
     lines: list[str] = []
-    for (table,) in connection.execute(_TABLES).fetchall():
-        rows = connection.execute(f"SELECT to_jsonb(t)::text FROM {table} AS t ORDER BY ctid")  # noqa: S608
+    for schema, table in connection.execute(_TABLES).fetchall():
+        rows = connection.execute(_ROWS.format(sql.Identifier(schema, table)))
         texts = [_TIME.sub('"(time)"', text) for (text,) in rows]
-        lines += [f"{table}:", *sorted(texts, key=lambda text: _ID.sub("", text))]
+        lines += [f"{schema}.{table}:", *sorted(texts, key=lambda text: _ID.sub("", text))]
     numbers: dict[str, int] = {}
 
     def number(found: re.Match[str]) -> str:
