@@ -27,7 +27,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.watch import Interval, Watch, between_looks
 from cardbox_cli.errors import InvalidCard, InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, CardDraft, draft_card, draft_from_mapping, shown_draft
+from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, draft_card, draft_from_mapping, shown_draft
 from cardbox_cli.model.content import (
     Content,
     JsonContent,
@@ -95,7 +95,7 @@ def add(
         ),
     ] = None,
     author: Annotated[
-        str | None, typer.Option(metavar="A", help="author_id, for audit. Default: sys.operator.")
+        str | None, typer.Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
     ] = None,
     card_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
@@ -147,7 +147,7 @@ def add(
                 type_,
                 content,
                 role=role,
-                author_id=author or "sys.operator",
+                author_id=author or OPERATOR,
                 card_id=card_id,
                 metadata=_metadata(metadata),
                 tool_calls=_tool_calls(tool_calls),

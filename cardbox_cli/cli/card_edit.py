@@ -17,10 +17,9 @@ from cardbox_cli.context.edits import editable_text, edited_card, edited_content
 from cardbox_cli.context.sources import originals
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
-from cardbox_cli.model.cards import Card
+from cardbox_cli.model.cards import OPERATOR, Card
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
-from cardbox_cli.packing.plan import OPERATOR
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

@@ -11,9 +11,10 @@ from cardbox_cli.cli.describe import preview, short_rule
 from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
-from cardbox_cli.packing.plan import OPERATOR, PlannedCard
+from cardbox_cli.packing.plan import PlannedCard
 
 if TYPE_CHECKING:
     from cardbox_cli.packing.pack import Packed
@@ -63,7 +64,7 @@ def command(
     from cardbox_cli.packing.pack import pack
 
     if not source_agent.strip():
-        raise UsageError("--source-agent is empty", hint="leave it out for sys.operator")
+        raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [])
     with session().database() as database:

@@ -12,6 +12,7 @@ from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import OPERATOR
 
 app = noun("Import, list and show the profiles of agents.")
 
@@ -37,7 +38,7 @@ def import_(
     with session().database() as database:
         store = ProfileStore(database, session().project_id)
         with database.transaction():
-            entries = [store.save(profile, author_id="sys.operator") for profile in profiles]
+            entries = [store.save(profile, author_id=OPERATOR) for profile in profiles]
         newest = BoxStore(database, session().project_id).get(entries[-1].profile_box_id)
         session().made(card_id=newest.card_ids[-1], box_id=newest.box_id)
     answers = [{"profile_box_id": entry.profile_box_id, "name": entry.name} for entry in entries]

@@ -21,15 +21,14 @@ from cardbox_cli.conversations.conversation import (
     Conversation,
     Entry,
     Rereadable,
+    checked_message,
     file_pieces,
     imported_card,
 )
 from cardbox_cli.conversations.documents import Documents
 from cardbox_cli.conversations.files import MessageList, all_messages, find_messages, message_entries
 from cardbox_cli.conversations.json_window import held
-from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft, card_text
-from cardbox_cli.model.wording import json_kind
 
 NAME = sources.ANTHROPIC
 KEYSPACE: tuple[str, ...] = (NAME,)
@@ -95,14 +94,8 @@ def draft(entry: Entry) -> list[CardDraft]:
     """The cards that hold a message, or the system prompt."""
     if entry.position == _SYSTEM:
         return [_prompt_card(entry.value[_SYSTEM])]
-    message = entry.value
-    if not isinstance(message, dict):
-        raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
-    role = message.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        raise InvalidConversation(
-            f"{entry.place}: the role {role!r} is none of Anthropic's", hint=f"roles are {', '.join(_ROLES)}"
-        )
+    message = checked_message(entry, _ROLES, "Anthropic")
+    role = message["role"]
     cards = content_cards(role, message.get("content"), NAME)
     around = {**message, "content": emptied(message["content"])} if "content" in message else message
     if role != "system" and same_json(around, _default_envelope(role, cards)):

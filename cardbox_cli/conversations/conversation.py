@@ -1,13 +1,15 @@
 """A conversation on its way from a file to a box, and what every format writes alike."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import Content
+from cardbox_cli.model.wording import json_kind
 
 AUTHOR = "cbx.import"
 
@@ -48,6 +50,19 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     format: str
     parent_id: str | None = None
+
+
+def checked_message(entry: Entry, roles: Collection[str], provider: str) -> dict[str, Any]:
+    """The entry's value, if it is a message of one of `roles`. Raises InvalidConversation naming its place."""
+    message = entry.value
+    if not isinstance(message, dict):
+        raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
+    role = message.get("role")
+    if not isinstance(role, str) or role not in roles:
+        raise InvalidConversation(
+            f"{entry.place}: the role {role!r} is none of {provider}'s", hint=f"roles are {', '.join(roles)}"
+        )
+    return message
 
 
 def imported_card(card_type: str, content: Content | str, **parts: Any) -> CardDraft:

@@ -18,14 +18,13 @@ from cardbox_cli.conversations.conversation import (
     Conversation,
     Entry,
     Rereadable,
+    checked_message,
     file_pieces,
     imported_card,
 )
 from cardbox_cli.conversations.documents import Documents
 from cardbox_cli.conversations.files import all_messages, find_messages, message_entries
-from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft
-from cardbox_cli.model.wording import json_kind
 
 NAME = sources.OPENAI
 KEYSPACE: tuple[str, ...] = ()
@@ -70,15 +69,7 @@ def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversatio
 
 def draft(entry: Entry) -> list[CardDraft]:
     """The one card that holds a message."""
-    message = entry.value
-    if not isinstance(message, dict):
-        raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
-    role = message.get("role")
-    if not isinstance(role, str) or role not in _TYPES:
-        raise InvalidConversation(
-            f"{entry.place}: the role {role!r} is none of OpenAI's", hint=f"roles are {', '.join(_TYPES)}"
-        )
-    return [card_of_message(message)]
+    return [card_of_message(checked_message(entry, _TYPES, "OpenAI"))]
 
 
 def card_of_message(message: dict[str, Any]) -> CardDraft:

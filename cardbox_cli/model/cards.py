@@ -44,6 +44,9 @@ CARD_TYPES: dict[str, str] = {
     "session.event": "system",
 }
 
+# The agent that a person at a command line is: the author of their cards, the parent of what they pack.
+OPERATOR = "sys.operator"
+
 # Those that some provider knows.
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")
 

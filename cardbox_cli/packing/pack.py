@@ -12,9 +12,9 @@ import msgspec
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import Provenance, digest
-from cardbox_cli.model.cards import Card
+from cardbox_cli.model.cards import OPERATOR, Card
 from cardbox_cli.packing import plan as planning
-from cardbox_cli.packing.plan import OPERATOR, InheritedBox, LeftOut, Plan, PlannedCard
+from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database

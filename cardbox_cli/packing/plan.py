@@ -23,9 +23,6 @@ from cardbox_cli.model.wording import json_kind
 if TYPE_CHECKING:
     from cardbox_cli.model.recipes import InheritContext, PackArgument, Recipe
 
-# The agent on whose behalf a person packs.
-OPERATOR = "sys.operator"
-
 
 class PlannedCard(msgspec.Struct, frozen=True, kw_only=True):
     """One place of the box to be: the rule that brings it, and the draft if the card is new."""
