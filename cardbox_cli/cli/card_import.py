@@ -165,9 +165,9 @@ class _Import:
             announce(message)
 
     def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
-        from cardbox_cli.conversations.documents import Documents
         from cardbox_cli.conversations.formats import choose_format
         from cardbox_cli.conversations.importing import import_conversations
+        from cardbox_cli.conversations.json_documents import Documents
 
         documents = Documents(source)
         if follows and documents.is_blank:

@@ -25,8 +25,8 @@ from cardbox_cli.conversations.anthropic import (
     message_of,
 )
 from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable, imported_card
-from cardbox_cli.conversations.documents import Document, Documents
 from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.json_documents import Document, Documents
 from cardbox_cli.conversations.json_window import held
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json

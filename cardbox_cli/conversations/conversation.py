@@ -53,7 +53,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_message(entry: Entry, roles: Collection[str], provider: str) -> dict[str, Any]:
-    """The entry's value, if it is a message of one of `roles`. Raises InvalidConversation naming its place."""
+    """The entry's value, a message of one of `roles`. Raises InvalidConversation naming its place."""
     message = entry.value
     if not isinstance(message, dict):
         raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable
-from cardbox_cli.conversations.documents import Documents
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from cardbox_cli.conversations import anthropic, claude_code, openai
 from cardbox_cli.conversations.conversation import Conversation, Entry
-from cardbox_cli.conversations.documents import Documents
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model.cards import Card, CardDraft
 
 

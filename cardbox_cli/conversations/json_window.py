@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.errors import InvalidConversation, InvalidInput
 from cardbox_cli.model import exact_json
 
 WINDOW = 2 << 20
@@ -20,7 +20,6 @@ WINDOW = 2 << 20
 # No token but a string is longer than this, so an error further from the window's end is no cut.
 _LONGEST_TOKEN = 12
 _BLANKS = re.compile(r"[ \t\r\n]*")
-HINT = "give a JSON or JSONL file of messages"
 
 
 def unheard(position: int) -> None:
@@ -31,6 +30,7 @@ class Source:
     """The bytes of a file as long as it is now; what is appended later is not read.
 
     `window` is the size in characters of what is read whole, `heard` is told the offset that was reached.
+    What is wrong with it is an error of the kind `refuse_with`; `hint` says what was expected.
     """
 
     def __init__(
@@ -41,18 +41,30 @@ class Source:
         size: int | None = None,
         window: int = WINDOW,
         heard: Callable[[int], None] = unheard,
+        refuse_with: type[InvalidInput] = InvalidConversation,
+        hint: str = "give a JSON or JSONL file of messages",
     ) -> None:
         self.name = name
         self.size = os.fstat(file.fileno()).st_size if size is None else size
         self.window = window
         self._file = file
         self._heard = heard
+        self._refuse_with = refuse_with
+        self._hint = hint
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset` on; none at the end."""
         data = os.pread(self._file.fileno(), max(0, min(count, self.size - offset)), offset)
         self._heard(offset + len(data))
         return data
+
+    def refusal(self, message: str, *, hint: str | None = None) -> InvalidInput:
+        """The error for what is wrong with something in the file."""
+        return self._refuse_with(message, hint=hint)
+
+    def no_json(self, message: str) -> InvalidInput:
+        """The error for a file that is none of what was expected."""
+        return self._refuse_with(message, hint=self._hint)
 
 
 class Mark(NamedTuple):
@@ -137,7 +149,7 @@ class Cursor:
     def value(self, *, whole: bool) -> Any:
         """The value that stands here. Unless `whole`, one that exceeds the window has `LazyList`s in it.
 
-        Raises InvalidConversation naming the place of what is no JSON.
+        Raises the source's refusal, naming the place, for what is no JSON.
         """
         opening = self.peek()
         while True:
@@ -147,9 +159,9 @@ class Cursor:
                 if self._ended or not self._may_be_cut(exc):
                     self._refuse(exc.msg, exc.pos)
             except RecursionError:
-                raise InvalidConversation(f"{self._place(self._at)}: nested too deeply") from None
+                raise self._source.refusal(f"{self._place(self._at)}: nested too deeply") from None
             except ValueError as exc:
-                raise InvalidConversation(f"{self._place(self._at)}: {exc}") from exc
+                raise self._source.refusal(f"{self._place(self._at)}: {exc}") from exc
             else:
                 # A number that ends where the window ends may go on behind it, as 1 does in 1.5 and 1e+5.
                 may_go_on = self._text[end - 1].isdigit() and end > len(self._text) - len("e+5")
@@ -174,7 +186,7 @@ class Cursor:
             self._take(",")
 
     def end(self) -> None:
-        """Raise InvalidConversation unless nothing follows."""
+        """Raise the source's refusal unless nothing follows."""
         if self.peek():
             self._refuse("Extra data", self._at)
 
@@ -218,9 +230,8 @@ class Cursor:
         try:
             more = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as exc:
-            raise InvalidConversation(
-                f"{self._source.name} is not UTF-8 (byte {before + exc.start})", hint="convert it"
-            ) from exc
+            message = f"{self._source.name} is not UTF-8 (byte {before + exc.start})"
+            raise self._source.refusal(message, hint="convert it") from exc
         self._mark = self.mark
         self._text = self._text[self._at :] + more
         self._at = self._marked_at = 0
@@ -232,4 +243,4 @@ class Cursor:
         return f"{self._source.name}:{self.mark.line}:{self.mark.column}"
 
     def _refuse(self, what: str, at: int) -> NoReturn:
-        raise InvalidConversation(f"{self._place(at)}: not JSON: {what}", hint=HINT)
+        raise self._source.no_json(f"{self._place(at)}: not JSON: {what}")

@@ -22,8 +22,8 @@ from cardbox_cli.conversations.conversation import (
     file_pieces,
     imported_card,
 )
-from cardbox_cli.conversations.documents import Documents
 from cardbox_cli.conversations.files import all_messages, find_messages, message_entries
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model.cards import Card, CardDraft
 
 NAME = sources.OPENAI

@@ -4,7 +4,7 @@ import os
 from tempfile import mkstemp
 from typing import Any
 
-from cardbox_cli.conversations.documents import Documents
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import WINDOW, Source
 
 

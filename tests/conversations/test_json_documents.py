@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.conversations.documents import Documents
 from cardbox_cli.conversations.files import find_messages
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json

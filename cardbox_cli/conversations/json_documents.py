@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.conversations.json_window import HINT, Cursor, Mark, Source
-from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.conversations.json_window import Cursor, Mark, Source
 from cardbox_cli.model import exact_json
 
 _BOM = b"\xef\xbb\xbf"
@@ -26,7 +25,7 @@ class Document(NamedTuple):
 
 
 class Documents:
-    """The values of a file in order. Raises InvalidConversation naming the place of what is no JSON."""
+    """The values of a file in order. Raises the source's refusal, naming the place, for what is no JSON."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -48,7 +47,7 @@ class Documents:
     def in_lines(self) -> bool:
         """Whether the file is JSON lines: its first line is a value, and more follows on another line."""
         if self.is_blank:
-            raise InvalidConversation(f"{self.name} is empty", hint=HINT)
+            raise self._source.no_json(f"{self.name} is empty")
         head = self._source.read(self._begin, self._source.window).lstrip()
         line, ends, rest = head.partition(b"\n")
         if ends:
@@ -113,11 +112,12 @@ class Documents:
         try:
             return exact_json.read(line.decode())
         except UnicodeDecodeError as exc:
-            raise InvalidConversation(f"{place}: not UTF-8 (byte {exc.start})", hint="convert it") from exc
+            message = f"{place}: not UTF-8 (byte {exc.start})"
+            raise self._source.refusal(message, hint="convert it") from exc
         except exact_json.Malformed as exc:
-            raise InvalidConversation(f"{place}:{exc.colno}: not JSON: {exc.msg}", hint=HINT) from exc
+            raise self._source.no_json(f"{place}:{exc.colno}: not JSON: {exc.msg}") from exc
         except ValueError as exc:
-            raise InvalidConversation(f"{place}: {exc}") from exc
+            raise self._source.refusal(f"{place}: {exc}") from exc
 
     def _large(self, mark: Mark) -> tuple[Any, Mark]:
         """The value of a line that exceeds the window, and where the next line begins."""
