@@ -1,4 +1,4 @@
-"""Boxes in Postgres: one project's view of `public.card_boxes`, and of `cbx.box_info` where it exists.
+"""Boxes in Postgres: one project's view of `public.card_boxes`, with what `box_info` keeps of them.
 
 Boxes hold ids and never cards. Writes to one box are serial: each locks its row. Methods take part in the
 caller's transaction; alone, each is its own.
@@ -17,8 +17,9 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Provenance, Reference, Slot, digest
 from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
+from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.database import Database, jsonb
 from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
 from cardbox_cli.store.short_ids import like_escape, the_one
 
@@ -47,6 +48,10 @@ class FoundBoxes(msgspec.Struct, frozen=True):
 class BoxStore(ProjectStore):
     """The boxes of one project."""
 
+    def __init__(self, database: Database, project_id: str) -> None:
+        super().__init__(database, project_id)
+        self._info = BoxInfoStore(database, project_id)
+
     # --- writing
 
     def create(
@@ -69,7 +74,7 @@ class BoxStore(ProjectStore):
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
                 raise BoxConflict(f"the box id {box_id!r} is taken", hint="leave the id out to get a new one")
-            self._keep_info(box.box_id, title, provenance)
+            self._info.keep(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 
     def append(self, box_id: str, card_ids: Sequence[str], *, allow_dangling: bool = False) -> int:
@@ -123,7 +128,7 @@ class BoxStore(ProjectStore):
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
             provenance = self.provenance(box.box_id)
             if provenance is not None:
-                self._keep_info(box.box_id, box.title, provenance.moved(box.card_ids, card_ids))
+                self._info.keep(box.box_id, box.title, provenance.moved(box.card_ids, card_ids))
         return msgspec.structs.replace(_decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
@@ -168,8 +173,7 @@ class BoxStore(ProjectStore):
             box = self._lock(box_id)
             self._refuse_profile_box(box.box_id)
             self._value("delete_box", box_id=box.box_id)
-            if self.database.keeps_box_info:
-                self._run("delete_box_info", box_id=box.box_id)
+            self._info.forget(box.box_id)
 
     # --- reading
 
@@ -233,10 +237,7 @@ class BoxStore(ProjectStore):
 
     def provenance(self, box_id: str) -> Provenance | None:
         """How the box was packed; None if it was not, or if this database does not keep it."""
-        if not self.database.keeps_box_info:
-            return None
-        text = self._value("provenance_of_box", box_id=_uuid(box_id))
-        return None if text is None else msgspec.json.decode(text, type=Provenance)
+        return self._info.provenance(_uuid(box_id))
 
     def diff(self, a: str, b: str) -> "BoxDiff":
         """How box `b` differs from box `a`, in one snapshot. Raises NotFound."""
@@ -318,7 +319,7 @@ class BoxStore(ProjectStore):
             after_id=after.box_id if after else None,
             limit=size,
         )
-        titles = self._titles([row[0] for row in rows])
+        titles = self._info.titles([row[0] for row in rows])
         return [
             Reference(
                 box_id=box_id,
@@ -330,13 +331,8 @@ class BoxStore(ProjectStore):
             for box_id, positions, length, changed in rows
         ]
 
-    def _titles(self, box_ids: Sequence[str]) -> dict[str, str]:
-        if not box_ids or not self.database.keeps_box_info:
-            return {}
-        return dict(self._rows("box_titles", box_ids=list(box_ids)))
-
     def _with_titles(self, boxes: list[Box]) -> list[Box]:
-        titles = self._titles([box.box_id for box in boxes])
+        titles = self._info.titles([box.box_id for box in boxes])
         return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
 
     def _lock(self, box_id: str) -> Box:
@@ -344,15 +340,6 @@ class BoxStore(ProjectStore):
         if row is None:
             raise self._no_box(box_id)
         return self._with_titles([_decode_box(row)])[0]
-
-    def _keep_info(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
-        if self.database.keeps_box_info and (title is not None or provenance is not None):
-            self._run(
-                "insert_box_info",
-                box_id=box_id,
-                title=title,
-                provenance=None if provenance is None else jsonb(provenance),
-            )
 
     def _refuse_absent(self, card_ids: Sequence[str]) -> None:
         absent = CardStore(self.database, self.project_id).absent(card_ids) if card_ids else []

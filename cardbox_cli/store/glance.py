@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.embedded.location import read_record
 from cardbox_cli.store.target import Target
@@ -42,11 +43,7 @@ def _running(target: Target) -> Target:
 def recent_boxes(database: Database, project_id: str) -> Pairs:
     """The ids of the boxes that changed last, each with its title, or else when it changed."""
     rows = database.rows("recent_boxes", project_id=project_id, limit=RECENT)
-    titles = {}
-    if database.keeps_box_info:
-        titles = dict(
-            database.rows("box_titles", project_id=project_id, box_ids=[box_id for box_id, _ in rows])
-        )
+    titles = BoxInfoStore(database, project_id).titles([box_id for box_id, _ in rows])
     return [
         (box_id, titles.get(box_id) or f"changed {changed.astimezone():%Y-%m-%d %H:%M}")
         for box_id, changed in rows

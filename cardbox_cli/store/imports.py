@@ -10,6 +10,7 @@ from itertools import islice
 import msgspec
 
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore, Counts
 from cardbox_cli.store.database import Database, jsonb
@@ -41,6 +42,7 @@ class ImportStore(ProjectStore):
         super().__init__(database, project_id)
         self._cards = CardStore(database, project_id)
         self._boxes = BoxStore(database, project_id)
+        self._info = BoxInfoStore(database, project_id)
 
     def begin(self) -> None:
         """Wait for other imports into the project to end, and make room. Needs a transaction."""
@@ -90,7 +92,7 @@ class ImportStore(ProjectStore):
             "parent_ids": [None if not boxes else jsonb(boxes) for boxes in parents],
         }
         made = {box_id for (box_id,) in self._rows("insert_import_boxes", **wanted)}
-        self._keep_titles([(box_id, turn[box_id].title) for box_id in turn if box_id in made])
+        self._info.keep_titles((box_id, turn[box_id].title) for box_id in turn if box_id in made)
         if len(made) == len(turn):
             return made
         grown = {box_id for (box_id,) in self._rows("grow_import_boxes", **wanted)}
@@ -119,12 +121,6 @@ class ImportStore(ProjectStore):
                     return
                 yield box_id
             first += _VERSIONS
-
-    def _keep_titles(self, boxes: Sequence[tuple[str, str | None]]) -> None:
-        titled = [(box_id, title) for box_id, title in boxes if title is not None]
-        if titled and self.database.keeps_box_info:
-            box_ids, titles = zip(*titled, strict=True)
-            self._run("insert_import_titles", box_ids=list(box_ids), titles=list(titles))
 
 
 def _one_per_box(waiting: Sequence[Wanted], version: dict[int, int]) -> dict[str, Wanted]:

@@ -56,10 +56,3 @@ SELECT b.box_id::text
 FROM public.card_boxes AS b
 JOIN {wanted_boxes} ON b.box_id = w.box_id
 WHERE b.tenant_id = %(project_id)s AND starts_with(({ids})::text, left(w.card_ids::text, -1))
-
--- name: insert_import_titles
--- The titles of new boxes.
-INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
-SELECT %(project_id)s, t.box_id, t.title, {now}
-FROM unnest(%(box_ids)s::uuid[], %(titles)s::text[]) AS t (box_id, title)
-ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = NULL
