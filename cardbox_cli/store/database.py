@@ -25,11 +25,32 @@ from cardbox_cli.store.queries import query
 from cardbox_cli.store.target import Target, find_target, hide_password
 
 OLDEST_SERVER = 150000
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
 _ESSENTIAL = ("public.cards", "public.card_boxes")
-_KNOWN = (*_ESSENTIAL, "public.projects", "resource.profiles", "cbx.box_info", "cbx.schema_version")
+# What running turns needs beside them; those of `cbx` are ours, the others may be another program's.
+EXECUTION = (
+    "resource.project_agents",
+    "resource.tools",
+    "state.agent_state_head",
+    "state.agent_state_pointers",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.identity_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+)
+OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
+_KNOWN = (
+    *_ESSENTIAL,
+    "public.projects",
+    "resource.profiles",
+    *EXECUTION,
+    "cbx.box_info",
+    *OWN_EXECUTION,
+    "cbx.schema_version",
+)
 
 _STREAMED_AT_ONCE = 500
 _cursor_numbers = count(1)

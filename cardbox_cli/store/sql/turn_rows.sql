@@ -1,0 +1,146 @@
+-- fragment: head_json
+json_build_object(
+    'agent_id', h.agent_id,
+    'status', coalesce(h.status, 'idle'),
+    'active_agent_turn_id', h.active_agent_turn_id,
+    'active_channel_id', h.active_channel_id,
+    'turn_epoch', coalesce(h.turn_epoch, 0),
+    'active_recursion_depth', coalesce(h.active_recursion_depth, 0),
+    'parent_step_id', h.parent_step_id,
+    'trace_id', h.trace_id,
+    'profile_box_id', h.profile_box_id,
+    'context_box_id', h.context_box_id,
+    'output_box_id', h.output_box_id,
+    'waiting_tool_count', h.waiting_tool_count,
+    'resume_deadline', to_char(h.resume_deadline AT TIME ZONE 'UTC', {utc}),
+    'updated_at', to_char(h.updated_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: inbox_json
+json_build_object(
+    'inbox_id', i.inbox_id,
+    'project_id', i.project_id,
+    'agent_id', i.agent_id,
+    'channel_id', i.channel_id,
+    'message_type', i.message_type,
+    'enqueue_mode', i.enqueue_mode,
+    'correlation_id', i.correlation_id,
+    'agent_turn_id', i.agent_turn_id,
+    'turn_epoch', i.turn_epoch,
+    'context_headers', i.context_headers,
+    'payload', i.payload,
+    'status', i.status,
+    'retry_count', i.retry_count,
+    'next_retry_at', to_char(i.next_retry_at AT TIME ZONE 'UTC', {utc}),
+    'last_error', i.last_error,
+    'defer_reason', i.defer_reason,
+    'processed_at', to_char(i.processed_at AT TIME ZONE 'UTC', {utc}),
+    'archived_at', to_char(i.archived_at AT TIME ZONE 'UTC', {utc}),
+    'created_at', to_char(i.created_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: step_json
+json_build_object(
+    'step_id', s.step_id,
+    'agent_id', s.agent_id,
+    'agent_turn_id', s.agent_turn_id,
+    'status', s.status,
+    'trace_id', s.trace_id,
+    'parent_step_id', s.parent_step_id,
+    'request_box_id', s.request_box_id,
+    'tool_call_ids', s.tool_call_ids,
+    'error', s.error,
+    'metadata', s.metadata,
+    'started_at', to_char(s.started_at AT TIME ZONE 'UTC', {utc}),
+    'ended_at', to_char(s.ended_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: waiting_json
+json_build_object(
+    'agent_id', w.agent_id,
+    'agent_turn_id', w.agent_turn_id,
+    'turn_epoch', w.turn_epoch,
+    'tool_call_id', w.tool_call_id,
+    'step_id', w.step_id,
+    'tool_name', w.tool_name,
+    'wait_status', w.wait_status,
+    'tool_result_card_id', w.tool_result_card_id,
+    'created_at', to_char(w.created_at AT TIME ZONE 'UTC', {utc}),
+    'received_at', to_char(w.received_at AT TIME ZONE 'UTC', {utc}),
+    'applied_at', to_char(w.applied_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: edge_json
+json_build_object(
+    'edge_id', e.edge_id,
+    'channel_id', e.channel_id,
+    'primitive', e.primitive,
+    'edge_phase', e.edge_phase,
+    'source_agent_id', e.source_agent_id,
+    'source_agent_turn_id', e.source_agent_turn_id,
+    'source_step_id', e.source_step_id,
+    'target_agent_id', e.target_agent_id,
+    'target_agent_turn_id', e.target_agent_turn_id,
+    'correlation_id', e.correlation_id,
+    'enqueue_mode', e.enqueue_mode,
+    'recursion_depth', e.recursion_depth,
+    'trace_id', e.trace_id,
+    'parent_step_id', e.parent_step_id,
+    'metadata', e.metadata,
+    'created_at', to_char(e.created_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: lease_json
+json_build_object(
+    'inbox_id', l.inbox_id,
+    'agent_id', l.agent_id,
+    'agent_turn_id', l.agent_turn_id,
+    'turn_epoch', l.turn_epoch,
+    'owner', l.owner,
+    'claimed_at', to_char(l.claimed_at AT TIME ZONE 'UTC', {utc}),
+    'heartbeat_at', to_char(l.heartbeat_at AT TIME ZONE 'UTC', {utc}),
+    'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: record_json
+json_build_object(
+    'agent_turn_id', t.agent_turn_id,
+    'agent_id', t.agent_id,
+    'output_start', t.output_start,
+    'report_to', t.report_to,
+    'end_status', t.end_status,
+    'end_epoch', t.end_epoch,
+    'deliverable_card_id', t.deliverable_card_id,
+    'error_code', t.error_code,
+    'error', t.error,
+    'created_at', to_char(t.created_at AT TIME ZONE 'UTC', {utc}),
+    'ended_at', to_char(t.ended_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: audit_json
+json_build_object(
+    'audit_id', a.audit_id,
+    'agent_id', a.agent_id,
+    'agent_turn_id', a.agent_turn_id,
+    'action', a.action,
+    'actor', a.actor,
+    'reason', a.reason,
+    'epoch_before', a.epoch_before,
+    'epoch_after', a.epoch_after,
+    'detail', a.detail,
+    'created_at', to_char(a.created_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: worker_json
+json_build_object(
+    'worker_id', w.worker_id,
+    'project_id', w.project_id,
+    'worker_target', w.worker_target,
+    'host', w.host,
+    'pid', w.pid,
+    'concurrency', w.concurrency,
+    'started_at', to_char(w.started_at AT TIME ZONE 'UTC', {utc}),
+    'heartbeat_at', to_char(w.heartbeat_at AT TIME ZONE 'UTC', {utc}),
+    'expires_at', to_char(w.expires_at AT TIME ZONE 'UTC', {utc}),
+    'live', w.expires_at > {now}
+)::text
