@@ -1,4 +1,4 @@
-"""Turns and what they are made of in the database, as values: heads, inbox rows, leases, steps, waiting tools, edges.
+"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, and what cbx keeps beside them.
 
 Owns the names of the states, how ids of execution are made, and the fence that guards every write of a turn.
 Rows of other programs may hold states of their own, so a row's status is text. Does no I/O.
@@ -101,7 +101,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that an agent must process. `payload` and `context_headers` are as stored, whatever they are."""
+    """One thing that an agent must process. `payload` and `context_headers` are as stored."""
 
     inbox_id: str
     project_id: str
@@ -209,8 +209,8 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What cbx keeps of a turn beside the tables of agents. `end_status` is None before the end.
 
-    `output_start` is how many cards the output box held when the turn was leased. `report_to` names the call that
-    waits for the end: {agent_id, agent_turn_id, tool_call_id}.
+    `output_start` is how many cards the output box held when the turn was leased. `report_to` names the call
+    that waits for the end: {agent_id, agent_turn_id, tool_call_id}.
     """
 
     agent_turn_id: str
