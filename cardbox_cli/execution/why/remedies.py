@@ -1,0 +1,40 @@
+"""The commands that free a turn, as words for a shell. None of them is run here."""
+
+from cardbox_cli.execution.why.registry import Command, Remedy
+from cardbox_cli.execution.why.snapshot import Snapshot
+
+
+def _fenced(verb: str, s: Snapshot, reason: str) -> Command:
+    return ("turn", verb, s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
+
+
+def fenced(verb: str, reason: str) -> Remedy:
+    """`cbx turn reclaim`, `requeue` or `fail` of the turn at its present epoch."""
+    shown = f"cbx turn {verb} TURN --expect-epoch N --reason '{reason}'"
+    return Remedy(shown, lambda s: _fenced(verb, s, reason))
+
+
+def retry(s: Snapshot) -> Command | None:
+    """`cbx inbox retry` of the first dead row."""
+    return ("inbox", "retry", s.dead_rows[0].inbox_id) if s.dead_rows else None
+
+
+def of_blocker(s: Snapshot) -> Command | None:
+    """What frees the turn that the agent is at."""
+    from cardbox_cli.execution.why.verdict import judge
+
+    return None if s.blocker is None else judge(s.blocker).fix
+
+
+def stop_sharer(s: Snapshot) -> Command | None:
+    """`cbx turn stop` of the turn that came last to a shared output box."""
+    last = max((sharer.agent_turn_id for sharer in s.sharers), default=None)
+    return None if last is None else ("turn", "stop", last)
+
+
+NUDGE = Remedy("cbx turn nudge TURN", lambda s: ("turn", "nudge", s.agent_turn_id))
+REAP = Remedy("cbx reap", lambda s: ("reap",))
+REBUILD = Remedy("cbx turn rebuild AGENT", lambda s: ("turn", "rebuild", s.agent_id))
+RETRY = Remedy("cbx inbox retry ROW", retry)
+OF_BLOCKER = Remedy("what frees the turn before it", of_blocker)
+STOP_SHARER = Remedy("cbx turn stop TURN, of the turn that came last", stop_sharer)
