@@ -33,6 +33,7 @@ from cardbox_cli.model.turns import (
 )
 from cardbox_cli.store.database import EXECUTION
 from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.turn_views import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project goes back.
 LOOKED_AT = 10_000
@@ -69,6 +70,10 @@ class DiagnosisStore(ProjectStore):
         """The turn that an agent is at, else its next one, else its last one."""
         row = self._row("why_turn_of_agent", agent_id=agent_id)
         return None if row is None else row[0]
+
+    def resolve(self, typed: str) -> str:
+        """The full id of a turn, of which a unique beginning or end may be typed. Raises NotFound, AmbiguousId."""
+        return typed if self.places([typed]) else TurnViews(self.database, self.project_id).resolve(typed)
 
     def suspects(self) -> list[Place]:
         """Every turn that something may be wrong with: none that waits behind an active one, none that is done.
@@ -117,9 +122,7 @@ class DiagnosisStore(ProjectStore):
         rows = _decoded(_steps, self._rows("why_steps", turns=list(turns)))
         return _grouped((step.agent_turn_id, step) for step in rows)
 
-    def waiting_tools(
-        self, turns: Collection[str], agents: Collection[str]
-    ) -> dict[str, list[WaitingTool]]:
+    def waiting_tools(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[WaitingTool]]:
         """The calls that turns wait or waited for, of all their epochs."""
         rows = _decoded(_waiting, self._rows("why_waiting", turns=list(turns), agents=list(agents)))
         return _grouped((tool.agent_turn_id, tool) for tool in rows)
@@ -152,6 +155,10 @@ class DiagnosisStore(ProjectStore):
         """The workers that announced themselves for targets, by target."""
         rows = _decoded(_workers, self._own("why_workers", targets=list(targets)))
         return _grouped((worker.worker_target, worker) for worker in rows)
+
+    def loads(self, workers: Collection[str]) -> dict[str, int]:
+        """How many leases each of these workers has that are not over, in whatever project."""
+        return dict(self._own("why_loads", workers=list(workers)))
 
     def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
         """Which of these boxes exist."""
@@ -208,9 +215,7 @@ class DiagnosisStore(ProjectStore):
         self, agents: Collection[str], inbox_ids: Collection[str], boxes: Collection[str]
     ) -> list[Lock]:
         """Who holds these rows."""
-        rows = self._rows(
-            "why_row_locks", agents=list(agents), inbox_ids=list(inbox_ids), boxes=list(boxes)
-        )
+        rows = self._rows("why_row_locks", agents=list(agents), inbox_ids=list(inbox_ids), boxes=list(boxes))
         return [_lock(*row) for row in rows]
 
     def table_locks(self) -> list[Lock]:

@@ -71,7 +71,10 @@ class Diagnoser:
         found = self.reader.locked(snapshots)
         blockers = [each.blocker for each in found]
         held = iter(self.reader.locked([each for each in blockers if each is not None]))
-        return [each if each.blocker is None else msgspec.structs.replace(each, blocker=next(held)) for each in found]
+        return [
+            each if each.blocker is None else msgspec.structs.replace(each, blocker=next(held))
+            for each in found
+        ]
 
     def _resolve(self, typed: str) -> str:
         return self.store.resolve(typed)

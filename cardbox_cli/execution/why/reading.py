@@ -96,6 +96,7 @@ class _Facts:
         self.roster = store.roster(agents)
         targets = {entry.worker_target for entry in self.roster.values() if entry.worker_target}
         self.workers: dict[str, list[WorkerEntry]] = store.workers(targets)
+        self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
         self.children: dict[str, list[Child]] = store.children(turns)
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
         self.results = store.results(calls)
@@ -140,6 +141,7 @@ class _Facts:
             leases=tuple(self.leases.get(agent, [])),
             worker_target=target or None,
             workers=tuple(self.workers.get(target, [])),
+            loads=self.loads,
             boxes=tuple(self._box(name, box_id) for name, box_id in pointers.items()),
             results=tuple(card for call in waiting for card in self.results.get(call.tool_call_id, [])),
             children=tuple(self.children.get(turn, [])),

@@ -66,7 +66,5 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def rules() -> tuple[Rule, ...]:
     """Every rule, the nearest to a cause first."""
-    known = [
-        rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES
-    ]
+    known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
     return tuple(sorted(known, key=lambda rule: -rule.rank))

@@ -3,7 +3,7 @@
 Owns the questions that several rules ask of the rows, such as which row carries the turn. Judges nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -49,7 +49,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
 
     `queue` is that of the turn's agent; `blocker` is what is known of the turn that the agent is at, where it is
-    another one. `locks` is None where they were not looked up.
+    another one. `loads`: how many live leases each worker has. `locks` is None where they were not
+    looked up.
     """
 
     agent_turn_id: str
@@ -68,6 +69,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     leases: tuple[Lease, ...] = ()
     worker_target: str | None = None
     workers: tuple[WorkerEntry, ...] = ()
+    loads: dict[str, int] = {}
     boxes: tuple[BoxFacts, ...] = ()
     results: tuple[ResultCard, ...] = ()
     children: tuple[Child, ...] = ()
@@ -125,10 +127,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return True
         if any(row.status in OPEN for row in self.rows if row.message_type == TURN):
             return False
+        finished = any(step.status in ("completed", "failed") for step in self.steps)
         if self.turn_row is None:
             # Rows of finished turns may have been cleaned up; their steps stay.
-            return any(step.status in ("completed", "failed") for step in self.steps)
-        return self.turn_row.status in (CONSUMED, SKIPPED)
+            return finished
+        if self.turn_row.status == CONSUMED:
+            # Where cbx keeps an end, only another system's worker ends a turn without it.
+            return self.record is None or finished
+        return self.turn_row.status == SKIPPED
 
     # --- who works on it
 
@@ -137,13 +143,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The open row that carries the turn: the one that asked for it, else the report that resumed it."""
         return next(self._carriers(), None)
 
-    def _carriers(self) -> Iterable[InboxRow]:
+    def _carriers(self) -> Iterator[InboxRow]:
         promoted = [row for row in self.rows if row.status in (PENDING, DEFERRED, PROCESSING)]
         yield from (row for row in promoted if row.message_type == TURN)
-        reports = [row for row in promoted if row.message_type in REPORTS]
-        yield from (row for row in reports if row.status == PROCESSING)
-        if self.dispatched:
-            yield from reports
+        reports = [row for row in promoted if row.message_type in REPORTS and row.turn_epoch == self.epoch]
+        if self.dispatched or self.running:
+            yield from sorted(reports, key=lambda row: row.status != PROCESSING)
 
     @cached_property
     def open_reports(self) -> tuple[InboxRow, ...]:
@@ -176,6 +181,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def live_workers(self) -> tuple[WorkerEntry, ...]:
         """Workers of the agent's target that are alive."""
         return tuple(worker for worker in self.workers if worker.live)
+
+    @cached_property
+    def workers_are_busy(self) -> bool:
+        """Whether every live worker of the agent's target has as many rows as it takes."""
+        return bool(self.live_workers) and all(
+            self.loads.get(worker.worker_id, 0) >= worker.concurrency for worker in self.live_workers
+        )
 
     # --- since when
 

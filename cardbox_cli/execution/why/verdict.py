@@ -54,7 +54,9 @@ def judge(snapshot: Snapshot) -> Diagnosis:
         for rule in rules()
         if (rule.after_end or not snapshot.ended) and (evidence := rule.holds(snapshot)) is not None
     ]
-    chief = next((each for each in holding if each[0].verdict == "stuck" and not each[0].aside(snapshot)), None)
+    chief = next(
+        (each for each in holding if each[0].verdict == "stuck" and not each[0].aside(snapshot)), None
+    )
     chief = chief or next((each for each in holding if each[0].verdict != "stuck"), None)
     also = tuple(_seen(snapshot, *each) for each in holding if each is not chief)
     if chief is None:

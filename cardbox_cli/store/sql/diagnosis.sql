@@ -106,13 +106,17 @@ FROM (
 ) AS dead
 
 -- name: why_unended
--- Turns without an end and without a row that is open or was finished; those too whose end somebody waits for.
+-- Turns without an end that no open row carries and no other system's worker finished; those too whose end somebody
+-- waits for.
 SELECT t.agent_turn_id, t.agent_id
 FROM cbx.turns AS t
 LEFT JOIN state.agent_inbox AS i ON i.project_id = t.project_id AND i.inbox_id = t.agent_turn_id
 WHERE t.project_id = %(project_id)s AND t.end_status IS NULL
     AND (i.inbox_id IS NULL
-         OR (t.report_to IS NOT NULL AND i.status NOT IN {open_statuses}))
+         OR i.status NOT IN {open_statuses} AND (t.report_to IS NOT NULL OR NOT EXISTS (
+            SELECT FROM state.agent_steps AS s
+            WHERE s.project_id = t.project_id AND s.agent_turn_id = t.agent_turn_id
+                AND s.status IN ('completed', 'failed'))))
 LIMIT %(limit)s
 
 -- name: why_ended
@@ -232,6 +236,13 @@ SELECT {worker_json}
 FROM cbx.workers AS w
 WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL) AND w.worker_target = ANY(%(targets)s)
 ORDER BY w.worker_id
+
+-- name: why_loads
+-- How many rows these workers have claimed.
+SELECT l.owner, count(*)
+FROM cbx.leases AS l
+WHERE l.owner = ANY(%(workers)s) AND l.expires_at > {now}
+GROUP BY l.owner
 
 -- name: why_boxes
 -- Which of these boxes exist.

@@ -24,7 +24,11 @@ def _child_not_reported(s: Snapshot) -> Proof:
         return None
     done = (CONSUMED, SKIPPED)
     proof = tuple(
-        Evidence("cbx.turns", child.agent_turn_id, f"ended: {child.end_status or child.row_status}; answers {call.tool_call_id}")
+        Evidence(
+            "cbx.turns",
+            child.agent_turn_id,
+            f"ended: {child.end_status or child.row_status}; answers {call.tool_call_id}",
+        )
         for call in s.open_calls
         if call.wait_status == WAITING and not s.reports_of(call)
         for child in s.children_of(call)

@@ -53,7 +53,9 @@ def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
     if entry is None:
         return (Evidence("cbx.workers", lease.owner, "no such row"),)
     alive = "alive" if entry.live else "dead"
-    shows = f"{alive}, last heartbeat {show.instant(s, entry.heartbeat_at)}, on {entry.host}, process {entry.pid}"
+    shows = (
+        f"{alive}, last heartbeat {show.instant(s, entry.heartbeat_at)}, on {entry.host}, process {entry.pid}"
+    )
     return (Evidence("cbx.workers", lease.owner, shows),)
 
 
@@ -95,9 +97,7 @@ def _lease_ends(s: Snapshot) -> datetime | None:
 
 def _orphan_leases(s: Snapshot) -> tuple[Lease, ...]:
     claimed = {row.inbox_id for row in s.rows if row.status == PROCESSING}
-    of_turn = (
-        lease for lease in s.leases if (lease.agent_turn_id or lease.inbox_id) == s.agent_turn_id
-    )
+    of_turn = (lease for lease in s.leases if (lease.agent_turn_id or lease.inbox_id) == s.agent_turn_id)
     return tuple(lease for lease in of_turn if lease.inbox_id not in claimed)
 
 
@@ -143,6 +143,7 @@ RULES = (
         holds=_crashed_claim,
         actor="`cbx reap` or any worker's next look, or the operator",
         fix=_reclaim("its claim has crashed"),
+        aside=lambda s: s.running and s.worked_on,
     ),
     Rule(
         name="dead-while-running",

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from cardbox_cli.execution.why import evidence as show
 from cardbox_cli.execution.why.registry import Evidence, Rule
-from cardbox_cli.execution.why.remedies import NUDGE, OF_BLOCKER, fenced
+from cardbox_cli.execution.why.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
 from cardbox_cli.execution.why.snapshot import LOCK_HELD, Snapshot
 from cardbox_cli.model.lifecycle import HEAD_MOVES
 from cardbox_cli.model.turns import IDLE, PROCESSING, InboxRow
@@ -90,16 +90,31 @@ def _no_worker(s: Snapshot) -> bool:
 
 def _no_live_worker(s: Snapshot) -> Proof:
     late = _unclaimed(s)
-    if not late or not _no_worker(s):
+    if not late or not _no_worker(s) or s.running:
         return None
     return (*(_due(s, row) for row in late), *show.workers(s))
 
 
 def _lost_doorbell(s: Snapshot) -> Proof:
     late = _unclaimed(s)
-    if not late or _no_worker(s) or not (s.dispatched or s.running):
+    if not late or _no_worker(s) or s.workers_are_busy or not s.dispatched:
         return None
     return (show.head(s), *(_due(s, row) for row in late), *show.workers(s))
+
+
+def _workers_busy(s: Snapshot) -> Proof:
+    late = _unclaimed(s)
+    if not late or s.running or not s.workers_are_busy:
+        return None
+    loads = tuple(
+        Evidence(
+            "cbx.leases",
+            worker.worker_id,
+            f"{s.loads.get(worker.worker_id, 0)} rows claimed, takes {worker.concurrency}",
+        )
+        for worker in s.live_workers[-3:]
+    )
+    return (*(_due(s, row) for row in late), *loads)
 
 
 def _due(s: Snapshot, row: InboxRow) -> Evidence:
@@ -214,7 +229,7 @@ RULES = (
         rank=48,
         holds=_queued_on_idle,
         actor="whoever promotes: a worker's next look, `cbx reap`, or the operator",
-        fix=NUDGE,
+        fix=NUDGE_OR_REBUILD,
     ),
     Rule(
         name="being-promoted",
@@ -241,6 +256,15 @@ RULES = (
         holds=_lost_doorbell,
         actor="a worker of target {target}, once it hears of it",
         fix=NUDGE,
+    ),
+    Rule(
+        name="workers-busy",
+        proves="Work is due for more than 30 s, and every live worker of the target has all that it takes.",
+        verdict="waiting",
+        severity="ok",
+        rank=20,
+        holds=_workers_busy,
+        actor="a worker of target {target}, when one of its turns is done",
     ),
     Rule(
         name="never-entered",

@@ -64,12 +64,12 @@ def _where(s: Snapshot, epoch: int) -> str:
 
 
 def _consumed(s: Snapshot) -> Proof:
-    """The row that asked for the turn is done with, nothing else carries it, and its agent is still at it."""
+    """The row that asked for the turn is done with, nothing else carries it, and the turn has not ended."""
     row = s.turn_row
     if row is None or row.status not in (CONSUMED, SKIPPED) or s.carrier is not None:
         return None
-    if s.dispatched or (s.running and s.silent):
-        return (show.head(s), show.row(s, row))
+    if s.at_head is None or s.dispatched or (s.running and s.silent):
+        return (show.head(s), show.row(s, row), show.record(s))
     return None
 
 
@@ -98,8 +98,9 @@ def _dead_letter(s: Snapshot) -> Proof:
 
 
 def _poison(s: Snapshot) -> Proof:
-    open_rows = (row for row in s.rows if row.status in OPEN and not s.lives(s.lease_of(row)))
-    worst = tuple(row for row in open_rows if row.retry_count >= POISON)
+    if s.at_head is None or s.worked_on:
+        return None
+    worst = tuple(row for row in s.rows if row.status in OPEN and row.retry_count >= POISON)
     return tuple(show.row(s, row) for row in worst) or None
 
 
@@ -109,17 +110,11 @@ def _again(s: Snapshot) -> tuple[str, ...]:
     return ("inbox", "retry", dead.inbox_id)
 
 
-def _misdated(s: Snapshot) -> tuple[str, ...]:
-    """A turn that its agent is at goes back into the queue; one that it is not at can only be ended."""
-    return (
-        "turn",
-        "requeue" if s.at_head is not None or s.blocker is None else "fail",
-        s.agent_turn_id,
-        "--expect-epoch",
-        str(s.epoch),
-        "--reason",
-        "its row is of another epoch",
-    )
+def _make_anew(s: Snapshot) -> tuple[str, ...]:
+    """The head of an active turn knows what its row said; of one that is not active nobody does."""
+    verb = "requeue" if s.at_head is not None else "fail"
+    epoch, reason = str(s.epoch), "its inbox row is gone"
+    return ("turn", verb, s.agent_turn_id, "--expect-epoch", epoch, "--reason", reason)
 
 
 RULES = (
@@ -140,11 +135,11 @@ RULES = (
         rank=80,
         holds=_wrong_epoch,
         actor="the operator",
-        fix=Remedy(fenced("requeue", "its row is of another epoch").shown, _misdated),
+        fix=fenced("requeue", "its row is of another epoch"),
     ),
     Rule(
         name="consumed-not-applied",
-        proves="The row of the turn is consumed, and the agent is still at it: nobody will go on with it.",
+        proves="The row of the turn is consumed, and the turn has not ended: nobody will go on with it.",
         verdict="stuck",
         rank=77,
         holds=_consumed,
@@ -158,7 +153,9 @@ RULES = (
         rank=76,
         holds=_edge_alone,
         actor="the operator",
-        fix=fenced("requeue", "its inbox row is gone"),
+        fix=Remedy(
+            "cbx turn requeue or fail TURN --expect-epoch N --reason 'its inbox row is gone'", _make_anew
+        ),
     ),
     Rule(
         name="row-lost",

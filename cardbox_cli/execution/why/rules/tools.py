@@ -17,7 +17,9 @@ def _deadline(s: Snapshot) -> datetime | None:
 
 def _suspension(s: Snapshot) -> Evidence:
     assert s.head is not None
-    until = f"; deadline {show.instant(s, s.head.resume_deadline)}" if s.head.resume_deadline else "; no deadline"
+    until = (
+        f"; deadline {show.instant(s, s.head.resume_deadline)}" if s.head.resume_deadline else "; no deadline"
+    )
     found = show.head(s)
     waits = f"{found.shows}, waits for {s.head.waiting_tool_count}{until}"
     return Evidence(found.table, found.row, waits)
@@ -37,7 +39,11 @@ def _waiting_in_time(s: Snapshot) -> Proof:
 def _answering(s: Snapshot) -> tuple[Evidence, ...]:
     """The turns that will answer."""
     return tuple(
-        Evidence("state.execution_edges", child.agent_turn_id, f"turn of agent {child.agent_id}, answers {call.tool_call_id}")
+        Evidence(
+            "state.execution_edges",
+            child.agent_turn_id,
+            f"turn of agent {child.agent_id}, answers {call.tool_call_id}",
+        )
         for call in s.open_calls
         for child in s.children_of(call)
     )
@@ -63,13 +69,16 @@ def _no_deadline(s: Snapshot) -> Proof:
 
 def _report_waits(s: Snapshot) -> Proof:
     """A report lies there longer than its claim may take."""
-    if not s.suspended or (s.keeps_turns and not s.live_workers):
+    if not s.suspended or s.workers_are_busy or (s.keeps_turns and not s.live_workers):
         return None
     patience = s.settings.unclaimed_time
     late = tuple(row for row in s.due_rows if s.age(s.due_since(row)) > patience)
     if not late:
         return None
-    return (_suspension(s), *(show.row(s, row, f", due since {show.instant(s, s.due_since(row))}") for row in late))
+    return (
+        _suspension(s),
+        *(show.row(s, row, f", due since {show.instant(s, s.due_since(row))}") for row in late),
+    )
 
 
 def _result_is_unreported(s: Snapshot) -> Proof:
@@ -95,7 +104,9 @@ def _report_arrives(s: Snapshot) -> Proof:
     if not s.suspended:
         return None
     claimed = tuple(
-        row for row in s.open_reports if row.status == PROCESSING and (s.lives(s.lease_of(row)) or not s.keeps_turns)
+        row
+        for row in s.open_reports
+        if row.status == PROCESSING and (s.lives(s.lease_of(row)) or not s.keeps_turns)
     )
     patience = s.settings.unclaimed_time
     fresh = tuple(row for row in s.due_rows if s.age(s.due_since(row)) <= patience)
