@@ -1,7 +1,7 @@
-"""Rebuilding a head that is lost, from the agent's inbox rows, waiting tools and records: as well as they allow.
+"""Rebuilding a head that is lost, as well as the agent's inbox rows, waiting tools and records allow.
 
-The epoch goes above every one that is written down, so that whoever still works for the agent is fenced off. Says
-what is certain and what is guessed.
+The epoch goes above every one that is written down, so that whoever still works for the agent is fenced off.
+Says what is certain and what is guessed.
 """
 
 from datetime import timedelta
@@ -38,7 +38,7 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) -> Rebuilt:
-    """Make the head of an agent anew. Raises NotFound for an unknown agent, Conflict where it has its head."""
+    """Make the head of an agent anew. Raises NotFound for an unknown agent, Conflict for one that has it."""
     runtime.database.require_execution()
     with runtime.transaction():
         agent = runtime.roster.get(agent_id)
