@@ -27,6 +27,29 @@ from tests.packages import debian_postgres_15
 PROJECT = "p"
 TEMPLATE = "cbx_template"
 
+# The tables of cbx in the order in which they are made.
+TABLES = [
+    "public.projects",
+    "public.cards",
+    "public.card_boxes",
+    "resource.profiles",
+    "resource.project_agents",
+    "resource.tools",
+    "state.agent_state_head",
+    "state.agent_state_pointers",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.identity_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+    "cbx.box_info",
+    "cbx.turns",
+    "cbx.leases",
+    "cbx.workers",
+    "cbx.audit",
+    "cbx.schema_version",
+]
+
 
 class Databases:
     """A server that hands out fresh databases, by connection string."""

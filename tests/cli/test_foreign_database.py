@@ -9,7 +9,7 @@ import pytest
 
 from cardbox_cli.store.target import Target
 from tests.cli.conftest import lines, succeed
-from tests.conftest import Cbx, Databases, Result
+from tests.conftest import TABLES, Cbx, Databases, Result
 
 Feed = Callable[[str | bytes], None]
 Connection = psycopg.Connection[Any]
@@ -53,7 +53,8 @@ INSERT INTO card_boxes (box_id, tenant_id, card_ids, parent_ids) VALUES
  '["018f-task", "018f-call", "018f-done", "018f-bare", "018f-lost"]', NULL);
 """
 BOX = "018f2b64-0000-7000-8000-00000000cafe"
-OURS = ["public.projects", "resource.profiles", "cbx.box_info", "cbx.schema_version"]
+CARD_TABLES = ["public.cards", "public.card_boxes"]
+OURS = [name for name in TABLES if name not in CARD_TABLES]
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ DEFINING = {
 }
 OUR_TABLES = """
 CREATE TEMP VIEW our_tables AS SELECT * FROM pg_class
-WHERE relkind = 'r' AND relnamespace::regnamespace::text IN ('public', 'resource', 'cbx')
+WHERE relkind = 'r' AND relnamespace::regnamespace::text IN ('public', 'resource', 'state', 'cbx')
 """
 
 
@@ -103,7 +104,7 @@ def definitions(connection: Connection) -> dict[str, list[Any]]:
 
 def of_the_library(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Those of `definitions` that are about the library's tables."""
-    theirs = ("public.cards", "public.card_boxes", "public.card_operation_logs")
+    theirs = (*CARD_TABLES, "public.card_operation_logs")
     return {name: [row for row in rows if row[0] in theirs] for name, rows in found.items()}
 
 
@@ -301,7 +302,7 @@ class TestInit:
             assert f"CREATE TABLE IF NOT EXISTS {name} (" in succeed(table)
         assert "public.cards" not in table.out
         assert "public.card_boxes" not in table.out
-        assert table.err == "4 tables would be added; run it with --yes to add them\n"
+        assert table.err == f"{len(OURS)} tables would be added; run it with --yes to add them\n"
         answer = cbx("db", "init", "-o", "json").json()
         assert (answer["missing"], answer["added"], answer["sql"] + "\n") == (OURS, [], table.out)
         assert definitions(connection) == before
@@ -341,7 +342,7 @@ class TestInit:
         assert cbx("box", "show", BOX, "-o", "json").json()["title"] is None
         assert "title" not in succeed(cbx("box", "show", BOX))
         status = cbx("db", "status", "-o", "json").json()
-        assert (status["schema_version"], status["one_result_per_tool_call"]) == (2, True)
+        assert (status["schema_version"], status["one_result_per_tool_call"]) == (3, True)
 
     def test_profiles_that_are_there_are_used_and_left_as_they_are(
         self, cbx: Cbx, connection: Connection, feed: Feed
@@ -360,7 +361,9 @@ class TestInit:
         )
         assert packed.code == 0
         before = definitions(connection)
-        assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == [OURS[0], *OURS[2:]]
+        assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == [
+            name for name in OURS if name != "resource.profiles"
+        ]
         after = definitions(connection)
         for name, rows in before.items():
             assert [row for row in after[name] if row in rows] == rows, name
