@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import succeed
-from tests.cli.test_foreign_database import ITS_CARDS, LIBRARY, definitions, without_file_numbers
 from tests.conftest import TABLES
 from tests.crash.harness import Connection, Scene, Stage, contents, explore, explore_steps, value
+from tests.foreign.tables import ITS_CARDS, LIBRARY, definitions, without_file_numbers
 
 MakeStage = Callable[..., Stage]
 

@@ -6,7 +6,8 @@ from typing import Any
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import SCHEMA_VERSION, Database
 from cardbox_cli.store.schema import add_missing_tables, upgrade
-from tests.cli.test_foreign_database import (
+from tests.conftest import TABLES, Databases
+from tests.foreign.tables import (
     CARD_TABLES,
     ITS_CARDS,
     LIBRARY,
@@ -14,7 +15,6 @@ from tests.cli.test_foreign_database import (
     of_the_library,
     without_file_numbers,
 )
-from tests.conftest import TABLES, Databases
 from tests.store.test_cards import text
 
 # What version 2 did not have.
