@@ -36,7 +36,7 @@ class HeadStore(ProjectStore):
         return self._head("try_lock_head", agent_id)
 
     def hold(self, fence: Fence) -> Head:
-        """Lock the head for a write of this turn. Raises StaleEpoch, which says why, where it is elsewhere."""
+        """Lock the head for a write of this turn. Raises StaleEpoch, which says why it is elsewhere."""
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
             raise self.stale(fence, head)
