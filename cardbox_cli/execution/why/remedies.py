@@ -33,11 +33,12 @@ def stop_sharer(s: Snapshot) -> Command | None:
 
 
 NUDGE = Remedy("cbx turn nudge TURN", lambda s: ("turn", "nudge", s.agent_turn_id))
-NUDGE_OR_    "cbx turn nudge TURN, or cbx turn rebuild AGENT where it has no head",
-    lambda s: (REBUILD if s.head is None else NUDGE).build(s),
-)
 REAP = Remedy("cbx reap", lambda s: ("reap",))
 REBUILD = Remedy("cbx turn rebuild AGENT", lambda s: ("turn", "rebuild", s.agent_id))
+NUDGE_OR_REBUILD = Remedy(
+    "cbx turn nudge TURN, or cbx turn rebuild AGENT where it has no head",
+    lambda s: (REBUILD if s.head is None else NUDGE).build(s),
+)
 RETRY = Remedy("cbx inbox retry ROW", retry)
 OF_BLOCKER = Remedy("what frees the turn before it", of_blocker)
 STOP_SHARER = Remedy("cbx turn stop TURN, of the turn that came last", stop_sharer)
