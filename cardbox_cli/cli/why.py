@@ -59,9 +59,9 @@ def why(
 
 
 def _one(diagnosis: "Diagnosis") -> None:
-    output.emit(_as_json(diagnosis), table=lambda: _page(diagnosis), ids=[diagnosis.turn])
+    output.emit(_as_json(diagnosis), table=lambda: _page(diagnosis), ids=[diagnosis.turn or diagnosis.agent])
     if not diagnosis.well:
-        raise Findings(f"turn {diagnosis.turn} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
+        raise Findings(f"{_named(diagnosis)} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
 
 
 def _survey(diagnoser: "Diagnoser") -> None:
@@ -69,18 +69,18 @@ def _survey(diagnoser: "Diagnoser") -> None:
     output.emit_list(
         [_as_json(each) for each in survey.problems],
         columns=["TURN", "VERDICT", "RULE", "FIX"],
-        row=lambda each: [
-            each["turn"],
-            each["verdict"],
-            each["rule"] or "-",
-            each["fix"] or each["next_actor"] or "-",
-        ],
+        row=_line,
         item_id=lambda each: each["turn"],
         empty="nothing is stuck",
     )
     announce(_counted(survey))
     if survey.problems:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
+
+
+def _line(problem: dict[str, Any]) -> list[str]:
+    helps = problem["fix"] or problem["next_actor"] or "-"
+    return [problem["turn"], problem["verdict"], problem["rule"] or "-", helps]
 
 
 def _counted(survey: "Survey") -> str:
@@ -96,10 +96,11 @@ def _counted(survey: "Survey") -> str:
 def _page(diagnosis: "Diagnosis") -> None:
     rule = f": {diagnosis.rule}" if diagnosis.rule else ""
     colour = "" if diagnosis.well else "red"
-    output.say_painted([(colour, f"turn {diagnosis.turn} is {diagnosis.verdict}{rule}")])
+    output.say_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
     output.say(diagnosis.proves)
-    output.say()
-    _rows(diagnosis.evidence)
+    if diagnosis.evidence:
+        output.say()
+        _rows(diagnosis.evidence)
     output.say()
     output.facts(_what_next(diagnosis))
     if diagnosis.also:
@@ -107,6 +108,10 @@ def _page(diagnosis: "Diagnosis") -> None:
         output.say("also seen")
         for seen in diagnosis.also:
             output.say(f"  {seen.rule}: {seen.proves}")
+
+
+def _named(diagnosis: "Diagnosis") -> str:
+    return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
 
 
 def _rows(evidence: "Sequence[Evidence]") -> None:

@@ -1,12 +1,13 @@
 """Reaping: one pass over everything of a project that is overdue, safe from many places at once.
 
-Leases that have expired, deadlines that have passed, turns queued on idle agents, promoted turns that
-nobody came for. Each thing is a transaction of its own; what another one holds is passed over.
+Leases that have expired, results whose report was lost, deadlines that have passed, turns queued on idle
+agents, promoted turns that nobody came for. Each thing is a transaction of its own; what another one holds is passed over.
 """
 
 import msgspec
 
 from cardbox_cli.execution.claims import kill, release
+from cardbox_cli.execution.lost_reports import report_lost
 from cardbox_cli.execution.promotion import promote_next
 from cardbox_cli.execution.reports import report_timeouts
 from cardbox_cli.execution.runtime import Runtime
@@ -17,18 +18,22 @@ _AT_ONCE = 500
 
 
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did: `released` and `dead` are inbox ids, `timed_out` call ids, the others turn ids."""
+    """What a pass did: `released` and `dead` are inbox ids, `promoted` and `rung` turn ids.
+
+    `timed_out` and `reported`, whose reports were lost, are ids of tool calls.
+    """
 
     released: list[str] = []
     dead: list[str] = []
     timed_out: list[str] = []
+    reported: list[str] = []
     promoted: list[str] = []
     rung: list[str] = []
 
     @property
     def total(self) -> int:
         """Everything together."""
-        return sum(map(len, (self.released, self.dead, self.timed_out, self.promoted, self.rung)))
+        return sum(map(len, msgspec.structs.astuple(self)))
 
 
 def reap(runtime: Runtime) -> Reaped:
@@ -37,6 +42,7 @@ def reap(runtime: Runtime) -> Reaped:
     reaped = Reaped()
     for lease in runtime.inbox.expired(limit=_AT_ONCE):
         _take_back(runtime, lease, reaped)
+    reaped.reported.extend(report_lost(runtime))
     for head in runtime.turns.overdue():
         reaped.timed_out.extend(_time_out(runtime, head))
     for agent_id in runtime.inbox.idle_with_queued():

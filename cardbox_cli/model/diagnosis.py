@@ -44,6 +44,7 @@ class ResultCard(msgspec.Struct, frozen=True):
 
     tool_call_id: str
     card_id: str
+    created_at: datetime | None
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +85,7 @@ class Sharer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock that another session holds. `row` is None for a whole table; `seconds` is its transaction's age."""
+    """A lock of another session. `row` is None for a whole table; `seconds` is its transaction's age."""
 
     table: str
     row: str | None

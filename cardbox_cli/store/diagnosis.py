@@ -66,17 +66,18 @@ class DiagnosisStore(ProjectStore):
             found |= dict(self._rows("why_places_recorded", turns=list(turns)))
         return found
 
-    def turn_of(self, agent_id: str) -> str | None:
-        """The turn that an agent is at, else its next one, else its last one."""
+    def agent(self, agent_id: str) -> tuple[bool, str | None]:
+        """Whether the agent is known, and the turn that it is at, else its next one, else its last one."""
         row = self._row("why_turn_of_agent", agent_id=agent_id)
-        return None if row is None else row[0]
+        known = row is not None or bool(self.heads([agent_id])) or bool(self.roster([agent_id]))
+        return known, None if row is None else row[0]
 
     def resolve(self, typed: str) -> str:
-        """The full id of a turn, of which a unique beginning or end may be typed. Raises NotFound, AmbiguousId."""
+        """The full id of a turn, or of a unique beginning or end. Raises NotFound, AmbiguousId."""
         return typed if self.places([typed]) else TurnViews(self.database, self.project_id).resolve(typed)
 
     def suspects(self) -> list[Place]:
-        """Every turn that something may be wrong with: none that waits behind an active one, none that is done.
+        """Every turn that something may be wrong with; none that waits behind an active one or is done.
 
         Follows partial indexes over what is open; of dead rows, unended turns and requests the newest count.
         """

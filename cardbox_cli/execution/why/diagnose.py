@@ -12,7 +12,7 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.execution.why.reading import Blocked, Reader, read_or_say_why
 from cardbox_cli.execution.why.snapshot import Snapshot
-from cardbox_cli.execution.why.verdict import Diagnosis, judge
+from cardbox_cli.execution.why.verdict import Diagnosis, idle, judge
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.diagnosis import DiagnosisStore
 
@@ -36,14 +36,21 @@ class Diagnoser:
 
     def turn(self, typed: str) -> Diagnosis:
         """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
-        return self._one(lambda: self._resolve(typed), typed)
+        return self._one(lambda: self.store.resolve(typed), typed)
 
     def agent(self, agent_id: str) -> Diagnosis:
-        """The verdict on the turn that an agent is at, else on its next, else on its last. Raises NotFound."""
-        return self._one(lambda: self._turn_of(agent_id), "")
+        """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""
+        with self.store.database.snapshot():
+            known, turn = self.store.agent(agent_id)
+        if not known:
+            raise NotFound(
+                f"no agent {agent_id!r} in project {self.store.project_id!r}",
+                hint="`cbx agent list` shows them",
+            )
+        return idle(agent_id) if turn is None else self._one(lambda: turn, turn)
 
     def survey(self) -> Survey:
-        """Everything in the project that is not well; what waits behind an active turn is counted, not judged."""
+        """Everything in the project that is not well; what waits behind an active turn is only counted."""
 
         def read() -> tuple[list[Snapshot], tuple[int, int]]:
             return self.reader.at(self.store.suspects()), self.store.counts()
@@ -53,7 +60,7 @@ class Diagnoser:
         except Blocked as blocked:
             return Survey(problems=(self._blocked("", blocked),), active=0, queued=0, looked_at=0)
         judged = [judge(each) for each in self.reader.locked(snapshots)]
-        problems = sorted((each for each in judged if not each.well), key=lambda each: each.turn)
+        problems = sorted((each for each in judged if not each.well), key=lambda each: each.turn or "")
         return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(judged))
 
     def _one(self, name: Callable[[], str], typed: str) -> Diagnosis:
@@ -75,18 +82,6 @@ class Diagnoser:
             each if each.blocker is None else msgspec.structs.replace(each, blocker=next(held))
             for each in found
         ]
-
-    def _resolve(self, typed: str) -> str:
-        return self.store.resolve(typed)
-
-    def _turn_of(self, agent_id: str) -> str:
-        turn = self.store.turn_of(agent_id)
-        if turn is None:
-            raise NotFound(
-                f"agent {agent_id!r} has no turn in project {self.store.project_id!r}",
-                hint="`cbx turn list` shows the newest turns",
-            )
-        return turn
 
     def _blocked(self, typed: str, blocked: Blocked) -> Diagnosis:
         """All that can be said where a table cannot be read."""

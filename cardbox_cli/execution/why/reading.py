@@ -1,4 +1,4 @@
-"""From the database to snapshots of turns: one view of the rows for all turns that are asked about, locks beside it.
+"""From the database to snapshots of turns: one view of the rows for all of them, with the locks beside it.
 
 Owns which rows belong to which turn. Never writes, and waits for no table that somebody has locked.
 """
@@ -151,7 +151,7 @@ class _Facts:
         )
 
     def _pointers(self, turn: str) -> dict[str, str]:
-        """The boxes of a turn by the names of their pointers: the head's while it is active, else its row's."""
+        """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""
         row = next((row for row in self.rows.get(turn, []) if row.message_type == "turn"), None)
         head = next((head for head in self.heads.values() if head.active_agent_turn_id == turn), None)
         found = {name: _pointer(head, row, f"{name}_box_id") for name in ("profile", "context", "output")}

@@ -1,7 +1,7 @@
 """What a rule of diagnosis is, and the one list of them.
 
-Adding a rule is adding one entry to the list of its subject in `rules/`. A rule looks at one snapshot and reads
-nothing itself.
+Adding a rule is adding one entry to the list of its subject in `rules/`. A rule looks at one snapshot and
+reads nothing itself.
 """
 
 from collections.abc import Callable
@@ -46,8 +46,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with the
     highest `rank` is nearest to the cause. `actor` says who must act next; the words in braces are those of
-    `verdict.actor`. `due` says when something happens by itself. While `aside` is true the rule is only "also seen".
-    `after_end`: whether it is asked of turns that have ended, too.
+    `verdict.actor`. `due` says when something happens by itself. While `aside` is true the rule is only "also
+    seen". `after_end`: whether it is asked of turns that have ended, too.
     """
 
     name: str

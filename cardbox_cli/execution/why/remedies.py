@@ -14,11 +14,6 @@ def fenced(verb: str, reason: str) -> Remedy:
     return Remedy(shown, lambda s: _fenced(verb, s, reason))
 
 
-def retry(s: Snapshot) -> Command | None:
-    """`cbx inbox retry` of the first dead row."""
-    return ("inbox", "retry", s.dead_rows[0].inbox_id) if s.dead_rows else None
-
-
 def of_blocker(s: Snapshot) -> Command | None:
     """What frees the turn that the agent is at."""
     from cardbox_cli.execution.why.verdict import judge
@@ -39,6 +34,5 @@ NUDGE_OR_REBUILD = Remedy(
     "cbx turn nudge TURN, or cbx turn rebuild AGENT where it has no head",
     lambda s: (REBUILD if s.head is None else NUDGE).build(s),
 )
-RETRY = Remedy("cbx inbox retry ROW", retry)
 OF_BLOCKER = Remedy("what frees the turn before it", of_blocker)
 STOP_SHARER = Remedy("cbx turn stop TURN, of the turn that came last", stop_sharer)

@@ -48,8 +48,8 @@ LOCK_HELD = timedelta(seconds=10)
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
 
-    `queue` is that of the turn's agent; `blocker` is what is known of the turn that the agent is at, where it is
-    another one. `loads`: how many live leases each worker has. `locks` is None where they were not
+    `queue` is that of the turn's agent; `blocker` is what is known of the turn that the agent is at, where
+    it is another one. `loads`: how many live leases each worker has. `locks` is None where they were not
     looked up.
     """
 

@@ -1,5 +1,6 @@
 """From a snapshot to one verdict: the rule nearest to the cause, and what else was seen. Pure."""
 
+import shlex
 from datetime import datetime
 
 import msgspec
@@ -25,11 +26,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
-
+    `turn` is None for an agent that has had none.
     `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`.
     """
 
-    turn: str
+    turn: str | None
     agent: str
     verdict: Verdict
     rule: str | None
@@ -90,14 +91,30 @@ def _seen(s: Snapshot, rule: Rule, evidence: tuple[Evidence, ...]) -> Seen:
     )
 
 
+def idle(agent_id: str) -> Diagnosis:
+    """The verdict on an agent that never had a turn."""
+    return Diagnosis(
+        turn=None,
+        agent=agent_id,
+        verdict="healthy",
+        rule="idle",
+        severity="ok",
+        proves="The agent has had no turn.",
+        evidence=(),
+        next_actor="whoever has work for it: `cbx dispatch`",
+        due_at=None,
+        fix=None,
+    )
+
+
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act, with the names of this turn: {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}."""
+    """Who must act; for {target}, {owner}, {calls}, {blocker}, {pids} and {blocker_actor} those of this turn."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(f"call {call.tool_call_id} ({call.tool_name})" for call in s.open_calls)
     blocker = judge(s.blocker) if "{blocker" in text and s.blocker is not None else None
     return text.format(
-        target=repr(s.worker_target) if s.worker_target else "'?'",
+        target=shlex.quote(s.worker_target or "?"),
         owner=lease.owner if lease else "of another system" if claimed or s.running else "?",
         calls=calls or "its calls",
         pids=", ".join(sorted({str(lock.pid) for lock in s.locks or ()})),

@@ -268,7 +268,7 @@ ORDER BY lost.box_id, lost.place
 
 -- name: why_results
 -- The results that the project holds of these calls.
-SELECT c.tool_call_id, c.card_id
+SELECT c.tool_call_id, c.card_id, c.created_at
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.metadata ->> 'type' = 'tool.result'
     AND c.deleted_at IS NULL

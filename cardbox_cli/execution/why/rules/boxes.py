@@ -1,4 +1,4 @@
-"""Rules about what a turn reads and writes: boxes that are gone, cards that are gone, an output box of two turns."""
+"""Rules about what a turn reads and writes: boxes and cards that are gone, an output box of two turns."""
 
 from cardbox_cli.execution.why.registry import Command, Evidence, Remedy, Rule
 from cardbox_cli.execution.why.remedies import STOP_SHARER
@@ -35,7 +35,7 @@ def _lost(kind: LossKind, says: str) -> "Rule":
 
     return Rule(
         name=f"{kind}-card",
-        proves=f"A card of the context or the profile {_LOSSES[kind]}: a model would see less than was packed.",
+        proves=f"A card of the context or profile {_LOSSES[kind]}: a model would see less than was packed.",
         verdict="stuck",
         severity="warning",
         rank=_LOSS_RANKS[kind],

@@ -2,7 +2,7 @@
 
 from cardbox_cli.execution.why import evidence as show
 from cardbox_cli.execution.why.registry import Evidence, Remedy, Rule
-from cardbox_cli.execution.why.remedies import REBUILD, RETRY, fenced
+from cardbox_cli.execution.why.remedies import REBUILD, fenced
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.model.turns import (
     CONSUMED,
@@ -107,6 +107,9 @@ def _poison(s: Snapshot) -> Proof:
 def _again(s: Snapshot) -> tuple[str, ...]:
     waiting = {call.tool_call_id for call in s.open_calls}
     dead = next(row for row in s.dead_rows if row.message_type == TURN or row.correlation_id in waiting)
+    if dead.message_type == TURN and s.at_head is not None:
+        reason = "its row is dead"
+        return ("turn", "requeue", s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
     return ("inbox", "retry", dead.inbox_id)
 
 
@@ -173,7 +176,10 @@ RULES = (
         rank=74,
         holds=_dead_letter,
         actor="the operator, after the cause of its last error is gone",
-        fix=Remedy(RETRY.shown, _again),
+        fix=Remedy(
+            "cbx inbox retry ROW; cbx turn requeue TURN … where the agent is at the turn and its own row is dead",
+            _again,
+        ),
     ),
     Rule(
         name="poison-retry",

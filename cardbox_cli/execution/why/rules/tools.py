@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.execution.why import evidence as show
-from cardbox_cli.execution.why.registry import Evidence, Rule
+from cardbox_cli.execution.why.registry import Command, Evidence, Remedy, Rule
 from cardbox_cli.execution.why.remedies import NUDGE, REAP, fenced
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.model.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
@@ -93,11 +93,15 @@ def _result_of(s: Snapshot, call: WaitingTool) -> tuple[Evidence, ...]:
     cards = tuple(
         Evidence("public.cards", card.card_id, f"the tool.result of call {card.tool_call_id}")
         for card in s.results
-        if card.tool_call_id == call.tool_call_id
+        if card.tool_call_id == call.tool_call_id and s.age(card.created_at) > s.settings.unclaimed_time
     )
-    if call.wait_status == RECEIVED or cards:
+    if cards or call.wait_status == RECEIVED:
         return (show.call(s, call), *cards)
     return ()
+
+
+def _report_or_requeue(s: Snapshot) -> Command | None:
+    return (REAP if s.results else fenced("requeue", "a result was received and is gone")).build(s)
 
 
 def _report_arrives(s: Snapshot) -> Proof:
@@ -124,6 +128,11 @@ def _consumed_report(s: Snapshot) -> Proof:
         for each in (show.call(s, call), *(show.row(s, row) for row in reports))
     )
     return (_suspension(s), *proof) if proof else None
+
+
+def _retry_report(s: Snapshot) -> Command | None:
+    reports = [row for call in s.open_calls for row in s.reports_of(call) if row.status == CONSUMED]
+    return ("inbox", "retry", reports[0].inbox_id) if reports else None
 
 
 def _count_drift(s: Snapshot) -> Proof:
@@ -180,7 +189,7 @@ RULES = (
     ),
     Rule(
         name="no-deadline",
-        proves="The turn waits for results without any deadline: nobody will ever wake it if they do not come.",
+        proves="The turn waits for results without any deadline: nobody will wake it if they do not come.",
         verdict="stuck",
         severity="warning",
         rank=62,
@@ -203,8 +212,8 @@ RULES = (
         verdict="stuck",
         rank=65,
         holds=_result_is_unreported,
-        actor="the operator",
-        fix=fenced("requeue", "a result arrived and was not reported"),
+        actor="`cbx reap` or any worker's next look; the operator where the result itself is gone",
+        fix=Remedy("cbx reap; cbx turn requeue TURN … where the result itself is gone", _report_or_requeue),
     ),
     Rule(
         name="report-consumed-not-applied",
@@ -213,7 +222,7 @@ RULES = (
         rank=78,
         holds=_consumed_report,
         actor="the operator",
-        fix=fenced("requeue", "a report was consumed and not applied"),
+        fix=Remedy("cbx inbox retry ROW", _retry_report),
     ),
     Rule(
         name="waiting-count-drift",
