@@ -1,7 +1,8 @@
 """Reaping: one pass over everything of a project that is overdue, safe from many places at once.
 
 Leases that have expired, results whose report was lost, deadlines that have passed, turns queued on idle
-agents, promoted turns that nobody came for. Each thing is a transaction of its own; what another one holds is passed over.
+agents, promoted turns that nobody came for. Each thing is a transaction of its own; what another one holds is
+passed over.
 """
 
 import msgspec

@@ -1,5 +1,6 @@
 """What a diagnosis must know of a turn beside the turn's own rows, as values. Does no I/O."""
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec

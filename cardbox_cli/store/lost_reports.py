@@ -21,5 +21,5 @@ class LostReportStore(ProjectStore):
     """The lost reports of one project."""
 
     def all(self, age: timedelta) -> list[LostReport]:
-        """Every call of a suspended turn that waits for a result that is stored for so long, or for an end."""
+        """Calls of suspended turns that wait for a result that is stored for so long, or for an end."""
         return [LostReport(*row) for row in self._rows("lost_reports", age=age)]

@@ -108,7 +108,7 @@ def idle(agent_id: str) -> Diagnosis:
 
 
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act; for {target}, {owner}, {calls}, {blocker}, {pids} and {blocker_actor} those of this turn."""
+    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids} and {blocker_actor} are filled in."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(f"call {call.tool_call_id} ({call.tool_name})" for call in s.open_calls)

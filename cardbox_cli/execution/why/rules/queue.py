@@ -185,8 +185,8 @@ def _database_lock(s: Snapshot) -> Proof:
         Evidence(
             lock.table,
             lock.row or "the whole table",
-            f"{lock.mode} lock of process {lock.pid} ({lock.application or 'no name'}, {lock.state or 'unknown'})"
-            f" for {int(lock.seconds)} s; {lock.blocked} sessions wait for it",
+            f"{lock.mode} lock of process {lock.pid} ({lock.application or 'no name'},"
+            f" {lock.state or 'unknown'}) for {int(lock.seconds)} s; {lock.blocked} sessions wait for it",
         )
         for lock in held
     )

@@ -80,7 +80,8 @@ def _edge_alone(s: Snapshot) -> Proof:
     if s.running and not s.silent:
         return None
     edge = s.requests[0]
-    shows = f"{edge.primitive}/{edge.edge_phase} of {edge.source_agent_id}, made {show.instant(s, edge.created_at)}"
+    made = show.instant(s, edge.created_at)
+    shows = f"{edge.primitive}/{edge.edge_phase} of {edge.source_agent_id}, made {made}"
     return (Evidence("state.execution_edges", edge.edge_id, shows), show.absent_row(s), show.head(s))
 
 
@@ -177,7 +178,7 @@ RULES = (
         holds=_dead_letter,
         actor="the operator, after the cause of its last error is gone",
         fix=Remedy(
-            "cbx inbox retry ROW; cbx turn requeue TURN … where the agent is at the turn and its own row is dead",
+            "cbx inbox retry ROW; cbx turn requeue TURN … for the row of the turn that its agent is at",
             _again,
         ),
     ),
