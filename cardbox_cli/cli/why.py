@@ -10,6 +10,7 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count, time
+from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import Findings, UsageError
 
@@ -31,7 +32,8 @@ app = everyday("Explain why a turn stands still, and how to free it.")
 )
 def why(
     turn: Annotated[
-        str | None, typer.Argument(metavar="[TURN]", help="A turn's id, or a unique beginning or end of it.")
+        str | None,
+        typer.Argument(metavar="[TURN]", help="A turn's id, a unique beginning or end of it, or @last."),
     ] = None,
     agent: Annotated[
         str | None,
@@ -55,7 +57,15 @@ def why(
         if all_:
             _survey(diagnoser)
         else:
-            _one(diagnoser.turn(turn) if turn is not None else diagnoser.agent(agent or ""))
+            _one(
+                diagnoser.agent(agent)
+                if agent is not None
+                else diagnoser.turn(_meant(turn or "", database.address))
+            )
+
+
+def _meant(typed: str, address: str) -> str:
+    return recall(address, session().project_id, "turn") if typed == LAST else typed
 
 
 def _one(diagnosis: "Diagnosis") -> None:
