@@ -7,8 +7,9 @@ The one home of columns: default tables and `--columns` take theirs from here. H
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.describe import age, answers, preview, size, spoken_by, time
+from cardbox_cli.cli.describe import PREVIEW, age, answers, preview, size, span, spoken_by, time
 from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.cards import Card
@@ -16,6 +17,9 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
+    from cardbox_cli.execution.turn_view import TurnSummary
+    from cardbox_cli.model.identity import RosterEntry, Tool
+    from cardbox_cli.model.turns import InboxRow
     from cardbox_cli.store.profiles import ProfileEntry
 
 Columns = Mapping[str, Callable[[Any], str]]
@@ -143,7 +147,7 @@ REFERENCE: Columns = {
 REFERENCE_DEFAULT = ("ID", "CARDS", "AGE", "POSITIONS", "TITLE")
 
 
-def _tags(entry: "ProfileEntry") -> str:
+def _tags(entry: "ProfileEntry | RosterEntry") -> str:
     return ", ".join(map(str, entry.tags)) or NOTHING
 
 
@@ -157,3 +161,112 @@ PROFILE: Columns = {
     "UPDATED": lambda entry: time(entry.updated_at) or NOTHING,
 }
 PROFILE_DEFAULT = ("NAME", "BOX", "WORKER TARGET", "TAGS", "AGE")
+
+
+# --- turns and inbox rows
+
+
+def _short(full_id: str | None) -> str:
+    return short_id(full_id) if full_id else NOTHING
+
+
+def _took(turn: "TurnSummary") -> str:
+    if turn.created_at is None or turn.ended_at is None:
+        return NOTHING
+    return span(turn.ended_at - turn.created_at)
+
+
+TURN: Columns = {
+    "ID": lambda turn: short_id(turn.agent_turn_id),
+    "FULL ID": lambda turn: turn.agent_turn_id,
+    "AGENT": lambda turn: turn.agent_id,
+    "STATUS": lambda turn: turn.status,
+    "END": lambda turn: turn.end_status or NOTHING,
+    "EPOCH": lambda turn: str(turn.turn_epoch),
+    "AGE": lambda turn: age(turn.created_at),
+    "TOOK": _took,
+    "CREATED": lambda turn: time(turn.created_at) or NOTHING,
+    "ENDED": lambda turn: time(turn.ended_at) or NOTHING,
+    "DEPTH": lambda turn: NOTHING if turn.recursion_depth is None else str(turn.recursion_depth),
+    "PARENT": lambda turn: _short(turn.parent_agent_turn_id),
+    "CONTEXT": lambda turn: _short(turn.context_box_id),
+    "OUTPUT": lambda turn: _short(turn.output_box_id),
+    "DELIVERABLE": lambda turn: _short(turn.deliverable_card_id),
+    "TRACE": lambda turn: turn.trace_id or NOTHING,
+}
+TURN_DEFAULT = ("ID", "AGENT", "STATUS", "END", "EPOCH", "AGE", "TOOK", "PARENT")
+
+
+def _why(row: "InboxRow") -> str:
+    return one_line(row.last_error or row.defer_reason or NOTHING, PREVIEW)
+
+
+INBOX: Columns = {
+    "ID": lambda row: short_id(row.inbox_id),
+    "FULL ID": lambda row: row.inbox_id,
+    "AGENT": lambda row: row.agent_id,
+    "TYPE": lambda row: row.message_type,
+    "STATUS": lambda row: row.status,
+    "TURN": lambda row: _short(row.turn_id),
+    "EPOCH": lambda row: str(row.turn_epoch),
+    "TRIES": lambda row: str(row.retry_count),
+    "AGE": lambda row: age(row.created_at),
+    "CREATED": lambda row: time(row.created_at) or NOTHING,
+    "DUE": lambda row: time(row.next_retry_at) or NOTHING,
+    "CORRELATION": lambda row: row.correlation_id or NOTHING,
+    "WHY": _why,
+}
+INBOX_DEFAULT = ("ID", "AGENT", "TYPE", "STATUS", "TURN", "TRIES", "AGE", "WHY")
+# --- projects, agents and tools
+
+PROJECT: Columns = {
+    "PROJECT": lambda project: project.project_id,
+    "STATUS": lambda project: project.status,
+    "OWNER": lambda project: project.owner_id,
+    "AGE": lambda project: age(project.created_at),
+    "CREATED": lambda project: time(project.created_at) or NOTHING,
+    "UPDATED": lambda project: time(project.updated_at) or NOTHING,
+    "TITLE": lambda project: project.title,
+}
+PROJECT_DEFAULT = ("PROJECT", "STATUS", "OWNER", "AGE", "TITLE")
+
+
+def _of_head(name: str) -> Callable[["RosterEntry"], str]:
+    def text(entry: "RosterEntry") -> str:
+        value = None if entry.head is None else getattr(entry.head, name)
+        return NOTHING if value is None else str(value)
+
+    return text
+
+
+AGENT: Columns = {
+    "AGENT": lambda entry: entry.agent_id,
+    "STATUS": _of_head("status"),
+    "TURN": _of_head("active_agent_turn_id"),
+    "EPOCH": _of_head("turn_epoch"),
+    "PROFILE": lambda entry: entry.profile_name or short_id(entry.profile_box_id),
+    "PROFILE BOX": lambda entry: short_id(entry.profile_box_id),
+    "WORKER TARGET": lambda entry: entry.worker_target,
+    "TAGS": _tags,
+    "OWNER": lambda entry: entry.owner_agent_id or NOTHING,
+    "ROSTER": lambda entry: entry.status,
+    "AGE": lambda entry: age(entry.created_at),
+    "CREATED": lambda entry: time(entry.created_at) or NOTHING,
+    "DISPLAY NAME": lambda entry: entry.display_name or NOTHING,
+}
+AGENT_DEFAULT = ("AGENT", "STATUS", "PROFILE", "WORKER TARGET", "TAGS", "AGE")
+
+
+def _timeout(tool: "Tool") -> str:
+    return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
+
+
+TOOL: Columns = {
+    "NAME": lambda tool: tool.tool_name,
+    "COMMAND": lambda tool: tool.command or NOTHING,
+    "TIMEOUT": _timeout,
+    "AFTER": lambda tool: tool.after_execution or NOTHING,
+    "SUBJECT": lambda tool: tool.target_subject or NOTHING,
+    "DESCRIPTION": lambda tool: tool.description or "",
+}
+TOOL_DEFAULT = ("NAME", "COMMAND", "TIMEOUT", "AFTER", "DESCRIPTION")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from cardbox_cli.errors import Conflict, DatabaseUnavailable, UsageError
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.doorbell import LONGEST, Listener, Wanted, payload, ring, ring_all
-from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.target import Target, find_listen_target
 from cardbox_cli.store.waker import Waker
 from tests.conftest import PROJECT, Databases
@@ -171,29 +170,6 @@ class TestALostConnection:
         assert lost.startswith("warning: no wakeups from Postgres: the database went away: ")
         assert lost.endswith("; workers poll")
         assert again == "wakeups from Postgres are heard again"
-
-    def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
-        self, tmp_path_factory: pytest.TempPathFactory, announced: list[str]
-    ) -> None:
-        server = EmbeddedServer(tmp_path_factory.mktemp("cbx-home"))
-        target = Target(None, "embedded", server.home)
-        try:
-            Database.connect(target).close()
-            listener = Listener(target, Wanted("p", ("w",)), announced.append)
-            assert listener.wait(PATIENCE)
-            server.stop()
-            assert listener.wait(PATIENCE)
-            assert not listener.wait(0.3)
-            assert not server.status().running
-            server.start()
-            assert listener.wait(PATIENCE)
-            with Database.connect(target) as database:
-                ring(database, "p", "w")
-            assert listener.wait(PATIENCE)
-            listener.close()
-            assert len(announced) == 2
-        finally:
-            server.destroy()
 
 
 class TestWhereToListen:

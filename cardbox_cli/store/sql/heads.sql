@@ -65,6 +65,20 @@ SET context_box_id = coalesce(%(context_box_id)s, h.context_box_id),
     output_box_id = coalesce(%(output_box_id)s, h.output_box_id)
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 
+-- name: set_waiting_count
+-- How many calls a suspended turn still waits for.
+UPDATE state.agent_state_head AS h
+SET waiting_tool_count = %(waiting)s, updated_at = {now}
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+    AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
+
+-- name: clear_deadline
+-- The deadline of a suspended turn has been acted on.
+UPDATE state.agent_state_head AS h
+SET resume_deadline = NULL, updated_at = {now}
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+    AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
+
 -- name: remember_output
 -- The output box that the agent's last turn wrote.
 INSERT INTO state.agent_state_pointers AS p (project_id, agent_id, last_output_box_id, updated_at)
@@ -84,3 +98,24 @@ LEFT JOIN LATERAL (
     ORDER BY a.created_at DESC, a.audit_id DESC
     LIMIT 1
 ) AS last ON true
+
+-- name: highest_epoch
+-- The highest epoch of an agent that is written down anywhere but in its head.
+SELECT greatest(
+    (SELECT max(i.turn_epoch) FROM state.agent_inbox AS i
+     WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s),
+    (SELECT max(w.turn_epoch) FROM state.turn_waiting_tools AS w
+     WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s),
+    (SELECT max(l.turn_epoch) FROM cbx.leases AS l
+     WHERE l.project_id = %(project_id)s AND l.agent_id = %(agent_id)s),
+    (SELECT max(t.end_epoch) FROM cbx.turns AS t
+     WHERE t.project_id = %(project_id)s AND t.agent_id = %(agent_id)s),
+    (SELECT max(greatest(a.epoch_before, a.epoch_after)) FROM cbx.audit AS a
+     WHERE a.project_id = %(project_id)s AND a.agent_id = %(agent_id)s),
+    0)
+
+-- name: set_epoch
+-- The epoch, and the profile, of a head that was made anew.
+UPDATE state.agent_state_head AS h
+SET turn_epoch = %(turn_epoch)s, profile_box_id = coalesce(%(profile_box_id)s, h.profile_box_id)
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.status = 'idle'

@@ -51,13 +51,14 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR UPDATE
 
 -- name: last_deliverable
--- The last deliverable of a turn's output box at or behind a place.
+-- The last deliverable that a turn's output box holds at or behind a place, and that is no other turn's.
 SELECT c.card_id
 FROM public.card_boxes AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
 JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s AND slot.place > %(output_start)s
     AND c.metadata ->> 'type' = 'task.deliverable' AND {visible}
+    AND coalesce(c.metadata ->> 'agent_turn_id', %(agent_turn_id)s) = %(agent_turn_id)s
 ORDER BY slot.place DESC
 LIMIT 1
 
@@ -107,6 +108,20 @@ SELECT {waiting_json}
 FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
 ORDER BY w.created_at, w.turn_epoch, w.tool_call_id
+
+-- name: open_waiting_of_agent
+-- The calls that an agent's last turn that waits for any still waits for.
+SELECT {waiting_json}
+FROM state.turn_waiting_tools AS w
+WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s AND w.wait_status IN ('waiting', 'received')
+    AND (w.agent_turn_id, w.turn_epoch) = (
+        SELECT last.agent_turn_id, last.turn_epoch
+        FROM state.turn_waiting_tools AS last
+        WHERE last.project_id = %(project_id)s AND last.agent_id = %(agent_id)s
+            AND last.wait_status IN ('waiting', 'received')
+        ORDER BY last.turn_epoch DESC, last.created_at DESC
+        LIMIT 1)
+ORDER BY w.created_at, w.tool_call_id
 
 -- name: receive_waiting_tool
 -- The result of a call is there.
