@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from cardbox_cli.errors import CbxError
+from cardbox_cli.model.turns import InboxRow
 
 Announce = Callable[[str], None]
 
@@ -25,6 +26,23 @@ class Wakeup(msgspec.Struct, frozen=True, kw_only=True):
     inbox_id: str | None = None
     traceparent: str | None = None
     reason: str | None = None
+
+
+def wakeup_for(row: InboxRow, worker_target: str, reason: str) -> Wakeup:
+    """What to ring for an inbox row that was committed as claimable."""
+    headers = row.context_headers if isinstance(row.context_headers, dict) else {}
+    traceparent = headers.get("traceparent")
+    return Wakeup(
+        project_id=row.project_id,
+        channel_id=row.channel_id,
+        agent_id=row.agent_id,
+        worker_target=worker_target,
+        agent_turn_id=row.turn_id,
+        turn_epoch=row.turn_epoch,
+        inbox_id=row.inbox_id,
+        traceparent=traceparent if isinstance(traceparent, str) else None,
+        reason=reason,
+    )
 
 
 class Bell(Protocol):

@@ -2,15 +2,18 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.wakeup.bell import Wakeup
+from cardbox_cli.execution.wakeup.bell import Wakeup, wakeup_for
 from cardbox_cli.execution.wakeup.events import TurnAddress
 from cardbox_cli.execution.wakeup.protocol import event_message, wakeup_message, wakeup_subject
+from cardbox_cli.model.turns import InboxRow
 
 TRACE = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 WAKEUP = Wakeup(
@@ -61,6 +64,34 @@ def test_a_wakeup_says_nothing_of_what_there_is_not() -> None:
     )
     assert not {"CG-Turn-Id", "traceparent"} & set(message.headers)
     assert message.body == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("headers", "traceparent"), [({"traceparent": TRACE}, TRACE), ({}, None), (None, None)]
+)
+def test_the_wakeup_for_an_inbox_row(headers: Any, traceparent: str | None) -> None:
+    row = InboxRow(
+        inbox_id="turn_1",
+        project_id="p",
+        agent_id="writer",
+        channel_id="public",
+        message_type="turn",
+        enqueue_mode="call",
+        correlation_id="turn_1",
+        agent_turn_id="turn_1",
+        turn_epoch=3,
+        context_headers=headers,
+        payload={},
+        status="pending",
+        retry_count=0,
+        next_retry_at=datetime.now(UTC),
+        last_error=None,
+        defer_reason=None,
+        processed_at=None,
+        archived_at=None,
+        created_at=None,
+    )
+    assert wakeup_for(row, "writers", "dispatch_next") == replace(WAKEUP, traceparent=traceparent)
 
 
 def test_an_event() -> None:
