@@ -116,10 +116,12 @@ class TurnStore(ProjectStore):
 
     def last_deliverable(self, agent_turn_id: str, output_box_id: str, output_start: int) -> str | None:
         """The last deliverable of a turn that its output box holds at or behind `output_start`."""
-        card_id: str | None = self._value("last_deliverable",
+        card_id: str | None = self._value(
+            "last_deliverable",
             agent_turn_id=agent_turn_id,
             box_id=output_box_id,
-            output_start=output_start,)
+            output_start=output_start,
+        )
         return card_id
 
     # --- steps
@@ -196,6 +198,11 @@ class TurnStore(ProjectStore):
     def waiting_tools(self, agent_turn_id: str) -> list[WaitingTool]:
         """The calls that a turn waits or waited for, in order."""
         rows = self._rows("waiting_tools", agent_turn_id=agent_turn_id)
+        return [_waiting_decoder.decode(row) for (row,) in rows]
+
+    def open_waiting_of(self, agent_id: str) -> list[WaitingTool]:
+        """The calls that the last turn of an agent that waits for any still waits for."""
+        rows = self._rows("open_waiting_of_agent", agent_id=agent_id)
         return [_waiting_decoder.decode(row) for (row,) in rows]
 
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
