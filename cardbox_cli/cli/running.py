@@ -12,6 +12,7 @@ from cardbox_cli.cli.session import announce, session
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.settings import Settings
+    from cardbox_cli.execution.wakeup.ear import Ear
     from cardbox_cli.execution.wakeup.service import Wakeups
     from cardbox_cli.store.database import Database
 
@@ -31,6 +32,19 @@ def runtime() -> "Iterator[Runtime]":
     settings = settings_from(os.environ)
     with Wakeups(announce) as wakeups, session().database() as database:
         yield wired(database, settings, wakeups)
+
+
+@contextmanager
+def ear(worker_target: str | None) -> "Iterator[Ear]":
+    """What to wait on for work of a worker target, or of any, in the project of this run."""
+    from cardbox_cli.execution.wakeup.service import Wakeups
+
+    targets = None if worker_target is None else [worker_target]
+    with (
+        Wakeups(announce) as wakeups,
+        wakeups.ear(session().target(), project_id=session().project_id, worker_targets=targets) as opened,
+    ):
+        yield opened
 
 
 def wired(database: "Database", settings: "Settings", wakeups: "Wakeups") -> "Runtime":

@@ -35,7 +35,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runtime:
-    """One project on one database. After a commit `ring` is called, and `events` are told; by default nobody."""
+    """One project on one database. After a commit `ring` is called and `events` told; by default nobody."""
 
     def __init__(
         self,
