@@ -188,8 +188,9 @@ class _Dispatch:
         runtime.turns.keep(row.turn_id, agent.agent_id, output_start=None, report_to=self._report_to())
         promoted = promote_next(runtime, agent.agent_id)
         if request.emit_state and promoted is not None:
-            box_id = promoted.pointer("output_box_id")
-            runtime.tell_state(promoted.fence, "dispatched", promoted.channel_id, box_id)
+            leased = runtime.heads.get(agent.agent_id)
+            if leased is not None:
+                runtime.tell_state(leased, "dispatched", leased.turn_epoch)
         return Dispatched(self._result(runtime.inbox.get(row.inbox_id), created=True), packed=packed)
 
     # --- checks
@@ -248,7 +249,8 @@ class _Dispatch:
         if not typed:
             _refuse("rejected", "missing_context_box_id", "no context box is named")
         box_id = as_box_id(typed)
-        if box_id is None or not self.runtime.boxes.existing([box_id]):
+        # Held, so that nobody who found it unused changes it while the turn is being asked for.
+        if box_id is None or not self.runtime.boxes.share(box_id):
             _refuse(
                 "rejected",
                 "context_box_not_found",
