@@ -299,6 +299,7 @@ CREATE TABLE IF NOT EXISTS cbx.turns (
     ended_at            timestamptz,
     PRIMARY KEY (project_id, agent_turn_id)
 );
+CREATE INDEX IF NOT EXISTS idx_turns_unended ON cbx.turns (project_id, agent_turn_id) WHERE end_status IS NULL;
 
 -- part: cbx.leases
 CREATE SCHEMA IF NOT EXISTS cbx;

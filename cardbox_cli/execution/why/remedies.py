@@ -10,8 +10,7 @@ def _fenced(verb: str, s: Snapshot, reason: str) -> Command:
 
 def fenced(verb: str, reason: str) -> Remedy:
     """`cbx turn reclaim`, `requeue` or `fail` of the turn at its present epoch."""
-    shown = f"cbx turn {verb} TURN --expect-epoch N --reason '{reason}'"
-    return Remedy(shown, lambda s: _fenced(verb, s, reason))
+    return Remedy(f"`cbx turn {verb}`", lambda s: _fenced(verb, s, reason))
 
 
 def of_blocker(s: Snapshot) -> Command | None:
@@ -27,12 +26,12 @@ def stop_sharer(s: Snapshot) -> Command | None:
     return None if last is None else ("turn", "stop", last)
 
 
-NUDGE = Remedy("cbx turn nudge TURN", lambda s: ("turn", "nudge", s.agent_turn_id))
-REAP = Remedy("cbx reap", lambda s: ("reap",))
-REBUILD = Remedy("cbx turn rebuild AGENT", lambda s: ("turn", "rebuild", s.agent_id))
+NUDGE = Remedy("`cbx turn nudge`", lambda s: ("turn", "nudge", s.agent_turn_id))
+REAP = Remedy("`cbx reap`", lambda s: ("reap",))
+REBUILD = Remedy("`cbx turn rebuild`", lambda s: ("turn", "rebuild", s.agent_id))
 NUDGE_OR_REBUILD = Remedy(
-    "cbx turn nudge TURN, or cbx turn rebuild AGENT where it has no head",
+    "`cbx turn nudge`; `cbx turn rebuild` where the agent has no head",
     lambda s: (REBUILD if s.head is None else NUDGE).build(s),
 )
-OF_BLOCKER = Remedy("what frees the turn before it", of_blocker)
-STOP_SHARER = Remedy("cbx turn stop TURN, of the turn that came last", stop_sharer)
+OF_BLOCKER = Remedy("that of the turn before it", of_blocker)
+STOP_SHARER = Remedy("`cbx turn stop` of the turn that came last", stop_sharer)

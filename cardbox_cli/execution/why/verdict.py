@@ -59,7 +59,7 @@ def judge(snapshot: Snapshot) -> Diagnosis:
         (each for each in holding if each[0].verdict == "stuck" and not each[0].aside(snapshot)), None
     )
     chief = chief or next((each for each in holding if each[0].verdict != "stuck"), None)
-    also = tuple(_seen(snapshot, *each) for each in holding if each is not chief)
+    also = tuple(_seen(snapshot, *each) for each in holding if each is not chief) + _unchecked(snapshot)
     if chief is None:
         return _unknown(snapshot, also)
     rule, _ = chief
@@ -89,6 +89,22 @@ def _seen(s: Snapshot, rule: Rule, evidence: tuple[Evidence, ...]) -> Seen:
         due_at=rule.due(s),
         fix=None if rule.fix is None else rule.fix.build(s),
     )
+
+
+def _unchecked(s: Snapshot) -> tuple[Seen, ...]:
+    """That nobody looked for locks, where that is so."""
+    if s.locks is not None:
+        return ()
+    unseen = Seen(
+        rule="database-lock",
+        severity="ok",
+        proves="Locks were not looked up: they are on the primary, and this is a replica.",
+        evidence=(),
+        next_actor=None,
+        due_at=None,
+        fix=None,
+    )
+    return (unseen,)
 
 
 def idle(agent_id: str) -> Diagnosis:

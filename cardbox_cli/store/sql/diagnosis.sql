@@ -4,6 +4,9 @@
 -- fragment: open_statuses
 ('queued', 'pending', 'deferred', 'processing')
 
+-- fragment: uuid_pattern
+('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
+
 -- name: why_lock_timeout
 -- How long the reads of this transaction wait for a table that somebody has locked.
 SELECT set_config('lock_timeout', '3s', true)
@@ -91,7 +94,9 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
     AND i.payload ->> 'context_box_id' IS NOT NULL
     AND NOT EXISTS (
         SELECT FROM public.card_boxes AS b
-        WHERE b.tenant_id = i.project_id AND b.box_id::text = i.payload ->> 'context_box_id')
+        WHERE b.tenant_id = i.project_id AND b.box_id =
+            CASE WHEN i.payload ->> 'context_box_id' ~* {uuid_pattern}
+                 THEN (i.payload ->> 'context_box_id')::uuid END)
 LIMIT %(limit)s
 
 -- name: why_dead
@@ -135,13 +140,13 @@ FROM (
     ORDER BY e.edge_id DESC
     LIMIT %(limit)s
 ) AS recent
-WHERE recent.target_agent_turn_id IS NOT NULL AND recent.target_agent_id IS NOT NULL
-    AND NOT EXISTS (
-        SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = recent.project_id AND i.inbox_id = recent.target_agent_turn_id)
-    AND NOT EXISTS (
-        SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = recent.project_id AND i.inbox_id = recent.correlation_id)
+LEFT JOIN LATERAL (
+    SELECT true AS there
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = recent.project_id AND i.inbox_id IN (recent.target_agent_turn_id, recent.correlation_id)
+    LIMIT 1
+) AS row ON true
+WHERE recent.target_agent_turn_id IS NOT NULL AND recent.target_agent_id IS NOT NULL AND row.there IS NULL
 
 -- name: why_orphans
 -- The turns of leases on rows that nobody has claimed.
@@ -259,7 +264,12 @@ FROM (
              ELSE 'expired' END AS kind
     FROM public.card_boxes AS b
     CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-    LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+    LEFT JOIN LATERAL (
+        SELECT c.card_id, c.deleted_at, c.expires_at
+        FROM public.cards AS c
+        WHERE c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+        LIMIT 1
+    ) AS c ON true
     WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
         AND (c.card_id IS NULL OR NOT ({visible}))
     GROUP BY 1, 2, 4

@@ -77,7 +77,7 @@ _LOSSES: dict[LossKind, str] = {
 }
 _LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
 _END = Remedy(
-    "cbx turn fail TURN --expect-epoch N --reason '…', or cbx turn stop TURN while it is queued",
+    "`cbx turn fail`; `cbx turn stop` while it is queued",
     lambda s: _end(s, "a box of the turn is gone"),
 )
 

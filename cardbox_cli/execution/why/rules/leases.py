@@ -124,10 +124,7 @@ def _reclaim(reason: str) -> Remedy:
         verb = "reclaim" if carries else "requeue"
         return ("turn", verb, s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
 
-    shown = (
-        f"cbx turn reclaim TURN --expect-epoch N --reason '{reason}';"
-        " cbx turn requeue where no row carries it; cbx reap for a claimed report"
-    )
+    shown = "`cbx turn reclaim`; `cbx turn requeue` where no row carries it, `cbx reap` for a claimed report"
     return Remedy(shown, build)
 
 

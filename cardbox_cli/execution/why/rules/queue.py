@@ -242,7 +242,7 @@ RULES = (
     ),
     Rule(
         name="no-live-worker",
-        proves="Work is due for more than 30 s and no live worker serves the agent's target.",
+        proves="Work is due for longer than CBX_UNCLAIMED (30 s), and no live worker serves its target.",
         verdict="stuck",
         rank=55,
         holds=_no_live_worker,
@@ -250,7 +250,7 @@ RULES = (
     ),
     Rule(
         name="lost-doorbell",
-        proves="The turn is promoted and due for more than 30 s, and no worker has claimed it.",
+        proves="The turn is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
         verdict="stuck",
         rank=50,
         holds=_lost_doorbell,
@@ -259,7 +259,7 @@ RULES = (
     ),
     Rule(
         name="workers-busy",
-        proves="Work is due for more than 30 s, and every live worker of the target has all that it takes.",
+        proves="Work is due for longer than that, and every live worker of the target has all that it takes.",
         verdict="waiting",
         severity="ok",
         rank=20,

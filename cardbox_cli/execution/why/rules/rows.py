@@ -157,9 +157,7 @@ RULES = (
         rank=76,
         holds=_edge_alone,
         actor="the operator",
-        fix=Remedy(
-            "cbx turn requeue or fail TURN --expect-epoch N --reason 'its inbox row is gone'", _make_anew
-        ),
+        fix=Remedy("`cbx turn requeue`; `cbx turn fail` where the agent is not at the turn", _make_anew),
     ),
     Rule(
         name="row-lost",
@@ -178,7 +176,7 @@ RULES = (
         holds=_dead_letter,
         actor="the operator, after the cause of its last error is gone",
         fix=Remedy(
-            "cbx inbox retry ROW; cbx turn requeue TURN … for the row of the turn that its agent is at",
+            "`cbx inbox retry`; `cbx turn requeue` where the agent is at the turn and its own row is dead",
             _again,
         ),
     ),

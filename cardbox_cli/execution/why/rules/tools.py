@@ -199,7 +199,7 @@ RULES = (
     ),
     Rule(
         name="report-not-claimed",
-        proves="The report of a result is due for more than 30 s, and no worker has claimed it.",
+        proves="A report is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
         verdict="stuck",
         rank=66,
         holds=_report_waits,
@@ -213,7 +213,7 @@ RULES = (
         rank=65,
         holds=_result_is_unreported,
         actor="`cbx reap` or any worker's next look; the operator where the result itself is gone",
-        fix=Remedy("cbx reap; cbx turn requeue TURN … where the result itself is gone", _report_or_requeue),
+        fix=Remedy("`cbx reap`; `cbx turn requeue` where the result itself is gone", _report_or_requeue),
     ),
     Rule(
         name="report-consumed-not-applied",
@@ -222,7 +222,7 @@ RULES = (
         rank=78,
         holds=_consumed_report,
         actor="the operator",
-        fix=Remedy("cbx inbox retry ROW", _retry_report),
+        fix=Remedy("`cbx inbox retry`", _retry_report),
     ),
     Rule(
         name="waiting-count-drift",
