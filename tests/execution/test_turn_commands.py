@@ -62,14 +62,14 @@ class TestList:
         assert header.split() == ["ID", "AGENT", "STATUS", "END", "EPOCH", "AGE", "TOOK", "PARENT"]
         cells = [row.split() for row in rows]
         assert [[*row[:5], row[7]] for row in cells] == [
-            [(other.agent_turn_id or "")[-8:], "scribe", "pending", "-", "1", "-"],
-            [(second.agent_turn_id or "")[-8:], "clerk", "pending", "-", "2", "-"],
+            [(other.agent_turn_id or "")[-8:], "scribe", "dispatched", "-", "1", "-"],
+            [(second.agent_turn_id or "")[-8:], "clerk", "dispatched", "-", "2", "-"],
             [(first.agent_turn_id or "")[-8:], "clerk", "ended", "success", "1", "-"],
         ]
         for options, expected in (
             (("--agent", "scribe"), [other]),
             (("--status", "ended"), [first]),
-            (("--status", "pending"), [other, second]),
+            (("--status", "dispatched"), [other, second]),
             (("--trace", first.trace_id or ""), [first]),
             (("--since", "1h", "--until", "30m"), []),
             (("--limit", "1"), [other]),
@@ -130,7 +130,7 @@ class TestShow:
             "\ninbox\nID ",
             "\nsteps\n#  ID ",
             "\nedges\nID ",
-            f"\nchildren\nID        AGENT   STATUS   END\n{below[-8:]}  scribe  pending  -\n",
+            f"\nchildren\nID        AGENT   STATUS      END\n{below[-8:]}  scribe  dispatched  -\n",
             "\ntimeline\nTIME ",
             "enqueued     given to agent 'clerk' by 'sys.operator'\n",
             "deliverable  wrote the deliverable: It was the relay.\n",
@@ -144,7 +144,7 @@ class TestShow:
         before = cbx("turn", "show", asked.agent_turn_id or "", "-o", "json").json()
         assert list(before) == KEYS
         assert (before["status"], before["end_status"], before["deliverable_card_id"]) == (
-            "pending",
+            "dispatched",
             None,
             None,
         )
@@ -191,8 +191,8 @@ def test_trace_draws_the_tree(cbx: Cbx, ask: Asked, work: Work) -> None:
         assert lines(cbx("turn", "trace", typed.agent_turn_id or "")) == [
             f"trace {top.trace_id}",
             f"{top.agent_turn_id}  clerk  ended success",
-            f"├─ {one.agent_turn_id}  scribe  pending",
-            f"│  └─ {below}  clerk  pending",
+            f"├─ {one.agent_turn_id}  scribe  dispatched",
+            f"│  └─ {below}  clerk  dispatched",
             f"└─ {two.agent_turn_id}  scribe  queued",
         ]
     nested = cbx("turn", "trace", below or "", "-o", "json").json()
@@ -227,7 +227,7 @@ class TestWait:
         turn = ask().agent_turn_id or ""
         result = cbx("turn", "wait", turn, "--timeout", "0.1")
         assert (result.code, result.out) == (124, "")
-        assert f"turn {turn} has not ended within 0.1 s: it is pending" in result.err
+        assert f"turn {turn} has not ended within 0.1 s: it is dispatched" in result.err
         assert cbx("turn", "wait", turn, "--timeout", "-1").code == 2
 
 

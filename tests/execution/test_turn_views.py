@@ -42,7 +42,7 @@ class TestStates:
         self, runtime: Runtime, ask: Asked, views: TurnViews
     ) -> None:
         turn, behind = (ask().agent_turn_id or "" for _ in range(2))
-        assert states(views) == {turn: "pending", behind: "queued"}
+        assert states(views) == {turn: "dispatched", behind: "queued"}
         fence = by_hand.take(runtime).fence
         assert states(views)[turn] == "dispatched"
         step_id = by_hand.enter(runtime, fence)
@@ -55,7 +55,7 @@ class TestStates:
         resumed = by_hand.take(runtime)
         assert states(views)[turn] == "running"
         ack(runtime, resumed.row.inbox_id, owner=by_hand.OWNER)
-        assert states(views) == {turn: "ended", behind: "pending"}
+        assert states(views) == {turn: "ended", behind: "dispatched"}
 
     def test_a_turn_that_was_taken_back_waits_for_another_claim(
         self, runtime: Runtime, ask: Asked, views: TurnViews
@@ -64,8 +64,17 @@ class TestStates:
         fence = by_hand.take(runtime).fence
         by_hand.enter(runtime, fence)
         reclaim(runtime, turn, expect_epoch=1, actor="me", reason="it hangs")
-        assert states(views) == {turn: "pending"}
+        assert states(views) == {turn: "dispatched"}
         assert summary(views.get(turn)).turn_epoch == 2
+
+    @pytest.mark.parametrize("row_status", ["pending", "deferred", "processing"])
+    def test_a_turn_that_its_agent_is_not_at_is_pending(
+        self, runtime: Runtime, ask: Asked, views: TurnViews, row_status: str
+    ) -> None:
+        turn = ask().agent_turn_id or ""
+        runtime.database.connection.execute("DELETE FROM state.agent_state_head")
+        runtime.database.connection.execute("UPDATE state.agent_inbox SET status = %s", [row_status])
+        assert states(views) == {turn: "pending"}
 
     def test_ends_are_told_with_their_deliverables(
         self, runtime: Runtime, ask: Asked, views: TurnViews
@@ -282,7 +291,7 @@ class TestStory:
         runtime.database.connection.execute("DELETE FROM state.agent_inbox")
         assert views.resolve(turn) == turn
         seen = view(views.story(turn))
-        assert (seen.status, seen.agent_id, seen.inbox) == ("pending", "clerk", [])
+        assert (seen.status, seen.agent_id, seen.inbox) == ("dispatched", "clerk", [])
         assert seen.context_box_id is not None
 
 
@@ -313,5 +322,5 @@ class TestWaiting:
         turn = ask().agent_turn_id or ""
         with pytest.raises(WaitedTooLong) as raised:
             wait_for_end(views, turn, timeout=0)
-        assert raised.value.message == f"turn {turn} has not ended within 0 s: it is pending"
+        assert raised.value.message == f"turn {turn} has not ended within 0 s: it is dispatched"
         assert raised.value.hint == f"it goes on; `cbx why {turn}` says what it waits for"
