@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from contextlib import suppress
+import time
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any
@@ -94,8 +94,13 @@ def test_a_command_that_prints_too_much_and_ends_is_no_success() -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process is dead: nobody may have buried it yet where the tests run without an init."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    return True
+    """Whether a process dies soon, buried or not: it gives its pipes back a moment before."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
