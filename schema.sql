@@ -168,7 +168,8 @@ CREATE UNIQUE INDEX IF NOT EXISTS idx_agent_inbox_unique ON state.agent_inbox
 CREATE INDEX IF NOT EXISTS idx_inbox_due ON state.agent_inbox (project_id, next_retry_at, created_at, inbox_id)
     WHERE status IN ('pending', 'deferred');
 -- What an agent still has before it.
-CREATE INDEX IF NOT EXISTS idx_inbox_open ON state.agent_inbox (project_id, agent_id, created_at, inbox_id)
+CREATE INDEX IF NOT EXISTS idx_inbox_open ON state.agent_inbox
+    (project_id, agent_id, status, created_at, inbox_id)
     WHERE status IN ('queued', 'pending', 'deferred', 'processing');
 CREATE INDEX IF NOT EXISTS idx_inbox_dead ON state.agent_inbox (project_id, created_at, inbox_id)
     WHERE status = 'error';

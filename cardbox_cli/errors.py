@@ -91,10 +91,35 @@ class BoxConflict(Conflict):
     code = "box-conflict"
 
 
+class StaleEpoch(Conflict):
+    """The turn is not at this epoch any more: it ended, was stopped, or was given to somebody else."""
+
+    code = "stale-epoch"
+
+
+class LeaseLost(Conflict):
+    """The inbox row is not claimed by this owner (any more)."""
+
+    code = "lease-lost"
+
+
+class CorrelationConflict(Conflict):
+    """The correlation id was used for another request; `details` has the turn that has it."""
+
+    code = "correlation-conflict"
+
+
 class AmbiguousId(Conflict):
     """A short id fits several things; `details["candidates"]` lists them."""
 
     code = "ambiguous-id"
+
+
+class NotAccepted(CbxError):
+    """A dispatch was answered busy, rejected or error; `details["error_code"]` says why."""
+
+    code = "not-accepted"
+    exit_code = 6
 
 
 class DatabaseUnavailable(CbxError):
@@ -121,3 +146,10 @@ class Findings(CbxError):
 
     code = "findings"
     exit_code = 8
+
+
+class WaitedTooLong(CbxError):
+    """What was waited for did not happen in time; it goes on."""
+
+    code = "waited-too-long"
+    exit_code = 124

@@ -251,6 +251,16 @@ class Database:
         return "cbx.box_info" in self.tables
 
     @property
+    def keeps_turns(self) -> bool:
+        """Whether the ends of turns, leases and the audit have a place here."""
+        return self.tables.issuperset(OWN_EXECUTION)
+
+    def require_execution(self) -> None:
+        """Raise SchemaMissing unless claims, workers and fixes have all their tables."""
+        for table in (*EXECUTION, *OWN_EXECUTION):
+            self.require(table)
+
+    @property
     def address(self) -> str:
         """Which database this is, without any secret: the same for all connections that lead to it."""
         if self.target.embedded:

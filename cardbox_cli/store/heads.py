@@ -1,0 +1,127 @@
+"""Heads in Postgres: one row per agent that says which turn it is at, in which state and at which epoch.
+
+The head is the first lock of every change of a turn. A change is one of `model/lifecycle.py`, by compare-and-set
+on the turn and its epoch.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from cardbox_cli.errors import StaleEpoch
+from cardbox_cli.model.lifecycle import HEAD_MOVES
+from cardbox_cli.model.turns import Fence, Head, InboxRow
+from cardbox_cli.store.project_store import ProjectStore
+
+_decoder = msgspec.json.Decoder(Head)
+
+
+class HeadStore(ProjectStore):
+    """The heads of one project."""
+
+    def ensure(self, agent_id: str) -> None:
+        """Make an idle head for an agent that has none."""
+        self._run("ensure_head", agent_id=agent_id)
+
+    def get(self, agent_id: str) -> Head | None:
+        """The head of this agent."""
+        return self._head("head", agent_id)
+
+    def lock(self, agent_id: str) -> Head | None:
+        """The head of this agent, held until the end of the transaction."""
+        return self._head("lock_head", agent_id)
+
+    def try_lock(self, agent_id: str) -> Head | None:
+        """`lock`, or None where another transaction holds it."""
+        return self._head("try_lock_head", agent_id)
+
+    def hold(self, fence: Fence) -> Head:
+        """Lock the head for a write of this turn. Raises StaleEpoch, which says why, where the fence has fallen."""
+        head = self.lock(fence.agent_id)
+        if head is None or head.fence != fence:
+            raise self.stale(fence, head)
+        return head
+
+    def lease(
+        self, row: InboxRow, *, depth: int, trace_id: str | None, parent_step_id: str | None
+    ) -> int | None:
+        """Give the agent of a queued turn to it; the new epoch, or None where the agent is not idle."""
+        epoch: int | None = self._value(
+            "lease_head",
+            agent_id=row.agent_id,
+            agent_turn_id=row.turn_id,
+            channel_id=row.channel_id,
+            depth=depth,
+            trace_id=trace_id,
+            parent_step_id=parent_step_id,
+            profile_box_id=row.pointer("profile_box_id"),
+            context_box_id=row.pointer("context_box_id"),
+            output_box_id=row.pointer("output_box_id"),
+        )
+        return epoch
+
+    def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
+        """Make the move of this name; the epoch after it. Raises StaleEpoch where it may not be made."""
+        known = HEAD_MOVES[move]
+        epoch: int | None = self._value(
+            "move_head",
+            **msgspec.structs.asdict(fence),
+            sources=list(known.sources),
+            target=known.target,
+            epoch=known.epoch,
+            waiting=waiting,
+            deadline=deadline,
+        )
+        if epoch is None:
+            raise self.stale(fence, self.get(fence.agent_id))
+        return epoch
+
+    def free(self, fence: Fence, move: str) -> int:
+        """Make the agent idle by `end` or `stop`; the epoch after it. Raises StaleEpoch."""
+        known = HEAD_MOVES[move]
+        epoch: int | None = self._value(
+            "free_head", **msgspec.structs.asdict(fence), sources=list(known.sources), epoch=known.epoch
+        )
+        if epoch is None:
+            raise self.stale(fence, self.get(fence.agent_id))
+        return epoch
+
+    def point(self, agent_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
+        """Replace the boxes of the agent's active turn; None keeps one."""
+        self._run("point_head", agent_id=agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
+
+    def remember_output(self, agent_id: str, output_box_id: str) -> None:
+        """Keep which box the agent wrote last."""
+        self._run("remember_output", agent_id=agent_id, output_box_id=output_box_id)
+
+    def stale(self, fence: Fence, head: Head | None) -> StaleEpoch:
+        """The error that says what became of a turn since `fence` was valid."""
+        found = "nothing (its head is lost)" if head is None else _standing(head)
+        return StaleEpoch(
+            f"turn {fence.agent_turn_id} is not at epoch {fence.turn_epoch} any more: agent {fence.agent_id!r} is at "
+            f"{found}{self._why(fence)}",
+            hint=f"nothing was written; `cbx turn show {fence.agent_turn_id}` tells the story",
+            details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
+        )
+
+    def _why(self, fence: Fence) -> str:
+        if not self.database.keeps_turns:
+            return ""
+        row = self._row("why_fence_fell", agent_turn_id=fence.agent_turn_id)
+        end_status, action, actor, reason, epoch = row or (None,) * 5
+        said = []
+        if end_status is not None:
+            said.append(f"it ended ({end_status})")
+        if action is not None and epoch is not None and epoch > fence.turn_epoch:
+            said.append(f"{action} by {actor}" + (f": {reason}" if reason else ""))
+        return f"; {', '.join(said)}" if said else ""
+
+    def _head(self, query: str, agent_id: str) -> Head | None:
+        row = self._value(query, agent_id=agent_id)
+        return None if row is None else _decoder.decode(row)
+
+
+def _standing(head: Head) -> str:
+    if head.active_agent_turn_id is None:
+        return f"none, {head.status}, epoch {head.turn_epoch}"
+    return f"turn {head.active_agent_turn_id}, {head.status}, epoch {head.turn_epoch}"

@@ -1,0 +1,185 @@
+"""The inbox in Postgres: what agents must process, in which state, and who has claimed it until when.
+
+A change of a row's state is one of `model/lifecycle.py`. Methods take part in the caller's transaction, who holds
+the head of the agent first; a claim locks the heads itself.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.lifecycle import INBOX_MOVES
+from cardbox_cli.model.turns import DEFAULT_CHANNEL, InboxRow, Lease
+from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.project_store import ProjectStore
+
+_row_decoder = msgspec.json.Decoder(InboxRow)
+_lease_decoder = msgspec.json.Decoder(Lease)
+
+
+class NewRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row to be written. `payload` holds pointers and never content."""
+
+    inbox_id: str
+    agent_id: str
+    message_type: str
+    status: str
+    payload: dict[str, Any]
+    context_headers: dict[str, str]
+    channel_id: str = DEFAULT_CHANNEL
+    enqueue_mode: str | None = None
+    correlation_id: str | None = None
+    agent_turn_id: str | None = None
+    turn_epoch: int = 0
+
+
+class InboxStore(ProjectStore):
+    """The inbox rows of one project's agents, and their leases."""
+
+    # --- rows
+
+    def insert(self, row: NewRow) -> InboxRow | None:
+        """Write a row; None where its id, or its type and correlation id, are taken."""
+        values = msgspec.structs.asdict(row)
+        values["payload"], values["context_headers"] = jsonb(row.payload), jsonb(row.context_headers)
+        return _decoded(self._value("insert_inbox", **values))
+
+    def get(self, inbox_id: str) -> InboxRow:
+        """The row of this id. Raises NotFound."""
+        row = _decoded(self._value("inbox_row", inbox_id=inbox_id))
+        if row is None:
+            raise NotFound(
+                f"no inbox row {inbox_id!r} in project {self.project_id!r}",
+                hint="`cbx inbox list` shows them",
+            )
+        return row
+
+    def lock(self, inbox_id: str) -> InboxRow | None:
+        """The row of this id, held until the end of the transaction."""
+        return _decoded(self._value("lock_inbox_row", inbox_id=inbox_id))
+
+    def by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
+        """The row of this type that has this correlation id."""
+        return _decoded(
+            self._value("inbox_by_correlation", message_type=message_type, correlation_id=correlation_id)
+        )
+
+    def of_turn(self, agent_turn_id: str) -> list[InboxRow]:
+        """The rows of a turn, the oldest first."""
+        return [
+            _row_decoder.decode(row) for (row,) in self._rows("inbox_of_turn", agent_turn_id=agent_turn_id)
+        ]
+
+    def oldest_queued(self, agent_id: str) -> InboxRow | None:
+        """The turn that is next for an agent, held until the end of the transaction."""
+        return _decoded(self._value("oldest_queued", agent_id=agent_id))
+
+    def queue_position(self, row: InboxRow) -> int:
+        """The place of a queued row among those of its agent, from 1."""
+        return int(
+            self._value(
+                "queue_position", agent_id=row.agent_id, created_at=row.created_at, inbox_id=row.inbox_id
+            )
+        )
+
+    def output_box_user(self, box_id: str, agent_id: str, *, to_come: bool) -> tuple[str, str] | None:
+        """A turn of another agent that writes to this box, and that agent; with `to_come` queued turns count."""
+        row = self._row("output_box_users", box_id=box_id, agent_id=agent_id, to_come=to_come)
+        return None if row is None else (row[0], row[1])
+
+    def move(
+        self,
+        inbox_ids: Sequence[str],
+        move: str,
+        *,
+        turn_epoch: int | None = None,
+        attempts: int = 0,
+        delay: timedelta | None = None,
+        error: str | None = None,
+    ) -> list[InboxRow]:
+        """Make the move of this name with those of these rows that it may begin at; these, as they are after it.
+
+        `attempts` is added to the retry count; the next try is `delay` from now.
+        """
+        known = INBOX_MOVES[move]
+        rows = self._rows(
+            "move_inbox",
+            inbox_ids=list(inbox_ids),
+            sources=list(known.sources),
+            target=known.target,
+            turn_epoch=turn_epoch,
+            attempts=attempts,
+            delay=delay,
+            error=error,
+        )
+        return [_row_decoder.decode(row) for (row,) in rows]
+
+    def close(self, agent_turn_id: str) -> None:
+        """Consume what is still due or claimed of a turn that has ended, and end its leases."""
+        closed = [row[0] for row in self._rows("close_inbox_of_turn", agent_turn_id=agent_turn_id)]
+        if closed and self.database.keeps_turns:
+            self.drop_leases(closed)
+
+    def idle_with_queued(self) -> list[str]:
+        """The agents that are idle though a turn is queued for them."""
+        return [agent_id for (agent_id,) in self._rows("idle_agents_with_queued")]
+
+    def unclaimed(self, age: timedelta) -> list[tuple[str, str, str]]:
+        """(worker target, inbox id, agent) of the oldest row of each target that is due for so long."""
+        return [(row[0], row[1], row[2]) for row in self._rows("unclaimed_since", age=age)]
+
+    # --- claims
+
+    def claim(self, *, target: str | None, owner: str, limit: int, lease: timedelta) -> list[InboxRow]:
+        """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
+        rows = self._rows("claim_due", target=target, owner=owner, limit=limit, lease=lease)
+        return [_row_decoder.decode(row) for (row,) in rows]
+
+    def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
+        """Consume those of these rows that `owner` has claimed; their ids."""
+        return [row[0] for row in self._rows("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)]
+
+    def count_unfinished(self, target: str) -> int:
+        """How many rows of this target are due or claimed."""
+        return int(self._value("count_unfinished", target=target))
+
+    def lease(self, inbox_id: str) -> Lease | None:
+        """Who has claimed this row."""
+        return _lease(self._value("lease", inbox_id=inbox_id))
+
+    def lock_lease(self, inbox_id: str) -> Lease | None:
+        """Who has claimed this row, held until the end of the transaction."""
+        return _lease(self._value("lock_lease", inbox_id=inbox_id))
+
+    def leases_of_turn(self, agent_id: str, agent_turn_id: str) -> list[Lease]:
+        """The leases of a turn's rows."""
+        rows = self._rows("leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
+        return [_lease_decoder.decode(row) for (row,) in rows]
+
+    def carry(self, inbox_id: str, turn_epoch: int) -> None:
+        """The claimed row carries its turn on at a new epoch."""
+        self._run("carry_lease", inbox_id=inbox_id, turn_epoch=turn_epoch)
+
+    def drop_leases(self, inbox_ids: Sequence[str]) -> None:
+        """End the leases of these rows, whoever has them."""
+        self._run("drop_leases", inbox_ids=list(inbox_ids))
+
+    def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
+        """Extend the leases of this owner; the epoch of each that he still has."""
+        rows = self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease)
+        return {inbox_id: epoch for inbox_id, epoch in rows}
+
+    def expired(self, *, limit: int) -> list[Lease]:
+        """Leases whose time is over, or whose row is not claimed any more."""
+        return [_lease_decoder.decode(row) for (row,) in self._rows("expired_leases", limit=limit)]
+
+
+def _decoded(row: Any) -> InboxRow | None:
+    return None if row is None else _row_decoder.decode(row)
+
+
+def _lease(row: Any) -> Lease | None:
+    return None if row is None else _lease_decoder.decode(row)

@@ -1,0 +1,86 @@
+-- name: ensure_head
+-- An idle head for an agent that has none.
+INSERT INTO state.agent_state_head (project_id, agent_id, status, turn_epoch, updated_at)
+VALUES (%(project_id)s, %(agent_id)s, 'idle', 0, {now})
+ON CONFLICT DO NOTHING
+
+-- name: head
+-- The head of an agent.
+SELECT {head_json}
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+
+-- name: lock_head
+-- The head of an agent, held until the end of the transaction: the first lock that any change of a turn takes.
+SELECT {head_json}
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+FOR UPDATE
+
+-- name: try_lock_head
+-- The same, or no row where another transaction holds it.
+SELECT {head_json}
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+FOR UPDATE SKIP LOCKED
+
+-- name: lease_head
+-- Gives an idle agent to a turn; its new epoch, or no row where it is not idle.
+UPDATE state.agent_state_head AS h
+SET status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = coalesce(h.turn_epoch, 0) + 1,
+    active_channel_id = %(channel_id)s, active_recursion_depth = %(depth)s, updated_at = {now},
+    parent_step_id = %(parent_step_id)s, trace_id = %(trace_id)s,
+    profile_box_id = %(profile_box_id)s, context_box_id = %(context_box_id)s, output_box_id = %(output_box_id)s,
+    expecting_correlation_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND coalesce(h.status, 'idle') = 'idle'
+RETURNING h.turn_epoch
+
+-- fragment: head_is_at
+h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+    AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
+    AND h.status = ANY(%(sources)s)
+
+-- name: move_head
+-- Changes the state of an active turn by compare-and-set; the epoch after it.
+UPDATE state.agent_state_head AS h
+SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
+    waiting_tool_count = %(waiting)s, resume_deadline = %(deadline)s
+WHERE {head_is_at}
+RETURNING h.turn_epoch
+
+-- name: free_head
+-- Gives the agent free by compare-and-set; epoch and profile stay as the other systems leave them.
+UPDATE state.agent_state_head AS h
+SET status = 'idle', turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
+    active_agent_turn_id = NULL, active_channel_id = NULL, active_recursion_depth = 0, parent_step_id = NULL,
+    trace_id = NULL, context_box_id = NULL, output_box_id = NULL, expecting_correlation_id = NULL,
+    waiting_tool_count = 0, resume_deadline = NULL
+WHERE {head_is_at}
+RETURNING h.turn_epoch
+
+-- name: point_head
+-- Replaces the boxes of an active turn.
+UPDATE state.agent_state_head AS h
+SET context_box_id = coalesce(%(context_box_id)s, h.context_box_id),
+    output_box_id = coalesce(%(output_box_id)s, h.output_box_id)
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+
+-- name: remember_output
+-- The output box that the agent's last turn wrote.
+INSERT INTO state.agent_state_pointers AS p (project_id, agent_id, last_output_box_id, updated_at)
+VALUES (%(project_id)s, %(agent_id)s, %(output_box_id)s, {now})
+ON CONFLICT (project_id, agent_id)
+DO UPDATE SET last_output_box_id = excluded.last_output_box_id, updated_at = excluded.updated_at
+
+-- name: why_fence_fell
+-- What last happened to a turn from outside its run, and how it ended if it did.
+SELECT t.end_status, last.action, last.actor, last.reason, last.epoch_after
+FROM (SELECT) AS one
+LEFT JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
+LEFT JOIN LATERAL (
+    SELECT a.action, a.actor, a.reason, a.epoch_after
+    FROM cbx.audit AS a
+    WHERE a.project_id = %(project_id)s AND a.agent_turn_id = %(agent_turn_id)s
+    ORDER BY a.created_at DESC, a.audit_id DESC
+    LIMIT 1
+) AS last ON true

@@ -1,0 +1,259 @@
+-- name: insert_inbox
+-- Writes a row unless its id or its correlation id is taken; no row means that.
+INSERT INTO state.agent_inbox AS i
+    (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
+     turn_epoch, context_headers, payload, status, next_retry_at, created_at)
+VALUES
+    (%(project_id)s, %(inbox_id)s, %(agent_id)s, %(channel_id)s, %(message_type)s, %(enqueue_mode)s,
+     %(correlation_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(context_headers)s, %(payload)s, %(status)s,
+     {now}, {moment})
+ON CONFLICT DO NOTHING
+RETURNING {inbox_json}
+
+-- name: inbox_row
+-- The row of this id.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
+
+-- name: lock_inbox_row
+-- The row of this id, held until the end of the transaction. The head of its agent is held already.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
+FOR UPDATE
+
+-- name: inbox_by_correlation
+-- The row of this type that has this correlation id.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.message_type = %(message_type)s
+    AND md5(i.correlation_id) = md5(%(correlation_id)s) AND i.correlation_id = %(correlation_id)s
+
+-- name: inbox_of_turn
+-- The rows of a turn, the oldest first.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
+ORDER BY i.created_at, i.inbox_id
+
+-- name: oldest_queued
+-- The turn that is next for an agent, held until the end of the transaction.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
+    AND i.message_type = 'turn'
+ORDER BY i.created_at, i.inbox_id
+LIMIT 1
+FOR UPDATE
+
+-- name: queue_position
+-- The place of a queued row among those of its agent, from 1.
+SELECT count(*)
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
+    AND i.message_type = 'turn' AND (i.created_at, i.inbox_id) <= (%(created_at)s::timestamptz, %(inbox_id)s)
+
+-- name: output_box_users
+-- Turns of other agents, active or to come, that write to this box.
+SELECT h.active_agent_turn_id, h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.agent_id <> %(agent_id)s
+    AND h.output_box_id = %(box_id)s::uuid
+UNION
+SELECT i.agent_turn_id, i.agent_id
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id <> %(agent_id)s AND i.message_type = 'turn'
+    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+    AND %(to_come)s AND i.payload ->> 'output_box_id' = %(box_id)s::text
+LIMIT 1
+
+-- name: move_inbox
+-- Changes the state of rows that are in one of the states that the change may come from. Finished ones are dated.
+UPDATE state.agent_inbox AS i
+SET status = %(target)s,
+    turn_epoch = coalesce(%(turn_epoch)s, i.turn_epoch),
+    retry_count = i.retry_count + %(attempts)s,
+    next_retry_at = CASE WHEN %(delay)s::interval IS NULL THEN i.next_retry_at ELSE {now} + %(delay)s END,
+    last_error = coalesce(%(error)s, i.last_error),
+    defer_reason = CASE WHEN %(target)s = 'deferred' THEN %(error)s ELSE i.defer_reason END,
+    processed_at = CASE WHEN %(target)s IN ('pending', 'deferred', 'queued') THEN NULL
+                        WHEN %(target)s = 'consumed' THEN coalesce(i.processed_at, {now})
+                        ELSE i.processed_at END,
+    archived_at = CASE WHEN %(target)s IN ('consumed', 'error', 'skipped') THEN coalesce(i.archived_at, {now}) END
+WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(inbox_ids)s) AND i.status = ANY(%(sources)s)
+RETURNING {inbox_json}
+
+-- name: close_inbox_of_turn
+-- What is still open of a turn that has ended is done: nobody need process it.
+UPDATE state.agent_inbox AS i
+SET status = 'consumed', processed_at = coalesce(i.processed_at, {now}), archived_at = coalesce(i.archived_at, {now})
+WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
+    AND i.status IN ('pending', 'deferred', 'processing')
+RETURNING i.inbox_id
+
+-- name: claim_due
+-- Up to `limit` due rows of agents of a target, one of each, the oldest: in processing, with a lease. Agents whose
+-- head another transaction holds are passed over. Reads a window of what is due, so that a claim's cost does not
+-- grow with what waits.
+WITH due AS MATERIALIZED (
+    SELECT waiting.agent_id, min(waiting.created_at) AS since
+    FROM (
+        SELECT i.agent_id, i.created_at
+        FROM state.agent_inbox AS i
+        JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+        WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
+            AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
+        ORDER BY i.next_retry_at, i.created_at, i.inbox_id
+        LIMIT %(limit)s * 20
+    ) AS waiting
+    GROUP BY waiting.agent_id
+), held AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    JOIN due ON due.agent_id = h.agent_id
+    WHERE h.project_id = %(project_id)s
+    ORDER BY due.since
+    LIMIT %(limit)s
+    FOR UPDATE OF h SKIP LOCKED
+), picked AS MATERIALIZED (
+    SELECT oldest.inbox_id
+    FROM held
+    CROSS JOIN LATERAL (
+        SELECT i.inbox_id
+        FROM state.agent_inbox AS i
+        WHERE i.project_id = %(project_id)s AND i.agent_id = held.agent_id
+            AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
+            AND (i.message_type <> 'turn' OR NOT EXISTS (
+                SELECT FROM state.agent_inbox AS busy
+                WHERE busy.project_id = %(project_id)s AND busy.agent_id = held.agent_id
+                    AND busy.status = 'processing' AND busy.message_type = 'turn'))
+        ORDER BY i.created_at, i.inbox_id
+        LIMIT 1
+    ) AS oldest
+), claimed AS (
+    UPDATE state.agent_inbox AS i
+    SET status = 'processing', processed_at = {now}
+    FROM picked
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = picked.inbox_id AND i.status IN ('pending', 'deferred')
+    RETURNING i.*
+), leased AS (
+    INSERT INTO cbx.leases AS l
+        (project_id, inbox_id, agent_id, agent_turn_id, turn_epoch, owner, claimed_at, heartbeat_at, expires_at)
+    SELECT i.project_id, i.inbox_id, i.agent_id, i.agent_turn_id, i.turn_epoch, %(owner)s, {now}, {now},
+        {now} + %(lease)s::interval
+    FROM claimed AS i
+    ON CONFLICT (project_id, inbox_id) DO UPDATE
+    SET owner = excluded.owner, turn_epoch = excluded.turn_epoch, claimed_at = excluded.claimed_at,
+        heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
+)
+SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
+
+-- name: consume_claimed
+-- The claimed rows of an owner are done.
+WITH mine AS (
+    DELETE FROM cbx.leases AS l
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+    RETURNING l.inbox_id
+)
+UPDATE state.agent_inbox AS i
+SET status = 'consumed', archived_at = coalesce(i.archived_at, {now})
+FROM mine
+WHERE i.project_id = %(project_id)s AND i.inbox_id = mine.inbox_id AND i.status = 'processing'
+RETURNING i.inbox_id
+
+-- name: due_projects
+-- The projects with due work for a target; a claim then names one of them.
+SELECT DISTINCT i.project_id
+FROM state.agent_inbox AS i
+JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.worker_target = %(target)s
+
+-- name: count_unfinished
+-- How many rows of a target are due, or claimed; retries that are not due yet do not count.
+SELECT count(*)
+FROM state.agent_inbox AS i
+JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+WHERE i.project_id = %(project_id)s AND a.worker_target = %(target)s
+    AND (i.status = 'processing' OR i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now})
+
+-- name: idle_agents_with_queued
+-- Agents that are idle, or have no head, though a turn is queued for them.
+SELECT DISTINCT i.agent_id
+FROM state.agent_inbox AS i
+LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
+WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
+    AND coalesce(h.status, 'idle') = 'idle'
+
+-- name: unclaimed_since
+-- Due rows that nobody claimed for so long: their doorbell may be lost. One per target.
+SELECT DISTINCT ON (a.worker_target) a.worker_target, i.inbox_id, i.agent_id
+FROM state.agent_inbox AS i
+JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred')
+    AND i.next_retry_at <= {now} - %(age)s::interval
+ORDER BY a.worker_target, i.created_at, i.inbox_id
+
+-- name: lease
+-- The lease of a claimed row.
+SELECT {lease_json}
+FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
+
+-- name: lock_lease
+-- The lease of a claimed row, held until the end of the transaction.
+SELECT {lease_json}
+FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
+FOR UPDATE
+
+-- name: leases_of_turn
+-- The leases of the rows of a turn.
+SELECT {lease_json}
+FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s AND l.agent_id = %(agent_id)s AND l.agent_turn_id = %(agent_turn_id)s
+ORDER BY l.claimed_at, l.inbox_id
+
+-- name: carry_lease
+-- The claimed row carries a turn on that has a new epoch.
+UPDATE cbx.leases AS l
+SET turn_epoch = %(turn_epoch)s
+WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
+
+-- name: drop_leases
+-- Ends leases, whoever has them.
+DELETE FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
+
+-- name: extend_leases
+-- The owner lives: his leases last longer. Answers those that he still has, with their epochs. The dates that
+-- other systems look at are touched too.
+WITH held AS (
+    UPDATE cbx.leases AS l
+    SET heartbeat_at = {now}, expires_at = {now} + %(lease)s::interval
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+    RETURNING l.project_id, l.inbox_id, l.agent_id, l.turn_epoch
+), rows AS (
+    UPDATE state.agent_inbox AS i
+    SET processed_at = {now}
+    FROM held
+    WHERE i.project_id = held.project_id AND i.inbox_id = held.inbox_id AND i.status = 'processing'
+), heads AS (
+    UPDATE state.agent_state_head AS h
+    SET updated_at = {now}
+    FROM held
+    WHERE h.project_id = held.project_id AND h.agent_id = held.agent_id AND h.turn_epoch = held.turn_epoch
+        AND h.status = 'running'
+)
+SELECT inbox_id, turn_epoch FROM held
+
+-- name: expired_leases
+-- Leases whose time is over, the longest first; those of rows that nobody claims any more too.
+SELECT {lease_json}
+FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s
+    AND (l.expires_at <= {now} OR NOT EXISTS (
+        SELECT FROM state.agent_inbox AS i
+        WHERE i.project_id = l.project_id AND i.inbox_id = l.inbox_id AND i.status = 'processing'))
+ORDER BY l.expires_at
+LIMIT %(limit)s

@@ -1,0 +1,187 @@
+-- name: insert_turn_record
+-- What cbx keeps of a turn, unless it is kept already.
+INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
+VALUES (%(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, {now})
+ON CONFLICT (project_id, agent_turn_id) DO UPDATE
+SET output_start = coalesce(t.output_start, excluded.output_start)
+
+-- name: turn_record
+-- What cbx keeps of a turn.
+SELECT {record_json}
+FROM cbx.turns AS t
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
+
+-- name: end_turn_record
+-- The end of a turn, once: no row where it has ended already.
+UPDATE cbx.turns AS t
+SET end_status = %(end_status)s, end_epoch = %(end_epoch)s, deliverable_card_id = %(deliverable_card_id)s,
+    error_code = %(error_code)s, error = %(error)s, ended_at = {now}
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s AND t.end_status IS NULL
+RETURNING {record_json}
+
+-- name: reset_output_start
+-- Where the turn's own cards begin, in a box that replaces its output box.
+UPDATE cbx.turns AS t
+SET output_start = %(output_start)s
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
+
+-- name: write_audit
+-- What was done to a turn from outside its run.
+INSERT INTO cbx.audit AS a
+    (project_id, audit_id, agent_id, agent_turn_id, action, actor, reason, epoch_before, epoch_after, detail,
+     created_at)
+VALUES (%(project_id)s, %(audit_id)s, %(agent_id)s, %(agent_turn_id)s, %(action)s, %(actor)s, %(reason)s,
+    %(epoch_before)s, %(epoch_after)s, %(detail)s, {moment})
+
+-- name: audit_of_turn
+-- What was done to a turn, in order.
+SELECT {audit_json}
+FROM cbx.audit AS a
+WHERE a.project_id = %(project_id)s AND a.agent_turn_id = %(agent_turn_id)s
+ORDER BY a.created_at, a.audit_id
+
+-- name: box_length
+-- How many cards a box holds; no row for an unknown box.
+SELECT jsonb_array_length({ids})
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+
+-- name: lock_box_row
+-- Whether the box exists; held until the end of the transaction.
+SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR UPDATE
+
+-- name: last_deliverable
+-- The last deliverable of a turn's output box at or behind a place.
+SELECT c.card_id
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s AND slot.place > %(output_start)s
+    AND c.metadata ->> 'type' = 'task.deliverable' AND {visible}
+ORDER BY slot.place DESC
+LIMIT 1
+
+-- name: insert_step
+-- The beginning of a step, with what the model is about to see.
+INSERT INTO state.agent_steps AS s
+    (project_id, agent_id, step_id, agent_turn_id, channel_id, parent_step_id, trace_id, status, profile_box_id,
+     context_box_id, output_box_id, request_box_id, metadata, started_at)
+VALUES (%(project_id)s, %(agent_id)s, %(step_id)s, %(agent_turn_id)s, %(channel_id)s, %(parent_step_id)s,
+    %(trace_id)s, %(status)s, %(profile_box_id)s, %(context_box_id)s, %(output_box_id)s, %(request_box_id)s,
+    %(metadata)s, {moment})
+
+-- name: move_step
+-- The next state of a step; its calls, error and usage where they are known.
+UPDATE state.agent_steps AS s
+SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call_ids),
+    error = coalesce(%(error)s, s.error), metadata = s.metadata || %(metadata)s,
+    ended_at = CASE WHEN %(status)s IN ('completed', 'failed') THEN {moment} END
+WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
+
+-- name: close_steps
+-- Steps that a turn leaves open at its end.
+UPDATE state.agent_steps AS s
+SET status = %(status)s, error = coalesce(s.error, %(error)s), ended_at = {moment}
+WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
+    AND s.status NOT IN ('completed', 'failed', 'suspended')
+
+-- name: steps_of_turn
+-- The steps of a turn in order.
+SELECT {step_json}
+FROM state.agent_steps AS s
+WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
+ORDER BY s.started_at, s.step_id
+
+-- name: insert_waiting_tool
+-- A call whose result the turn will wait for.
+INSERT INTO state.turn_waiting_tools AS w
+    (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id, step_id, tool_name, wait_status, created_at,
+     updated_at)
+VALUES (%(project_id)s, %(agent_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(tool_call_id)s, %(step_id)s,
+    %(tool_name)s, 'waiting', {now}, {now})
+ON CONFLICT DO NOTHING
+
+-- name: waiting_tools
+-- The calls that a turn waits or waited for, in order.
+SELECT {waiting_json}
+FROM state.turn_waiting_tools AS w
+WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+ORDER BY w.created_at, w.turn_epoch, w.tool_call_id
+
+-- name: receive_waiting_tool
+-- The result of a call is there.
+UPDATE state.turn_waiting_tools AS w
+SET wait_status = 'received', tool_result_card_id = %(card_id)s, received_at = {now}, updated_at = {now}
+WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+    AND w.tool_call_id = %(tool_call_id)s AND w.wait_status = 'waiting'
+RETURNING {waiting_json}
+
+-- name: apply_waiting_tool
+-- The result of a call is in the output box; no row where it was there already.
+UPDATE state.turn_waiting_tools AS w
+SET wait_status = 'applied', tool_result_card_id = %(card_id)s, received_at = coalesce(w.received_at, {now}),
+    applied_at = {now}, updated_at = {now}
+WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+    AND w.tool_call_id = %(tool_call_id)s AND w.wait_status IN ('waiting', 'received')
+RETURNING {waiting_json}
+
+-- name: drop_waiting_tools
+-- Nobody waits for these calls any more.
+UPDATE state.turn_waiting_tools AS w
+SET wait_status = 'dropped', updated_at = {now}
+WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+    AND w.wait_status IN ('waiting', 'received')
+
+-- name: move_waiting_tools
+-- The calls that a suspended turn waits for, at its new epoch.
+UPDATE state.turn_waiting_tools AS w
+SET turn_epoch = %(turn_epoch)s, updated_at = {now}
+WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+    AND w.wait_status IN ('waiting', 'received')
+
+-- name: overdue_heads
+-- Suspended turns whose deadline has passed.
+SELECT {head_json}
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.status = 'suspended' AND h.resume_deadline <= {now}
+
+-- name: held_tool_call_ids
+-- Those of these tool-call ids that the project holds already, as calls or as results.
+SELECT c.tool_call_id
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(tool_call_ids)s)
+
+-- name: insert_edge
+-- Who asked whom to run, or who answered whom. One for each correlation, primitive and phase.
+INSERT INTO state.execution_edges AS e
+    (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
+     source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
+     trace_id, parent_step_id, metadata, created_at)
+VALUES (%(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase)s, %(source_agent_id)s,
+    %(source_agent_turn_id)s, %(source_step_id)s, %(target_agent_id)s, %(target_agent_turn_id)s,
+    %(correlation_id)s, %(enqueue_mode)s, %(recursion_depth)s, %(trace_id)s, %(parent_step_id)s, %(metadata)s,
+    {moment})
+ON CONFLICT DO NOTHING
+
+-- name: enqueue_edge
+-- The edge by which a turn was asked for.
+SELECT {edge_json}
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(agent_turn_id)s
+    AND e.primitive = 'enqueue' AND e.edge_phase = 'request'
+ORDER BY e.created_at, e.edge_id
+LIMIT 1
+
+-- name: edges_of_turn
+-- The edges that begin or end at a turn, in order.
+SELECT {edge_json}
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s
+    AND (e.target_agent_turn_id = %(agent_turn_id)s OR e.source_agent_turn_id = %(agent_turn_id)s)
+ORDER BY e.created_at, e.edge_id
+
+-- name: head_of_turn
+-- The head that is at this turn.
+SELECT {head_json}
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.active_agent_turn_id = %(agent_turn_id)s

@@ -1,0 +1,23 @@
+-- name: announce_worker
+-- A worker says that it lives, and for how long that may be believed.
+INSERT INTO cbx.workers AS w
+    (worker_id, project_id, worker_target, host, pid, concurrency, started_at, heartbeat_at, expires_at)
+VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid)s, %(concurrency)s, {now}, {now},
+    {now} + %(lease)s::interval)
+ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = {now}, expires_at = excluded.expires_at
+
+-- name: dismiss_worker
+-- A worker leaves.
+DELETE FROM cbx.workers AS w WHERE w.worker_id = %(worker_id)s
+
+-- name: forget_dead_workers
+-- Workers that nobody heard of for a day.
+DELETE FROM cbx.workers AS w WHERE w.expires_at < {now} - interval '1 day'
+
+-- name: workers
+-- The workers that serve this project, those of all projects too; of one target if it is named.
+SELECT {worker_json}
+FROM cbx.workers AS w
+WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL)
+    AND (%(target)s::text IS NULL OR w.worker_target = %(target)s)
+ORDER BY w.worker_target, w.started_at, w.worker_id

@@ -1,0 +1,256 @@
+"""What turns leave in Postgres beside their inbox rows: steps, waiting tools, edges, the record of the end, the audit.
+
+Methods take part in the caller's transaction, who holds the head. Without the tables of cbx records are None and
+nothing of them is written.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.model import turns as model
+from cardbox_cli.model.turns import AuditEntry, Edge, Fence, Head, Step, TurnRecord, WaitingTool
+from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.project_store import ProjectStore
+
+_head_decoder = msgspec.json.Decoder(Head)
+_step_decoder = msgspec.json.Decoder(Step)
+_waiting_decoder = msgspec.json.Decoder(WaitingTool)
+_edge_decoder = msgspec.json.Decoder(Edge)
+_record_decoder = msgspec.json.Decoder(TurnRecord)
+_audit_decoder = msgspec.json.Decoder(AuditEntry)
+
+
+class TurnStore(ProjectStore):
+    """The turns of one project."""
+
+    # --- the record that cbx keeps
+
+    def keep(
+        self, agent_turn_id: str, agent_id: str, *, output_start: int | None, report_to: dict[str, str] | None
+    ) -> None:
+        """Begin the record of a turn, or complete its `output_start`."""
+        if self.database.keeps_turns:
+            self._run(
+                "insert_turn_record",
+                agent_turn_id=agent_turn_id,
+                agent_id=agent_id,
+                output_start=output_start,
+                report_to=None if report_to is None else jsonb(report_to),
+            )
+
+    def record(self, agent_turn_id: str) -> TurnRecord | None:
+        """What cbx keeps of a turn; None for one that cbx has not met."""
+        if not self.database.keeps_turns:
+            return None
+        row = self._value("turn_record", agent_turn_id=agent_turn_id)
+        return None if row is None else _record_decoder.decode(row)
+
+    def end(
+        self,
+        fence: Fence,
+        *,
+        end_status: str,
+        deliverable_card_id: str | None,
+        error_code: str | None,
+        error: str | None,
+    ) -> bool:
+        """Record the end of a turn; False where it has ended already."""
+        row = self._value(
+            "end_turn_record",
+            agent_turn_id=fence.agent_turn_id,
+            end_epoch=fence.turn_epoch,
+            end_status=end_status,
+            deliverable_card_id=deliverable_card_id,
+            error_code=error_code,
+            error=error,
+        )
+        return row is not None
+
+    def reset_output_start(self, agent_turn_id: str, output_start: int) -> None:
+        """The turn's own cards begin at this place of its new output box."""
+        self._run("reset_output_start", agent_turn_id=agent_turn_id, output_start=output_start)
+
+    def audit(
+        self,
+        fence: Fence,
+        *,
+        action: str,
+        actor: str,
+        reason: str | None,
+        epoch_after: int | None,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        """Write down what was done to a turn that was at `fence`."""
+        self._run(
+            "write_audit",
+            audit_id=model.new_audit_id(),
+            agent_id=fence.agent_id,
+            agent_turn_id=fence.agent_turn_id or None,
+            action=action,
+            actor=actor,
+            reason=reason,
+            epoch_before=fence.turn_epoch,
+            epoch_after=epoch_after,
+            detail=jsonb(detail or {}),
+        )
+
+    def audit_of(self, agent_turn_id: str) -> list[AuditEntry]:
+        """What was done to a turn from outside its run, in order."""
+        if not self.database.keeps_turns:
+            return []
+        rows = self._rows("audit_of_turn", agent_turn_id=agent_turn_id)
+        return [_audit_decoder.decode(row) for (row,) in rows]
+
+    # --- boxes of a turn
+
+    def box_length(self, box_id: str) -> int | None:
+        """How many cards a box holds; None for an unknown box."""
+        length: int | None = self._value("box_length", box_id=box_id)
+        return length
+
+    def lock_box(self, box_id: str) -> bool:
+        """Hold the box until the end of the transaction; False for an unknown box."""
+        return bool(self._value("lock_box_row", box_id=box_id))
+
+    def last_deliverable(self, output_box_id: str, output_start: int) -> str | None:
+        """The last deliverable that a turn's output box holds at or behind `output_start`."""
+        card_id: str | None = self._value("last_deliverable", box_id=output_box_id, output_start=output_start)
+        return card_id
+
+    # --- steps
+
+    def begin_step(
+        self,
+        head: Head,
+        step_id: str,
+        *,
+        status: str,
+        request_box_id: str | None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        """Write the beginning of a step of the turn that `head` is at."""
+        self._run(
+            "insert_step",
+            agent_id=head.agent_id,
+            step_id=step_id,
+            agent_turn_id=head.active_agent_turn_id,
+            channel_id=head.active_channel_id,
+            parent_step_id=head.parent_step_id,
+            trace_id=head.trace_id,
+            status=status,
+            profile_box_id=head.profile_box_id,
+            context_box_id=head.context_box_id,
+            output_box_id=head.output_box_id,
+            request_box_id=request_box_id,
+            metadata=jsonb(metadata or {}),
+        )
+
+    def move_step(
+        self,
+        agent_id: str,
+        step_id: str,
+        status: str,
+        *,
+        tool_call_ids: Sequence[str] | None = None,
+        error: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        """Write the next state of a step."""
+        self._run(
+            "move_step",
+            agent_id=agent_id,
+            step_id=step_id,
+            status=status,
+            tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
+            error=error,
+            metadata=jsonb(metadata or {}),
+        )
+
+    def close_steps(self, agent_turn_id: str, status: str, error: str | None) -> None:
+        """End the steps that a turn leaves open."""
+        self._run("close_steps", agent_turn_id=agent_turn_id, status=status, error=error)
+
+    def steps(self, agent_turn_id: str) -> list[Step]:
+        """The steps of a turn in order."""
+        rows = self._rows("steps_of_turn", agent_turn_id=agent_turn_id)
+        return [_step_decoder.decode(row) for (row,) in rows]
+
+    # --- waiting tools
+
+    def wait_for(self, fence: Fence, step_id: str, calls: Iterable[tuple[str, str]]) -> None:
+        """The turn will wait for the results of these calls, as (tool_call_id, tool_name)."""
+        for tool_call_id, tool_name in calls:
+            self._run(
+                "insert_waiting_tool",
+                **msgspec.structs.asdict(fence),
+                step_id=step_id,
+                tool_call_id=tool_call_id,
+                tool_name=tool_name,
+            )
+
+    def waiting_tools(self, agent_turn_id: str) -> list[WaitingTool]:
+        """The calls that a turn waits or waited for, in order."""
+        rows = self._rows("waiting_tools", agent_turn_id=agent_turn_id)
+        return [_waiting_decoder.decode(row) for (row,) in rows]
+
+    def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
+        """Note that the result of a call is there; False where nobody waits for it."""
+        return (
+            self._value(
+                "receive_waiting_tool",
+                agent_turn_id=agent_turn_id,
+                tool_call_id=tool_call_id,
+                card_id=card_id,
+            )
+            is not None
+        )
+
+    def apply(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
+        """Note that the result of a call is in the output box; False where nobody waits for it."""
+        return (
+            self._value(
+                "apply_waiting_tool", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id, card_id=card_id
+            )
+            is not None
+        )
+
+    def drop_waiting(self, agent_turn_id: str) -> None:
+        """Nobody waits for the calls of this turn any more."""
+        self._run("drop_waiting_tools", agent_turn_id=agent_turn_id)
+
+    def move_waiting(self, fence: Fence) -> None:
+        """The calls that a suspended turn waits for are those of its new epoch."""
+        self._run("move_waiting_tools", agent_turn_id=fence.agent_turn_id, turn_epoch=fence.turn_epoch)
+
+    def overdue(self) -> list[Head]:
+        """The suspended heads whose deadline has passed."""
+        return [_head_decoder.decode(row) for (row,) in self._rows("overdue_heads")]
+
+    def held_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
+        """Those of these ids that cards of the project have already."""
+        return {row[0] for row in self._rows("held_tool_call_ids", tool_call_ids=list(tool_call_ids))}
+
+    # --- edges
+
+    def insert_edge(self, edge: Edge) -> None:
+        """Write an edge; a second one of the same correlation, primitive and phase is dropped."""
+        values = msgspec.structs.asdict(edge)
+        del values["created_at"]
+        self._run("insert_edge", **{**values, "metadata": jsonb(edge.metadata)})
+
+    def enqueue_edge(self, agent_turn_id: str) -> Edge | None:
+        """The edge by which a turn was asked for."""
+        row = self._value("enqueue_edge", agent_turn_id=agent_turn_id)
+        return None if row is None else _edge_decoder.decode(row)
+
+    def edges(self, agent_turn_id: str) -> list[Edge]:
+        """The edges that begin or end at a turn, in order."""
+        rows = self._rows("edges_of_turn", agent_turn_id=agent_turn_id)
+        return [_edge_decoder.decode(row) for (row,) in rows]
+
+    def head_of(self, agent_turn_id: str) -> Head | None:
+        """The head that is at this turn; None when it is not active."""
+        row = self._value("head_of_turn", agent_turn_id=agent_turn_id)
+        return None if row is None else _head_decoder.decode(row)

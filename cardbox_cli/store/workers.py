@@ -1,0 +1,50 @@
+"""Workers in Postgres: who announced that it would serve which target, and until when that may be believed."""
+
+from datetime import timedelta
+
+import msgspec
+
+from cardbox_cli.model.turns import WorkerEntry
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.project_store import ProjectStore
+
+_decoder = msgspec.json.Decoder(WorkerEntry)
+
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself. `served_project_id` is None when it serves all projects."""
+
+    worker_id: str
+    served_project_id: str | None
+    worker_target: str
+    host: str
+    pid: int
+    concurrency: int
+
+
+def announce(database: Database, worker: Announcement, *, lease: timedelta) -> None:
+    """The worker lives; to be said again before `lease` is over."""
+    database.run("announce_worker", **msgspec.structs.asdict(worker), lease=lease)
+
+
+def dismiss(database: Database, worker_id: str) -> None:
+    """The worker leaves."""
+    database.run("dismiss_worker", worker_id=worker_id)
+
+
+def forget_dead(database: Database) -> int:
+    """Remove workers that nobody heard of for a day; how many."""
+    return database.run("forget_dead_workers")
+
+
+def due_projects(database: Database, target: str) -> list[str]:
+    """The projects that have due work for a target."""
+    return [project_id for (project_id,) in database.rows("due_projects", target=target)]
+
+
+class WorkerStore(ProjectStore):
+    """The workers that serve one project."""
+
+    def all(self, target: str | None = None) -> list[WorkerEntry]:
+        """Those of one target if it is named, dead ones that are not forgotten yet too."""
+        return [_decoder.decode(row) for (row,) in self._rows("workers", target=target)]
