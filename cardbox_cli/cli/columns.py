@@ -16,6 +16,7 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
+    from cardbox_cli.model.identity import RosterEntry, Tool
     from cardbox_cli.store.profiles import ProfileEntry
 
 Columns = Mapping[str, Callable[[Any], str]]
@@ -143,7 +144,7 @@ REFERENCE: Columns = {
 REFERENCE_DEFAULT = ("ID", "CARDS", "AGE", "POSITIONS", "TITLE")
 
 
-def _tags(entry: "ProfileEntry") -> str:
+def _tags(entry: "ProfileEntry | RosterEntry") -> str:
     return ", ".join(map(str, entry.tags)) or NOTHING
 
 
@@ -157,3 +158,58 @@ PROFILE: Columns = {
     "UPDATED": lambda entry: time(entry.updated_at) or NOTHING,
 }
 PROFILE_DEFAULT = ("NAME", "BOX", "WORKER TARGET", "TAGS", "AGE")
+
+
+# --- projects, agents and tools
+
+PROJECT: Columns = {
+    "PROJECT": lambda project: project.project_id,
+    "STATUS": lambda project: project.status,
+    "OWNER": lambda project: project.owner_id,
+    "AGE": lambda project: age(project.created_at),
+    "CREATED": lambda project: time(project.created_at) or NOTHING,
+    "UPDATED": lambda project: time(project.updated_at) or NOTHING,
+    "TITLE": lambda project: project.title,
+}
+PROJECT_DEFAULT = ("PROJECT", "STATUS", "OWNER", "AGE", "TITLE")
+
+
+def _of_head(name: str) -> Callable[["RosterEntry"], str]:
+    def text(entry: "RosterEntry") -> str:
+        value = None if entry.head is None else getattr(entry.head, name)
+        return NOTHING if value is None else str(value)
+
+    return text
+
+
+AGENT: Columns = {
+    "AGENT": lambda entry: entry.agent_id,
+    "STATUS": _of_head("status"),
+    "TURN": _of_head("active_agent_turn_id"),
+    "EPOCH": _of_head("turn_epoch"),
+    "PROFILE": lambda entry: entry.profile_name or short_id(entry.profile_box_id),
+    "PROFILE BOX": lambda entry: short_id(entry.profile_box_id),
+    "WORKER TARGET": lambda entry: entry.worker_target,
+    "TAGS": _tags,
+    "OWNER": lambda entry: entry.owner_agent_id or NOTHING,
+    "ROSTER": lambda entry: entry.status,
+    "AGE": lambda entry: age(entry.created_at),
+    "CREATED": lambda entry: time(entry.created_at) or NOTHING,
+    "DISPLAY NAME": lambda entry: entry.display_name or NOTHING,
+}
+AGENT_DEFAULT = ("AGENT", "STATUS", "PROFILE", "WORKER TARGET", "TAGS", "AGE")
+
+
+def _timeout(tool: "Tool") -> str:
+    return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
+
+
+TOOL: Columns = {
+    "NAME": lambda tool: tool.tool_name,
+    "COMMAND": lambda tool: tool.command or NOTHING,
+    "TIMEOUT": _timeout,
+    "AFTER": lambda tool: tool.after_execution or NOTHING,
+    "SUBJECT": lambda tool: tool.target_subject or NOTHING,
+    "DESCRIPTION": lambda tool: tool.description or "",
+}
+TOOL_DEFAULT = ("NAME", "COMMAND", "TIMEOUT", "AFTER", "DESCRIPTION")

@@ -1,8 +1,8 @@
 """What can stand next on a command line that is being typed.
 
 click finds the place in the tree of commands; what kind of value stands there is told by its metavar, so
-that an option is completed as its help reads: BOX, CARD, PROFILE, FILE, NAME, TYPE, or the words themselves,
-as in openai|text. Looks at the database read-only, only where ids and names of it are asked for.
+that an option is completed as its help reads: BOX, CARD, PROFILE, AGENT, TOOL, FILE, NAME, TYPE, or the words
+themselves, as in openai|text. Looks at the database read-only, only where ids and names of it are asked for.
 """
 
 import os
@@ -172,6 +172,8 @@ class _Values:
             "BOX": self._boxes,
             "CARD": self._cards,
             "PROFILE": self._profiles,
+            "AGENT": self._agents,
+            "TOOL": self._tools,
             "TYPE": _types,
             "FILE": _files,
             "FILE|NAME": _recipes,
@@ -196,6 +198,16 @@ class _Values:
         from cardbox_cli.store.glance import profile_names
 
         return self._seen(session, typed, lambda database: profile_names(database, session.project_id))
+
+    def _agents(self, session: Session, typed: str) -> list[CompletionItem]:
+        from cardbox_cli.store.glance import agent_ids
+
+        return self._seen(session, typed, lambda database: agent_ids(database, session.project_id, typed))
+
+    def _tools(self, session: Session, typed: str) -> list[CompletionItem]:
+        from cardbox_cli.store.glance import tool_names
+
+        return self._seen(session, typed, lambda database: tool_names(database, session.project_id))
 
     def _seen(self, session: Session, typed: str, see: Callable[["Database"], Pairs]) -> list[CompletionItem]:
         with self.look(session.target()) as database:

@@ -37,6 +37,16 @@ class Listing(NamedTuple):
     empty: str
 
 
+def nothing_here(database: "Database", what: str, hint: str) -> str:
+    """What to say of a list that is empty: that the project is unknown, where that is why."""
+    from cardbox_cli.store.projects import is_known
+
+    project_id = session().project_id
+    if is_known(database, project_id):
+        return f"no {what} in project {project_id!r}; {hint}"
+    return f"no {what}: there is no project {project_id!r}; `cbx project list` shows those that there are"
+
+
 def show_list(listing: Listing, database: "Database", *, interval: float | None = None) -> None:
     """Print a list as one snapshot; with an `interval`, again and again, so many seconds apart."""
     if interval is None:

@@ -8,7 +8,7 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import PROFILE, PROFILE_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.inputs import read_text, source_name
-from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, nothing_here, show_list
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
@@ -74,7 +74,7 @@ def list_(limit: Limit = 50, columns: ColumnNames = None) -> None:
             columns=PROFILE,
             names=names,
             item_id=lambda entry: entry.profile_box_id,
-            empty=f"no profiles in project {session().project_id!r}",
+            empty=nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one"),
         )
         show_list(listing, database)
 
@@ -86,13 +86,13 @@ def show(
     name: Annotated[str, typer.Argument(metavar="PROFILE", help="The profile's name, in any case.")],
 ) -> None:
     """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
-    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
 
     with session().database() as database, database.snapshot():
-        entry = ProfileStore(database, session().project_id).get(name)
-        cards = BoxStore(database, session().project_id).view(entry.profile_box_id).cards
-    profile = next((card for card in cards if card.type == "sys.profile"), None)
+        profiles = ProfileStore(database, session().project_id)
+        entry = profiles.get(name)
+        profiles.refuse_lost_box(entry)
+        profile = profiles.card(entry.profile_box_id)
     if profile is None:
         raise NotFound(
             f"the box {entry.profile_box_id} of profile {entry.name!r} holds no sys.profile card",

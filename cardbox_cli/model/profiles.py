@@ -20,13 +20,13 @@ from pydantic import (
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten import Name, Section, Trimmed, fit, refuse
+from cardbox_cli.model.identity import is_subject_token
 from cardbox_cli.model.wording import did_you_mean, shown
 from cardbox_cli.model.yaml_files import read_yaml
 
 DEFAULT_WORKER_TARGET = "worker_generic"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_SUBJECT_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f-\x9f]+")
 
 
 def _on_one_line(name: str) -> str:
@@ -34,7 +34,7 @@ def _on_one_line(name: str) -> str:
 
 
 def _subject_token(target: str) -> str:
-    if not _SUBJECT_TOKEN.fullmatch(target):
+    if not is_subject_token(target):
         refuse(f"must be one word without '.', '*' and '>', found the string {shown(target)}")
     return target
 
@@ -62,6 +62,7 @@ class Profile(Section):
     """The static configuration of an agent. Any other key is kept as it is."""
 
     model_config = ConfigDict(extra="allow")
+    may_be_null = frozenset({"allowed_tools"})
 
     name: Annotated[Trimmed, AfterValidator(_on_one_line)] = Field(description="Unique in its project.")
     worker_target: Annotated[StrictStr, AfterValidator(_subject_token)] = Field(
@@ -77,7 +78,9 @@ class Profile(Section):
     delegation_policy: DelegationPolicy | None = Field(
         default=None, description="Whom it may ask; absent: nobody."
     )
-    allowed_tools: list[Name] = Field(default=[], description="The tools it may call.")
+    allowed_tools: list[Name] | None = Field(
+        default=[], description="The tools it may call; absent: none, null: all."
+    )
     allowed_internal_tools: list[Name] = Field(default=[], description="The internal handlers it may call.")
     must_end_with: list[Name] = Field(
         default=[], description="A turn ends only with a call of one of these tools."

@@ -18,7 +18,7 @@ from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database
-from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
+from cardbox_cli.store.profiles import ProfileStore
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -63,9 +63,10 @@ def pack(
     """
     arguments = recipe.bind(arguments)
     with database.snapshot() if dry_run else database.transaction():
-        profile = ProfileStore(database, project_id).get(planning.target_profile_name(recipe, arguments))
+        profiles = ProfileStore(database, project_id)
+        profile = profiles.get(planning.target_profile_name(recipe, arguments))
         plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id)
-        _refuse_lost_box(database, project_id, profile)
+        profiles.refuse_lost_box(profile)
         inherited = _read(database, project_id, plan) if with_digest else {}
         contents = _digest(plan, inherited) if with_digest else None
         box_id = None
@@ -122,14 +123,6 @@ def pack_context(
 def _database(conn: "Connection[Any] | None") -> Iterator[Database]:
     with Database.open() if conn is None else nullcontext(Database.adopt(conn)) as database:
         yield database
-
-
-def _refuse_lost_box(database: Database, project_id: str, profile: ProfileEntry) -> None:
-    if BoxStore(database, project_id).get_many([profile.profile_box_id]).missing_box_ids:
-        raise NotFound(
-            f"the box {profile.profile_box_id!r} of profile {profile.name!r} is gone",
-            hint="import the profile again",
-        )
 
 
 def _plan(

@@ -13,6 +13,7 @@ from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.embedded.location import read_record
 from cardbox_cli.store.target import Target
+from cardbox_cli.store.tools import ToolStore
 
 RECENT = 50
 
@@ -59,3 +60,16 @@ def recent_cards(database: Database, project_id: str) -> Pairs:
 def profile_names(database: Database, project_id: str) -> Pairs:
     """The names of the profiles, each with its worker target."""
     return [(row[0], row[2]) for row in database.rows("list_profiles", project_id=project_id)]
+
+
+def agent_ids(database: Database, project_id: str, typed: str) -> Pairs:
+    """The first agents whose ids begin with what is typed, each with its worker target."""
+    return database.rows("agent_ids_beginning", project_id=project_id, typed=typed, limit=RECENT)
+
+
+def tool_names(database: Database, project_id: str) -> Pairs:
+    """The names of the tools, each with its description."""
+    return [
+        (tool.tool_name, tool.description or tool.command or "")
+        for tool in ToolStore(database, project_id).all()
+    ]

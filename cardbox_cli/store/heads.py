@@ -1,7 +1,7 @@
 """Heads in Postgres: one row per agent that says which turn it is at, in which state and at which epoch.
 
-The head is the first lock of every change of a turn. A change is one of `model/lifecycle.py`, by compare-and-set
-on the turn and its epoch.
+The head is the first lock of every change of a turn. A change is one of `model/lifecycle.py`, by
+compare-and-set on the turn and its epoch.
 """
 
 from datetime import datetime
@@ -36,7 +36,7 @@ class HeadStore(ProjectStore):
         return self._head("try_lock_head", agent_id)
 
     def hold(self, fence: Fence) -> Head:
-        """Lock the head for a write of this turn. Raises StaleEpoch, which says why, where the fence has fallen."""
+        """Lock the head for a write of this turn. Raises StaleEpoch, which says why, where it is elsewhere."""
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
             raise self.stale(fence, head)
@@ -90,6 +90,14 @@ class HeadStore(ProjectStore):
         """Replace the boxes of the agent's active turn; None keeps one."""
         self._run("point_head", agent_id=agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
 
+    def set_waiting(self, fence: Fence, count: int) -> None:
+        """So many calls are still to be answered."""
+        self._run("set_waiting_count", **msgspec.structs.asdict(fence), waiting=count)
+
+    def clear_deadline(self, fence: Fence) -> None:
+        """What the deadline was for has been done."""
+        self._run("clear_deadline", **msgspec.structs.asdict(fence))
+
     def remember_output(self, agent_id: str, output_box_id: str) -> None:
         """Keep which box the agent wrote last."""
         self._run("remember_output", agent_id=agent_id, output_box_id=output_box_id)
@@ -98,8 +106,8 @@ class HeadStore(ProjectStore):
         """The error that says what became of a turn since `fence` was valid."""
         found = "nothing (its head is lost)" if head is None else _standing(head)
         return StaleEpoch(
-            f"turn {fence.agent_turn_id} is not at epoch {fence.turn_epoch} any more: agent {fence.agent_id!r} is at "
-            f"{found}{self._why(fence)}",
+            f"turn {fence.agent_turn_id} is not at epoch {fence.turn_epoch} any more: "
+            f"agent {fence.agent_id!r} is at {found}{self._why(fence)}",
             hint=f"nothing was written; `cbx turn show {fence.agent_turn_id}` tells the story",
             details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
         )

@@ -1,7 +1,7 @@
 """The inbox in Postgres: what agents must process, in which state, and who has claimed it until when.
 
-A change of a row's state is one of `model/lifecycle.py`. Methods take part in the caller's transaction, who holds
-the head of the agent first; a claim locks the heads itself.
+A change of a row's state is one of `model/lifecycle.py`. Methods take part in the caller's transaction, who
+holds the head of the agent first; a claim locks the heads itself.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class InboxStore(ProjectStore):
         )
 
     def output_box_user(self, box_id: str, agent_id: str, *, to_come: bool) -> tuple[str, str] | None:
-        """A turn of another agent that writes to this box, and that agent; with `to_come` queued turns count."""
+        """A turn of another agent that writes to this box, and that agent; `to_come`: queued ones count."""
         row = self._row("output_box_users", box_id=box_id, agent_id=agent_id, to_come=to_come)
         return None if row is None else (row[0], row[1])
 
@@ -100,7 +100,7 @@ class InboxStore(ProjectStore):
         delay: timedelta | None = None,
         error: str | None = None,
     ) -> list[InboxRow]:
-        """Make the move of this name with those of these rows that it may begin at; these, as they are after it.
+        """Make the move of this name with those of these rows that it may begin at; these, as they then are.
 
         `attempts` is added to the retry count; the next try is `delay` from now.
         """
@@ -122,6 +122,15 @@ class InboxStore(ProjectStore):
         closed = [row[0] for row in self._rows("close_inbox_of_turn", agent_turn_id=agent_turn_id)]
         if closed and self.database.keeps_turns:
             self.drop_leases(closed)
+
+    def point(self, agent_turn_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
+        """Replace the boxes that a turn's row points to; None keeps one."""
+        self._run(
+            "point_inbox",
+            agent_turn_id=agent_turn_id,
+            context_box_id=context_box_id,
+            output_box_id=output_box_id,
+        )
 
     def idle_with_queued(self) -> list[str]:
         """The agents that are idle though a turn is queued for them."""
@@ -161,6 +170,7 @@ class InboxStore(ProjectStore):
 
     def carry(self, inbox_id: str, turn_epoch: int) -> None:
         """The claimed row carries its turn on at a new epoch."""
+        self._run("stamp_inbox", inbox_id=inbox_id, turn_epoch=turn_epoch)
         self._run("carry_lease", inbox_id=inbox_id, turn_epoch=turn_epoch)
 
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
@@ -170,7 +180,7 @@ class InboxStore(ProjectStore):
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
         """Extend the leases of this owner; the epoch of each that he still has."""
         rows = self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease)
-        return {inbox_id: epoch for inbox_id, epoch in rows}
+        return {row[0]: row[1] for row in rows}
 
     def expired(self, *, limit: int) -> list[Lease]:
         """Leases whose time is over, or whose row is not claimed any more."""

@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.cards import Card, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import jsonb
 from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.projects import ensure_project
 
 
 class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,7 @@ class ProfileStore(ProjectStore):
         )
         prompt = profile.get("system_prompt", profile.get("system_prompt_template"))
         with self.database.transaction():
+            ensure_project(self.database, self.project_id, author_id)
             CardStore(self.database, self.project_id).add(card)
             box = BoxStore(self.database, self.project_id).create(
                 [card.card_id], title=f"profile {profile['name']}"
@@ -69,6 +71,23 @@ class ProfileStore(ProjectStore):
         self.database.require("resource.profiles")
         row = self._row("profile_by_name", name=name)
         return None if row is None else _entry(row)
+
+    def card(self, profile_box_id: str) -> Card | None:
+        """The card that a profile's box holds; None where box or card is gone."""
+        try:
+            cards = BoxStore(self.database, self.project_id).view(profile_box_id).cards
+        except NotFound:
+            return None
+        return next((card for card in cards if card.type == "sys.profile"), None)
+
+    def refuse_lost_box(self, entry: ProfileEntry) -> None:
+        """Raise NotFound where the box of a profile is gone."""
+        boxes = BoxStore(self.database, self.project_id)
+        if boxes.get_many([entry.profile_box_id]).missing_box_ids:
+            raise NotFound(
+                f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone",
+                hint="import the profile again",
+            )
 
     def all(self) -> list[ProfileEntry]:
         """All profiles of the project by name."""

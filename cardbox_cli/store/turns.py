@@ -1,7 +1,7 @@
-"""What turns leave in Postgres beside their inbox rows: steps, waiting tools, edges, the record of the end, the audit.
+"""What turns leave in Postgres beside their inbox rows: steps, waiting tools, edges, their record, the audit.
 
-Methods take part in the caller's transaction, who holds the head. Without the tables of cbx records are None and
-nothing of them is written.
+Methods take part in the caller's transaction, who holds the head. Without the tables of cbx records are None
+and nothing of them is written.
 """
 
 from collections.abc import Iterable, Sequence
@@ -114,9 +114,12 @@ class TurnStore(ProjectStore):
         """Hold the box until the end of the transaction; False for an unknown box."""
         return bool(self._value("lock_box_row", box_id=box_id))
 
-    def last_deliverable(self, output_box_id: str, output_start: int) -> str | None:
-        """The last deliverable that a turn's output box holds at or behind `output_start`."""
-        card_id: str | None = self._value("last_deliverable", box_id=output_box_id, output_start=output_start)
+    def last_deliverable(self, agent_turn_id: str, output_box_id: str, output_start: int) -> str | None:
+        """The last deliverable of a turn that its output box holds at or behind `output_start`."""
+        card_id: str | None = self._value("last_deliverable",
+            agent_turn_id=agent_turn_id,
+            box_id=output_box_id,
+            output_start=output_start,)
         return card_id
 
     # --- steps

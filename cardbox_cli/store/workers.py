@@ -1,4 +1,4 @@
-"""Workers in Postgres: who announced that it would serve which target, and until when that may be believed."""
+"""Workers in Postgres: who says that it serves which target, and until when that counts."""
 
 from datetime import timedelta
 

@@ -257,3 +257,16 @@ WHERE l.project_id = %(project_id)s
         WHERE i.project_id = l.project_id AND i.inbox_id = l.inbox_id AND i.status = 'processing'))
 ORDER BY l.expires_at
 LIMIT %(limit)s
+
+-- name: stamp_inbox
+-- A claimed row carries its turn on at a new epoch.
+UPDATE state.agent_inbox AS i
+SET turn_epoch = %(turn_epoch)s
+WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
+
+-- name: point_inbox
+-- Replaces box pointers of the row of a turn; null keeps one.
+UPDATE state.agent_inbox AS i
+SET payload = i.payload || jsonb_strip_nulls(jsonb_build_object(
+    'context_box_id', %(context_box_id)s::text, 'output_box_id', %(output_box_id)s::text))
+WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'

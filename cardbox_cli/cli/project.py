@@ -1,0 +1,138 @@
+"""`cbx project`: the tenants of a database. Each exists by its first write; this names and lists them."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli import output
+from cardbox_cli.cli.columns import PROJECT, PROJECT_DEFAULT, chosen
+from cardbox_cli.cli.commands import examples, noun
+from cardbox_cli.cli.describe import time
+from cardbox_cli.cli.inputs import check_choice
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
+from cardbox_cli.cli.session import session
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.cards import OPERATOR
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.identity import Project
+
+app = noun("Create, change, list and show projects.")
+
+ProjectId = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The project. Default: that of --project.")
+]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")]
+Owner = Annotated[str | None, typer.Option(metavar="ID", help="Whose it is.")]
+
+
+@app.command(
+    epilog=examples("  cbx project create shop --title 'The web shop'\n  cbx -p shop project create")
+)
+def create(project: ProjectId = None, title: Title = None, owner: Owner = None) -> None:
+    """Create a project with a title and an owner. Without this, its first profile, tool or agent makes it."""
+    from cardbox_cli.store.projects import ProjectsStore
+
+    project_id = _chosen(project)
+    _check(title, owner)
+    with session().database() as database:
+        created = ProjectsStore(database).create(
+            project_id,
+            title=project_id if title is None else title,
+            owner_id=OPERATOR if owner is None else owner,
+        )
+    _emit(created, "created project")
+
+
+@app.command(epilog=examples("  cbx project update shop --title 'The old shop' --status archived"))
+def update(
+    project: ProjectId = None,
+    title: Title = None,
+    status: Annotated[
+        str | None, typer.Option(metavar="active|inactive|archived", help="Its state, a word for people.")
+    ] = None,
+    owner: Owner = None,
+) -> None:
+    """Change the title, the status or the owner of a project. No other row of it changes."""
+    from cardbox_cli.model.identity import PROJECT_STATUSES
+    from cardbox_cli.store.projects import ProjectsStore
+
+    project_id = _chosen(project)
+    if title is status is owner is None:
+        raise UsageError("there is nothing to change", hint="give --title, --status or --owner")
+    _check(title, owner)
+    if status is not None:
+        check_choice(status, "--status", PROJECT_STATUSES, what="status")
+    with session().database() as database, database.transaction():
+        updated, changed = ProjectsStore(database).update(
+            project_id, title=title, status=status, owner_id=owner
+        )
+    _emit(updated, "updated project" if changed else "unchanged: project")
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "  cbx project list\n  cbx project list -o id --limit 0\n  cbx project list --columns project,updated"
+    ),
+)
+def list_(limit: Limit = 50, columns: ColumnNames = None) -> None:
+    """List the projects of the database by id."""
+    from cardbox_cli.store.projects import ProjectsStore
+
+    names = chosen(PROJECT, PROJECT_DEFAULT, columns)
+    with session().database() as database:
+        projects = ProjectsStore(database)
+        listing = Listing(
+            read=lambda size: projects.list(limit=size),
+            further=projects.further,
+            limit=limit,
+            columns=PROJECT,
+            names=names,
+            item_id=lambda project: project.project_id,
+            empty="no projects; `cbx project create ID`, or the first profile, tool or agent, makes one",
+        )
+        show_list(listing, database)
+
+
+@app.command(epilog=examples("  cbx project show\n  cbx project show shop -o json"))
+def show(project: ProjectId = None) -> None:
+    """Show what is known of a project."""
+    from cardbox_cli.store.projects import ProjectsStore
+
+    project_id = _chosen(project)
+    with session().database() as database, database.snapshot():
+        found = ProjectsStore(database).get(project_id)
+
+    def table() -> None:
+        output.facts(
+            [
+                ("project", found.project_id),
+                ("title", found.title),
+                ("status", found.status),
+                ("owner", found.owner_id),
+                ("created", time(found.created_at)),
+                ("updated", time(found.updated_at)),
+            ]
+        )
+
+    output.emit(found, table=table, ids=[found.project_id])
+
+
+def _chosen(typed: str | None) -> str:
+    """The project that the command is about, which then is that of the session."""
+    if typed is not None:
+        session().project_id = typed
+    return session().project_id
+
+
+def _check(title: str | None, owner: str | None) -> None:
+    from cardbox_cli.model.identity import check_label
+
+    for text, what in ((title, "title"), (owner, "owner")):
+        if text is not None:
+            check_label(text, what)
+
+
+def _emit(project: "Project", done: str) -> None:
+    output.emit(project, table=lambda: output.say(f"{done} {project.project_id}"), ids=[project.project_id])

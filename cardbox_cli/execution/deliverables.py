@@ -1,0 +1,61 @@
+"""The deliverable that every turn leaves: its own, or a fallback that says why there is none.
+
+The fallback's fields are those that workers of the card-box protocol v1r4 write.
+"""
+
+from typing import Any
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.cards import CardDraft, draft_card
+from cardbox_cli.model.content import JsonContent
+
+
+def fallback(
+    *,
+    agent_id: str,
+    agent_turn_id: str,
+    end_status: str,
+    error_code: str | None,
+    message: str,
+    details: dict[str, Any] | None = None,
+) -> CardDraft:
+    """A deliverable for a turn that made none; `details` is shown to people, such as the end of stderr."""
+    data = {
+        "schema_version": 1,
+        "kind": "fallback_deliverable",
+        "status": end_status,
+        "partial": end_status != "success",
+        "message": message,
+        "fields": [
+            {"name": "summary", "value": message},
+            {"name": "output", "value": ""},
+            {"name": "reason", "value": error_code or end_status},
+        ],
+        "diagnostics": details or {},
+    }
+    return draft_card(
+        "task.deliverable",
+        JsonContent(data),
+        author_id=agent_id,
+        metadata={
+            "agent_turn_id": agent_turn_id,
+            "partial": end_status != "success",
+            "terminal_reason": error_code or end_status,
+        },
+    )
+
+
+def ensure_deliverable(runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, start: int) -> str:
+    """The id of the turn's own deliverable; else `draft`, appended to the output box, or to a new one.
+
+    Its own is the last one that the box holds at or behind `start`. A box that is gone is made again.
+    """
+    turn_id = draft.metadata["agent_turn_id"]
+    if output_box_id is not None:
+        found = runtime.turns.last_deliverable(turn_id, output_box_id, start)
+        if found is not None:
+            return found
+    box = runtime.boxes.create([]) if output_box_id is None else runtime.boxes.ensure(output_box_id)
+    runtime.cards.add(draft)
+    runtime.boxes.append(box.box_id, [draft.card_id])
+    return draft.card_id

@@ -1,0 +1,179 @@
+"""Provisioning: an agent on the roster, its idle head and the edge that says who made it, in one transaction.
+
+Says what an agent that exists may become, and refuses to change one that nobody asked to change. Does not
+dispatch: a turn that runs keeps the profile that it was dispatched with.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.errors import Conflict
+from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.identity import Agent, check_agent_id, check_label, check_worker_target
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
+from cardbox_cli.store.projects import ensure_project
+from cardbox_cli.store.roster import RosterStore
+
+# Who may own an agent without being one.
+_NO_AGENTS = ("sys.", "tool.")
+
+
+class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent shall be. None is what is not said: in a new agent the profile's, else what it has."""
+
+    agent_id: str
+    profile_name: str
+    worker_target: str | None = None
+    tags: list[str] | None = None
+    display_name: str | None = None
+    owner_agent_id: str | None = None
+    metadata: Mapping[str, Any] = {}
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Those fields of the agent that are said, but the profile."""
+        named = {name: getattr(self, name) for name in _LABELS}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+_LABELS = {
+    "worker_target": "worker target",
+    "tags": "tags",
+    "display_name": "display name",
+    "owner_agent_id": "owner",
+}
+
+
+class Provisioned(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent as it is now, and what that took.
+
+    `outdated`: it keeps an older version of its profile than the one that the name points to.
+    """
+
+    agent: Agent
+    action: Literal["provision", "update", "unchanged"]
+    outdated: bool = False
+
+
+def provision(
+    database: Database,
+    project_id: str,
+    request: AgentRequest,
+    *,
+    update: bool = False,
+    source_agent_id: str = OPERATOR,
+) -> Provisioned:
+    """See to it that the agent is there as requested; one that is there already changes only with `update`.
+
+    Raises NotFound for an unknown profile or owner, InvalidInput for names that cannot be, Conflict where
+    the agent is another; no row is written then. Joins the caller's transaction if there is one.
+    """
+    _check(request)
+    roster, profiles = RosterStore(database, project_id), ProfileStore(database, project_id)
+    with database.transaction():
+        ensure_project(database, project_id, source_agent_id)
+        profile = profiles.get(request.profile_name)
+        profiles.refuse_lost_box(profile)
+        _refuse_unknown_owner(roster, request.owner_agent_id)
+        agent = roster.add(_new(request, profile))
+        if agent is not None:
+            roster.begin_head(agent)
+            roster.record("provision", agent, source_agent_id=source_agent_id)
+            return Provisioned(agent=agent, action="provision")
+        known = roster.lock(request.agent_id)
+        if known is None:
+            raise Conflict(f"agent {request.agent_id!r} was removed meanwhile", hint="provision it again")
+        roster.begin_head(known)
+        if not update:
+            _refuse_another(known, request, profile)
+            outdated = known.profile_box_id != profile.profile_box_id
+            return Provisioned(agent=known, action="unchanged", outdated=outdated)
+        changed = _changed(known, request, profile, _defaults(profiles, known))
+        if changed == known:
+            return Provisioned(agent=known, action="unchanged")
+        agent = roster.change(changed)
+        roster.record("update", agent, source_agent_id=source_agent_id)
+        return Provisioned(agent=agent, action="update")
+
+
+def _check(request: AgentRequest) -> None:
+    check_agent_id(request.agent_id)
+    if request.worker_target is not None:
+        check_worker_target(request.worker_target)
+    if request.display_name is not None:
+        check_label(request.display_name, "display name")
+    for tag in request.tags or ():
+        check_label(tag, "tag")
+
+
+def _refuse_unknown_owner(roster: RosterStore, owner_agent_id: str | None) -> None:
+    if owner_agent_id is not None and not owner_agent_id.startswith(_NO_AGENTS):
+        roster.get(owner_agent_id)
+
+
+def _new(request: AgentRequest, profile: ProfileEntry) -> Agent:
+    # A profile of another program may bring a worker target that no subject can hold.
+    worker_target = profile.worker_target if request.worker_target is None else request.worker_target
+    check_worker_target(worker_target)
+    return Agent(
+        agent_id=request.agent_id,
+        profile_box_id=profile.profile_box_id,
+        worker_target=worker_target,
+        tags=profile.tags if request.tags is None else request.tags,
+        display_name=request.display_name,
+        owner_agent_id=request.owner_agent_id,
+        status="active",
+        metadata={**request.metadata, "profile_name": profile.name},
+        created_at=None,
+    )
+
+
+def _refuse_another(known: Agent, request: AgentRequest, profile: ProfileEntry) -> None:
+    differing = [
+        f"{_LABELS[name]} {getattr(known, name)!r}"
+        for name, value in request.said.items()
+        if getattr(known, name) != value
+    ]
+    if not _has_profile(known, profile):
+        differing.insert(0, f"profile {known.profile_name or known.profile_box_id!r}")
+    if differing:
+        raise Conflict(
+            f"agent {known.agent_id!r} exists with {', '.join(differing)}",
+            hint="add --update to change it",
+            details={"agent": msgspec.to_builtins(known)},
+        )
+
+
+def _has_profile(known: Agent, profile: ProfileEntry) -> bool:
+    """Whether the agent has this profile, be it an older version."""
+    if known.profile_box_id == profile.profile_box_id:
+        return True
+    return known.profile_name is not None and known.profile_name.lower() == profile.name.lower()
+
+
+def _defaults(profiles: ProfileStore, known: Agent) -> dict[str, Any]:
+    """What the agent's own version of its profile says of worker target and tags; {} where it is gone."""
+    card = profiles.card(known.profile_box_id)
+    return {} if card is None else card.metadata
+
+
+def _changed(
+    known: Agent, request: AgentRequest, profile: ProfileEntry, defaults: Mapping[str, Any]
+) -> Agent:
+    """The agent as requested. What it took over from its profile it takes over from the new one."""
+    inherited = {
+        name: getattr(profile, name)
+        for name in ("worker_target", "tags")
+        if defaults.get(name) == getattr(known, name)
+    }
+    changed = msgspec.structs.replace(
+        known,
+        profile_box_id=profile.profile_box_id,
+        metadata={**known.metadata, **request.metadata, "profile_name": profile.name},
+        **{**inherited, **request.said},
+    )
+    check_worker_target(changed.worker_target)
+    return changed

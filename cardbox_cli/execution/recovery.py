@@ -1,0 +1,392 @@
+"""Recovery by hand: nudging, stopping, and taking a turn away from whoever has it.
+
+Every fix but `nudge` names the epoch that it was decided at and a reason; it is a compare-and-set, adds to the
+epoch (so that the old worker's writes fail), and writes the audit. What the fixes do to the states is
+`model/lifecycle.py`'s.
+"""
+
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import msgspec
+
+from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
+from cardbox_cli.execution.claims import carries, release
+from cardbox_cli.execution.ending import end_queued, end_turn
+from cardbox_cli.execution.promotion import POINTERS, promote_next
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.headers import new_trace_id, turn_headers
+from cardbox_cli.model.turns import (
+    DISPATCHED,
+    DUE,
+    OPEN,
+    PENDING,
+    PROCESSING,
+    QUEUED,
+    SUSPENDED,
+    TURN,
+    End,
+    Fence,
+    Head,
+    InboxRow,
+)
+from cardbox_cli.store.inbox import NewRow
+
+
+class Fixed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fix did. `turn_epoch` is the epoch after it; `may_start_twice`: what an old worker may still run."""
+
+    agent_turn_id: str
+    agent_id: str
+    action: str
+    turn_epoch: int | None
+    status: str
+    may_start_twice: list[str]
+    promoted_turn_id: str | None = None
+    end: End | None = None
+
+
+def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
+    """Ring for what is due of a turn's agent, and promote what lies queued while it is idle. No epoch changes."""
+    with runtime.transaction():
+        row = _turn_row(runtime, agent_turn_id)
+        head = runtime.heads.lock(row.agent_id)
+        promoted = promote_next(runtime, row.agent_id, reason="nudge")
+        agent = runtime.roster.find(row.agent_id)
+        for each in runtime.inbox.of_turn(agent_turn_id):
+            if agent is not None and each.status in DUE:
+                runtime.call(each, agent.worker_target, "nudge")
+        now = runtime.heads.get(row.agent_id) or head
+    return Fixed(
+        agent_turn_id=agent_turn_id,
+        agent_id=row.agent_id,
+        action="nudge",
+        turn_epoch=now.turn_epoch if now and now.active_agent_turn_id == agent_turn_id else None,
+        status=now.status if now and now.active_agent_turn_id == agent_turn_id else row.status,
+        may_start_twice=[],
+        promoted_turn_id=promoted.turn_id if promoted else None,
+    )
+
+
+def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None) -> Fixed:
+    """End a turn at once as canceled, in whatever state it is. Raises Conflict where it has ended."""
+    runtime.database.require_execution()
+    with runtime.transaction():
+        row = _turn_row(runtime, agent_turn_id)
+        head = runtime.heads.lock(row.agent_id)
+        if head is None or head.active_agent_turn_id != agent_turn_id:
+            return _skip(runtime, row, actor=actor, reason=reason)
+        return _end(runtime, head, "canceled", "stop", actor=actor, reason=reason, error_code="stopped")
+
+
+def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
+    """End an active turn as failed. Raises StaleEpoch where it is not at that epoch any more."""
+    with runtime.transaction():
+        head = _expect(runtime, agent_turn_id, expect_epoch)
+        return _end(
+            runtime, head, "failed", "fail", actor=actor, reason=reason, error_code="failed_by_operator"
+        )
+
+
+def reclaim(
+    runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str, attempts: int = 0
+) -> Fixed:
+    """Take a dispatched or running turn away from whoever has it, to be claimed anew.
+
+    Raises StaleEpoch as `fail` does, Conflict for a suspended turn, and for one whose row cannot carry it.
+    """
+    with runtime.transaction():
+        head = _expect(runtime, agent_turn_id, expect_epoch)
+        if head.status == SUSPENDED:
+            raise Conflict(
+                f"turn {agent_turn_id} is suspended: nobody has it",
+                hint="report the results that it waits for, or `cbx turn requeue` it",
+            )
+        row = _carrier(runtime, head)
+        if row is None:
+            raise Conflict(
+                f"turn {agent_turn_id} has no inbox row that could be claimed",
+                hint="`cbx turn requeue` makes it a row anew",
+            )
+        twice = _may_start_twice(runtime, head)
+        if row.status == PROCESSING:
+            epoch = release(runtime, row, head, attempts=attempts, error=reason)
+        else:
+            epoch = runtime.heads.move(head.fence, "reclaim")
+            _restamp(runtime, row, epoch)
+        return _fixed(runtime, head, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
+
+
+def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
+    """Put an active turn back into its agent's queue, to begin anew; what it wrote so far stays in its output box.
+
+    Its row is made anew if it is lost. Raises StaleEpoch as `fail` does.
+    """
+    with runtime.transaction():
+        head = _expect(runtime, agent_turn_id, expect_epoch)
+        twice = _may_start_twice(runtime, head)
+        rows = runtime.inbox.of_turn(agent_turn_id)
+        row = next((each for each in rows if each.message_type == TURN), None)
+        others = [each.inbox_id for each in rows if each.message_type != TURN]
+        if row is None:
+            row = _write_again(runtime, head)
+        epoch = runtime.heads.free(head.fence, "stop")
+        runtime.inbox.move(others, "consume")
+        runtime.inbox.drop_leases([each.inbox_id for each in rows])
+        runtime.inbox.move([row.inbox_id], "requeue", turn_epoch=0, delay=timedelta(0), error=reason)
+        runtime.turns.drop_waiting(agent_turn_id)
+        runtime.turns.close_steps(agent_turn_id, "failed", reason)
+        promoted = promote_next(runtime, head.agent_id, reason="requeue")
+        return _fixed(
+            runtime,
+            head,
+            "requeue",
+            epoch,
+            actor=actor,
+            reason=reason,
+            twice=twice,
+            promoted=promoted,
+        )
+
+
+def rebox(
+    runtime: Runtime,
+    agent_turn_id: str,
+    *,
+    expect_epoch: int,
+    actor: str,
+    reason: str,
+    context_box_id: str | None = None,
+    output_box_id: str | None = None,
+) -> Fixed:
+    """Replace the context or output box of a turn that waits: suspended, or dispatched and not claimed.
+
+    Raises StaleEpoch as `fail` does, NotFound for a box that is not there, Conflict for a turn that runs, and
+    for an output box that another agent's turn writes to.
+    """
+    if context_box_id is None and output_box_id is None:
+        raise InvalidInput("no box is named", hint="name --context-box or --output-box")
+    with runtime.transaction():
+        head = _expect(runtime, agent_turn_id, expect_epoch)
+        row = _carrier(runtime, head)
+        if head.status not in (DISPATCHED, SUSPENDED) or (row is not None and row.status == PROCESSING):
+            raise Conflict(
+                f"turn {agent_turn_id} is being run: its boxes cannot change under it",
+                hint="`cbx turn reclaim` takes it back first",
+            )
+        _check_boxes(runtime, head, context_box_id, output_box_id)
+        epoch = runtime.heads.move(
+            head.fence,
+            "rebox" if head.status == DISPATCHED else "rebox-suspended",
+            waiting=head.waiting_tool_count,
+            deadline=head.resume_deadline,
+        )
+        _point(runtime, head, row, epoch, context_box_id=context_box_id, output_box_id=output_box_id)
+        detail = {"context_box_id": context_box_id, "output_box_id": output_box_id}
+        return _fixed(runtime, head, "rebox", epoch, actor=actor, reason=reason, twice=[], detail=detail)
+
+
+# --- how
+
+
+def _turn_row(runtime: Runtime, agent_turn_id: str) -> InboxRow:
+    rows = runtime.inbox.of_turn(agent_turn_id)
+    row = next((each for each in rows if each.message_type == TURN), None)
+    if row is not None:
+        return row
+    raise NotFound(
+        f"no turn {agent_turn_id!r} in project {runtime.project_id!r}", hint="`cbx turn list` shows them"
+    )
+
+
+def _expect(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
+    """The locked head of an active turn that is at this epoch."""
+    runtime.database.require_execution()
+    found = runtime.turns.head_of(agent_turn_id)
+    if found is None:
+        _refuse_inactive(runtime, agent_turn_id)
+    return runtime.heads.hold(Fence(found.agent_id, agent_turn_id, epoch))
+
+
+def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
+    row = _turn_row(runtime, agent_turn_id)
+    record = runtime.turns.record(agent_turn_id)
+    if record is not None and record.end_status is not None:
+        raise Conflict(f"turn {agent_turn_id} has ended: {record.end_status}", hint="nothing needs fixing")
+    raise Conflict(
+        f"turn {agent_turn_id} is not active: its row is {row.status}",
+        hint="`cbx turn nudge` promotes a queued turn, `cbx turn stop` ends it",
+    )
+
+
+def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
+    """The row that the turn goes on by: the claimed one, else the one that waits to be claimed."""
+    rows = [row for row in runtime.inbox.of_turn(head.fence.agent_turn_id) if row.status in OPEN]
+    rows = [row for row in rows if row.status != QUEUED]
+    at_epoch = [row for row in rows if carries(row, head)]
+    return next(iter(at_epoch or [row for row in rows if row.message_type == TURN]), None)
+
+
+def _restamp(runtime: Runtime, row: InboxRow, epoch: int) -> None:
+    runtime.inbox.carry(row.inbox_id, epoch)
+    agent = runtime.roster.find(row.agent_id)
+    if agent is not None:
+        runtime.call(runtime.inbox.get(row.inbox_id), agent.worker_target, "reclaim")
+
+
+def _may_start_twice(runtime: Runtime, head: Head) -> list[str]:
+    """What a worker that lost its turn may still be running, in words."""
+    turn_id = head.fence.agent_turn_id
+    leases = runtime.inbox.leases_of_turn(head.agent_id, turn_id)
+    running = [f"the command of worker {lease.owner}" for lease in leases]
+    return running + [
+        f"step {step.step_id}"
+        for step in runtime.turns.steps(turn_id)
+        if step.status not in ("completed", "failed", "suspended")
+    ]
+
+
+def _write_again(runtime: Runtime, head: Head) -> InboxRow:
+    turn_id = head.fence.agent_turn_id
+    row = runtime.inbox.insert(
+        NewRow(
+            inbox_id=turn_id,
+            agent_id=head.agent_id,
+            message_type=TURN,
+            status=PENDING,
+            channel_id=head.active_channel_id or "public",
+            enqueue_mode="call",
+            correlation_id=turn_id,
+            agent_turn_id=turn_id,
+            turn_epoch=head.turn_epoch,
+            payload={**{name: getattr(head, name) for name in POINTERS}, "runtime_config": {}},
+            context_headers=turn_headers(
+                project_id=runtime.project_id,
+                channel_id=head.active_channel_id or "public",
+                agent_id=head.agent_id,
+                agent_turn_id=turn_id,
+                turn_epoch=head.turn_epoch,
+                depth=head.active_recursion_depth,
+                trace_id=head.trace_id or new_trace_id(),
+                parent_step_id=head.parent_step_id,
+            ),
+        )
+    )
+    if row is None:
+        raise Conflict(
+            f"turn {turn_id} has lost its inbox row, and its id is taken by another",
+            hint="`cbx turn fail` ends the turn",
+        )
+    return row
+
+
+def _check_boxes(runtime: Runtime, head: Head, context_box_id: str | None, output_box_id: str | None) -> None:
+    for box_id in filter(None, (context_box_id, output_box_id)):
+        runtime.boxes.require(box_id)
+    if output_box_id is not None:
+        runtime.turns.lock_box(output_box_id)
+        user = runtime.inbox.output_box_user(output_box_id, head.agent_id, to_come=True)
+        if user is not None:
+            raise BoxConflict(
+                f"box {output_box_id} is the output box of turn {user[0]} of agent {user[1]!r}",
+                hint="name another, or wait for that turn's end",
+            )
+
+
+def _point(
+    runtime: Runtime,
+    head: Head,
+    row: InboxRow | None,
+    epoch: int,
+    *,
+    context_box_id: str | None,
+    output_box_id: str | None,
+) -> None:
+    turn_id = head.fence.agent_turn_id
+    runtime.heads.point(head.agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
+    runtime.inbox.point(turn_id, context_box_id=context_box_id, output_box_id=output_box_id)
+    if row is not None:
+        runtime.inbox.carry(row.inbox_id, epoch)
+    runtime.turns.move_waiting(Fence(head.agent_id, turn_id, epoch))
+    if output_box_id is not None:
+        start = runtime.turns.box_length(output_box_id) or 0
+        runtime.turns.reset_output_start(turn_id, start)
+
+
+def _skip(runtime: Runtime, row: InboxRow, *, actor: str, reason: str | None) -> Fixed:
+    if row.status != QUEUED:
+        _refuse_inactive(runtime, row.turn_id)
+    ended = end_queued(runtime, row, message=reason or "stopped before it began")
+    fence = Fence(row.agent_id, row.turn_id, 0)
+    runtime.turns.audit(fence, action="stop", actor=actor, reason=reason, epoch_after=None)
+    return Fixed(
+        agent_turn_id=row.turn_id,
+        agent_id=row.agent_id,
+        action="stop",
+        turn_epoch=None,
+        status="ended",
+        may_start_twice=[],
+        end=ended,
+    )
+
+
+def _end(
+    runtime: Runtime,
+    head: Head,
+    end_status: Any,
+    action: str,
+    *,
+    actor: str,
+    reason: str | None,
+    error_code: str,
+) -> Fixed:
+    twice = _may_start_twice(runtime, head)
+    ended = end_turn(
+        runtime,
+        head.fence,
+        end_status,
+        move="stop",
+        error_code=error_code,
+        message=reason or f"{end_status} by {actor}",
+    )
+    after = head.turn_epoch + 1
+    runtime.turns.audit(head.fence, action=action, actor=actor, reason=reason, epoch_after=after)
+    return Fixed(
+        agent_turn_id=ended.agent_turn_id,
+        agent_id=head.agent_id,
+        action=action,
+        turn_epoch=after,
+        status="ended",
+        may_start_twice=twice,
+        promoted_turn_id=ended.promoted_turn_id,
+        end=ended,
+    )
+
+
+def _fixed(
+    runtime: Runtime,
+    head: Head,
+    action: str,
+    epoch: int | None,
+    *,
+    actor: str,
+    reason: str,
+    twice: list[str],
+    promoted: InboxRow | None = None,
+    detail: dict[str, Any] | None = None,
+) -> Fixed:
+    runtime.turns.audit(
+        head.fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail
+    )
+    turn_id = head.fence.agent_turn_id
+    now = runtime.heads.get(head.agent_id)
+    active = now is not None and now.active_agent_turn_id == turn_id
+    return Fixed(
+        agent_turn_id=turn_id,
+        agent_id=head.agent_id,
+        action=action,
+        turn_epoch=now.turn_epoch if now is not None and active else epoch,
+        status=now.status if now is not None and active else QUEUED,
+        may_start_twice=twice,
+        promoted_turn_id=promoted.turn_id if promoted else None,
+    )

@@ -1,0 +1,89 @@
+"""The context headers of an inbox row: who runs, on whose behalf, how deep, in which trace.
+
+Names and required keys are those of the card-box protocol v1r4, whose workers refuse a row without `traceparent` and
+`CG-Recursion-Depth`. `traceparent` is W3C Trace Context's.
+"""
+
+import re
+from typing import Any
+
+DEPTH = "CG-Recursion-Depth"
+TRACEPARENT = "traceparent"
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def new_trace_id() -> str:
+    """32 hex digits."""
+    import uuid6
+
+    return uuid6.uuid7().hex
+
+
+def as_trace_id(text: str) -> str | None:
+    """The canonical spelling of a trace id (a UUID's dashes are dropped), or None if it is none."""
+    trace_id = text.replace("-", "").lower()
+    return trace_id if _TRACE_ID.fullmatch(trace_id) and trace_id.strip("0") else None
+
+
+def traceparent_of(trace_id: str) -> str:
+    """A new span of this trace."""
+    return f"00-{trace_id}-{new_trace_id()[-16:]}-01"
+
+
+def trace_id_of(headers: Any) -> str | None:
+    """The trace that stored headers name, if they can be read."""
+    found = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
+    return found[1] if found else None
+
+
+def depth_of(headers: Any) -> int:
+    """The recursion depth that stored headers name; 0 where they name none."""
+    text = _text(headers, DEPTH) or "0"
+    return int(text) if text.isdecimal() else 0
+
+
+def parent_of(headers: Any) -> tuple[str | None, str | None, str | None]:
+    """The parent's agent, turn and step that stored headers name."""
+    return (
+        _text(headers, "CG-Parent-Agent-Id"),
+        _text(headers, "CG-Parent-Turn-Id"),
+        _text(headers, "CG-Parent-Step-Id"),
+    )
+
+
+def _text(headers: Any, name: str) -> str | None:
+    value = headers.get(name) if isinstance(headers, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def turn_headers(
+    *,
+    project_id: str,
+    channel_id: str,
+    agent_id: str,
+    agent_turn_id: str,
+    turn_epoch: int,
+    depth: int,
+    trace_id: str,
+    parent_agent_id: str | None = None,
+    parent_turn_id: str | None = None,
+    parent_step_id: str | None = None,
+    tool_call_id: str | None = None,
+) -> dict[str, str]:
+    """The headers of a row for this turn; what is None is left out."""
+    named = {
+        "CG-Project-Id": project_id,
+        "CG-Agent-Id": agent_id,
+        "CG-Channel-Id": channel_id,
+        "CG-Turn-Id": agent_turn_id,
+        "CG-Turn-Epoch": str(turn_epoch),
+        DEPTH: str(depth),
+        TRACEPARENT: traceparent_of(trace_id),
+        "CG-Parent-Agent-Id": parent_agent_id,
+        "CG-Parent-Turn-Id": parent_turn_id,
+        "CG-Parent-Step-Id": parent_step_id,
+        "CG-Tool-Call-Id": tool_call_id,
+    }
+    return {name: value for name, value in named.items() if value is not None}

@@ -1,0 +1,204 @@
+"""Who there is in a project, as values: the project itself, its agents and the tools that they may call.
+
+Owns what the names of agents, worker targets and tools may look like, and what a tool's parameters must be.
+Rows of other programs may hold anything; only what cbx writes is checked. Does no I/O.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.turns import Head
+from cardbox_cli.model.wording import json_kind, shown
+
+PROJECT_STATUSES = ("active", "inactive", "archived")
+AFTER_EXECUTION = ("suspend", "terminate")
+
+# Tool calls that are answered by functions of this program and its relatives.
+INTERNAL_TOOLS = frozenset(
+    {"delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"}
+)
+
+# What a tool without --schema takes.
+NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+
+_LONGEST = 255
+_SUBJECT_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f-\x9f]+")
+# What all providers accept.
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Project(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant, as `public.projects` describes it. Other tables hold its rows whether it is there or not."""
+
+    project_id: str
+    title: str
+    status: str
+    owner_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the roster: an agent, the profile it was given and the pool of workers that serve it.
+
+    `status` is the roster's, active or not; what the agent does is told by its head.
+    """
+
+    agent_id: str
+    profile_box_id: str
+    worker_target: str
+    tags: list[Any]
+    display_name: str | None
+    owner_agent_id: str | None
+    status: str
+    metadata: dict[str, Any]
+    created_at: datetime | None
+
+    @property
+    def profile_name(self) -> str | None:
+        """The name that its profile had when it got it; None where nobody wrote that down."""
+        name = self.metadata.get("profile_name")
+        return name if isinstance(name, str) else None
+
+
+class RosterEntry(Agent, frozen=True, kw_only=True):
+    """An agent and what it does now. `head` is None where it has none."""
+
+    head: Head | None
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that agents may call. `parameters` is a JSON Schema; `options` of other programs are kept."""
+
+    tool_name: str
+    description: str | None
+    parameters: dict[str, Any]
+    target_subject: str | None
+    after_execution: str | None
+    options: dict[str, Any]
+
+    @property
+    def command(self) -> str | None:
+        """The command that answers its calls; None where somebody else reports the result."""
+        command = self.options.get("exec")
+        return command if isinstance(command, str) and command.strip() else None
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """How long a call may take; None where only the general limits hold."""
+        for name in ("timeout_seconds", "suspend_timeout_seconds"):
+            value = self.options.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+                return float(value)
+        return None
+
+
+def is_subject_token(text: str) -> bool:
+    """Whether `text` can be one token of a NATS subject, for which nothing is ever escaped."""
+    return len(text) <= _LONGEST and text.isprintable() and _SUBJECT_TOKEN.fullmatch(text) is not None
+
+
+def check_agent_id(agent_id: str) -> None:
+    """Raise InvalidInput unless an agent can be called so."""
+    if not is_subject_token(agent_id):
+        raise InvalidInput(
+            f"the agent id {shown(agent_id)} must be one word without '.', '*' and '>'",
+            hint="for example researcher-1; ids such as sys.operator are not of agents",
+        )
+
+
+def check_worker_target(worker_target: str) -> None:
+    """Raise InvalidInput unless a pool of workers can be called so."""
+    if not is_subject_token(worker_target):
+        raise InvalidInput(
+            f"the worker target {shown(worker_target)} must be one word without '.', '*' and '>'",
+            hint="for example worker_generic; without one, it is the profile's",
+        )
+
+
+def check_label(text: str, what: str) -> None:
+    """Raise InvalidInput unless `text` is a line that can be read: a title, a display name, a tag."""
+    if not text.strip() or len(text) > _LONGEST or not text.isprintable():
+        raise InvalidInput(
+            f"the {what} {shown(text)} must have 1 to {_LONGEST} printable characters on one line",
+            hint="leave it out, or give it a text",
+        )
+
+
+def check_tool(tool: Tool) -> None:
+    """Raise InvalidInput unless providers take the tool and Postgres can hold it."""
+    _check_tool_name(tool.tool_name)
+    _check_parameters(tool.parameters)
+    _check_options(tool.options)
+    if tool.after_execution not in (None, *AFTER_EXECUTION):
+        raise InvalidInput(
+            f"after_execution must be {' or '.join(AFTER_EXECUTION)}, not {tool.after_execution!r}"
+        )
+    try:
+        exact_json.check_storable({"description": tool.description, "parameters": tool.parameters})
+        exact_json.check_storable(tool.options, "options")
+    except exact_json.Unstorable as exc:
+        raise InvalidInput(f"tool {tool.tool_name!r}: {exc}") from exc
+
+
+def _check_tool_name(name: str) -> None:
+    if not _TOOL_NAME.fullmatch(name):
+        raise InvalidInput(
+            f"the tool name {shown(name)} must be 1 to 64 letters, digits, '_' and '-'",
+            hint="providers take no other names",
+        )
+    if name in INTERNAL_TOOLS:
+        raise InvalidInput(
+            f"the tool name {name!r} is that of an internal handler", hint="choose another name"
+        )
+
+
+def _check_parameters(parameters: object) -> None:
+    """The outside of the schema; what stands in the properties is for the provider to judge."""
+    if not isinstance(parameters, dict) or parameters.get("type") != "object":
+        kind = json_kind(parameters) if not isinstance(parameters, dict) else "an object without it"
+        raise InvalidInput(
+            f'the schema must be a JSON object with "type": "object", found {kind}',
+            hint='for example {"type": "object", "properties": {"city": {"type": "string"}}}',
+        )
+    properties = parameters.get("properties", {})
+    if not isinstance(properties, dict):
+        raise InvalidInput(f'"properties" of the schema must be an object, found {json_kind(properties)}')
+    for name, each in properties.items():
+        if not isinstance(each, dict | bool):
+            raise InvalidInput(
+                f"the property {shown(name)} of the schema must be an object, found {json_kind(each)}"
+            )
+    _check_required(parameters.get("required", []), properties)
+
+
+def _check_required(required: object, properties: dict[str, Any]) -> None:
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise InvalidInput('"required" of the schema must be a list of names')
+    unknown: Sequence[str] = [name for name in required if name not in properties]
+    if unknown:
+        raise InvalidInput(
+            f'"required" of the schema names {shown(unknown[0])}, which is none of its properties'
+        )
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    if "exec" in options and not str(options["exec"]).strip():
+        raise InvalidInput(
+            "the command of a tool must not be blank", hint="without one, it waits for a report"
+        )
+    if "timeout_seconds" in options and not _is_duration(options["timeout_seconds"]):
+        raise InvalidInput(
+            f"the timeout of a tool must be a positive number of seconds, not {options['timeout_seconds']!r}"
+        )
+
+
+def _is_duration(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0

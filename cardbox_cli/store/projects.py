@@ -1,0 +1,107 @@
+"""Projects in Postgres: what `public.projects` says of tenants. Their rows are the other stores' affair.
+
+A project exists by its first write; `ensure_project` is what that write calls. A database that another
+program made may lack the table: then nothing is kept of projects.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cardbox_cli.errors import Conflict, NotFound
+from cardbox_cli.model.identity import Project
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.project_store import Further, paged
+
+_TABLE = "public.projects"
+_PAGE = 200
+_COUNTED = 10_000
+
+
+def ensure_project(database: Database, project_id: str, actor: str) -> None:
+    """Make the project's row, titled by its id and owned by `actor`, unless it is there.
+
+    Call it first in a transaction: two first writers wait for each other here, and hold nothing else yet.
+    """
+    if _TABLE in database.tables:
+        database.run(
+            "insert_project", project_id=project_id, title=project_id, status="active", owner_id=actor
+        )
+
+
+def is_known(database: Database, project_id: str) -> bool:
+    """Whether the database holds anything of the project: its own row, cards or boxes."""
+    if _TABLE in database.tables and ProjectsStore(database).find(project_id) is not None:
+        return True
+    return bool(database.value("project_has_rows", project_id=project_id))
+
+
+class ProjectsStore:
+    """All projects of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def create(self, project_id: str, *, title: str, owner_id: str) -> Project:
+        """Make a project. Raises Conflict when it exists."""
+        self.database.require(_TABLE)
+        row = self.database.value(
+            "insert_project", project_id=project_id, title=title, status="active", owner_id=owner_id
+        )
+        if row is None:
+            raise Conflict(
+                f"the project {project_id!r} exists",
+                hint="`cbx project update` changes its title, status and owner",
+            )
+        return _decode(row)
+
+    def update(
+        self,
+        project_id: str,
+        *,
+        title: str | None = None,
+        status: str | None = None,
+        owner_id: str | None = None,
+    ) -> tuple[Project, bool]:
+        """Set what is not None; the project, and whether that changed it. Raises NotFound."""
+        self.database.require(_TABLE)
+        row = self.database.value(
+            "update_project", project_id=project_id, title=title, status=status, owner_id=owner_id
+        )
+        return (self.get(project_id), False) if row is None else (_decode(row), True)
+
+    def get(self, project_id: str) -> Project:
+        """The project of this id. Raises NotFound."""
+        project = self.find(project_id)
+        if project is None:
+            raise NotFound(
+                f"no project {project_id!r}",
+                hint="`cbx project list` shows them; `cbx project create`, or the first profile, tool or "
+                "agent, makes one",
+            )
+        return project
+
+    def find(self, project_id: str) -> Project | None:
+        """The project of this id, or None."""
+        self.database.require(_TABLE)
+        row = self.database.value("project_by_id", project_id=project_id)
+        return None if row is None else _decode(row)
+
+    def list(self, *, limit: int | None = None) -> Iterator[Project]:
+        """Projects by id, page by page."""
+        self.database.require(_TABLE)
+
+        def read(after: Project | None, size: int) -> "list[Project]":
+            place = None if after is None else after.project_id
+            return [_decode(row) for (row,) in self.database.rows("list_projects", after=place, limit=size)]
+
+        return paged(read, page=_PAGE, limit=limit)
+
+    def further(self, last: Project) -> Further:
+        """How many projects `list` would give after `last`. Counts up to 10,000."""
+        found = self.database.value("count_further_projects", after=last.project_id, limit=_COUNTED + 1)
+        return Further.counted(found, found, limit=_COUNTED)
+
+
+def _decode(row: str) -> Project:
+    return msgspec.json.decode(row, type=Project)

@@ -1,0 +1,149 @@
+"""Agents in Postgres: one project's view of `resource.project_agents`, with the head that each agent has.
+
+Owns the entry, the idle head that an agent begins with, and the edge that says who made or changed it. What
+an agent does afterwards is in its head, which others write. Methods take part in the caller's transaction.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.identity import Agent, RosterEntry
+from cardbox_cli.model.turns import new_edge_id
+from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.project_store import Further, ProjectStore, paged
+
+_TABLE = "resource.project_agents"
+_HEADS = "state.agent_state_head"
+_PAGE = 200
+_COUNTED = 10_000
+
+_agents = msgspec.json.Decoder(Agent, float_hook=exact_json.exact_number)
+_entries = msgspec.json.Decoder(RosterEntry, float_hook=exact_json.exact_number)
+
+
+class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which agents a list is about; None means any."""
+
+    worker_target: str | None = None
+    tag: str | None = None
+
+
+class RosterStore(ProjectStore):
+    """The agents of one project."""
+
+    # --- reading
+
+    def get(self, agent_id: str) -> Agent:
+        """The agent of this id. Raises NotFound."""
+        agent = self.find(agent_id)
+        if agent is None:
+            raise self._no_agent(agent_id)
+        return agent
+
+    def find(self, agent_id: str) -> Agent | None:
+        """The agent of this id, or None."""
+        return self._agent("agent_by_id", agent_id)
+
+    def lock(self, agent_id: str, *, share: bool = False) -> Agent | None:
+        """The agent, or None, locked until the end of the transaction: for changing, or against changes."""
+        return self._agent("share_agent" if share else "lock_agent", agent_id)
+
+    def entry(self, agent_id: str) -> RosterEntry:
+        """The agent of this id and its head. Raises NotFound."""
+        self._require(_TABLE, _HEADS)
+        row = self._value("roster_entry", agent_id=agent_id)
+        if row is None:
+            raise self._no_agent(agent_id)
+        return _entries.decode(row)
+
+    def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
+        """Agents and their heads by id, page by page."""
+        self._require(_TABLE, _HEADS)
+
+        def read(after: RosterEntry | None, size: int) -> "list[RosterEntry]":
+            rows = self._rows("list_agents", **_query(where, after), limit=size)
+            return [_entries.decode(row) for (row,) in rows]
+
+        return paged(read, page=_PAGE, limit=limit)
+
+    def further(self, where: AgentFilter, last: Agent) -> Further:
+        """How many agents `list` would give after `last`. Counts up to 10,000."""
+        found = self._value("count_further_agents", **_query(where, last), limit=_COUNTED + 1)
+        return Further.counted(found, found, limit=_COUNTED)
+
+    # --- writing
+
+    def add(self, agent: Agent) -> Agent | None:
+        """Write a new agent, which is active from now; as it is stored, or None where its id is taken.
+
+        Waits for another transaction that is adding the same.
+        """
+        self._require(_TABLE)
+        row = self._value("insert_agent", **_written(agent))
+        return None if row is None else _agents.decode(row)
+
+    def change(self, agent: Agent) -> Agent:
+        """Write a locked agent anew; as it is stored. Its status stays, and metadata is merged."""
+        return _agents.decode(self._value("update_agent", **_written(agent)))
+
+    def begin_head(self, agent: Agent) -> None:
+        """Give the agent an idle head, unless it has one, or lost one that its history still tells of."""
+        self._require(_HEADS, "state.agent_inbox", "state.agent_steps")
+        self._run("insert_first_head", agent_id=agent.agent_id, profile_box_id=agent.profile_box_id)
+
+    def record(self, action: Literal["provision", "update"], agent: Agent, *, source_agent_id: str) -> None:
+        """Write the identity edge: what `source_agent_id` made of the agent."""
+        self._require("state.identity_edges")
+        values = {name: getattr(agent, name) for name in _RECORDED}
+        self._run(
+            "insert_identity_edge",
+            edge_id=new_edge_id(),
+            action=action,
+            source_agent_id=source_agent_id,
+            agent_id=agent.agent_id,
+            metadata=jsonb({**agent.metadata, **values}),
+        )
+
+    # --- how
+
+    def _agent(self, query: str, agent_id: str) -> Agent | None:
+        self._require(_TABLE)
+        row = self._value(query, agent_id=agent_id)
+        return None if row is None else _agents.decode(row)
+
+    def _require(self, *tables: str) -> None:
+        for table in tables:
+            self.database.require(table)
+
+    def _no_agent(self, agent_id: str) -> NotFound:
+        return NotFound(
+            f"no agent {agent_id!r} in project {self.project_id!r}",
+            hint="`cbx agent list` shows the agents, `cbx agent provision` makes one",
+        )
+
+
+_RECORDED = ("profile_box_id", "worker_target", "tags", "display_name", "owner_agent_id")
+
+
+def _written(agent: Agent) -> dict[str, Any]:
+    return {
+        "agent_id": agent.agent_id,
+        "profile_box_id": agent.profile_box_id,
+        "worker_target": agent.worker_target,
+        "tags": jsonb(agent.tags),
+        "display_name": agent.display_name,
+        "owner_agent_id": agent.owner_agent_id,
+        "metadata": jsonb(agent.metadata),
+    }
+
+
+def _query(where: AgentFilter, after: Agent | None) -> dict[str, Any]:
+    return {
+        "worker_target": where.worker_target,
+        "tag": where.tag,
+        "after": None if after is None else after.agent_id,
+    }

@@ -1,0 +1,48 @@
+-- fragment: project_json
+json_build_object(
+    'project_id', p.project_id,
+    'title', p.title,
+    'status', p.status,
+    'owner_id', p.owner_id,
+    'created_at', to_char(p.created_at AT TIME ZONE 'UTC', {utc}),
+    'updated_at', to_char(p.updated_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- name: insert_project
+-- Writes the project unless it is there; answers it if it was written.
+INSERT INTO public.projects AS p (project_id, title, status, owner_id, created_at, updated_at)
+VALUES (%(project_id)s, %(title)s, %(status)s, %(owner_id)s, {now}, {now})
+ON CONFLICT DO NOTHING
+RETURNING {project_json}
+
+-- name: project_by_id
+-- The project of this id.
+SELECT {project_json} FROM public.projects AS p WHERE p.project_id = %(project_id)s
+
+-- name: update_project
+-- Sets what is given, if that changes something; answers the project then.
+UPDATE public.projects AS p
+SET title = coalesce(%(title)s, p.title), status = coalesce(%(status)s, p.status),
+    owner_id = coalesce(%(owner_id)s, p.owner_id), updated_at = {now}
+WHERE p.project_id = %(project_id)s
+    AND (p.title, p.status, p.owner_id) IS DISTINCT FROM
+        (coalesce(%(title)s, p.title), coalesce(%(status)s, p.status), coalesce(%(owner_id)s, p.owner_id))
+RETURNING {project_json}
+
+-- name: list_projects
+-- A page of the projects by id, behind one if it is given.
+SELECT {project_json}
+FROM public.projects AS p
+WHERE %(after)s::text IS NULL OR p.project_id > %(after)s
+ORDER BY p.project_id
+LIMIT %(limit)s
+
+-- name: count_further_projects
+-- How many projects there are behind one, up to a limit.
+SELECT count(*)
+FROM (SELECT FROM public.projects AS p WHERE p.project_id > %(after)s LIMIT %(limit)s) AS further
+
+-- name: project_has_rows
+-- Whether the project has a card or a box.
+SELECT EXISTS (SELECT FROM public.cards AS c WHERE c.tenant_id = %(project_id)s)
+    OR EXISTS (SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s)

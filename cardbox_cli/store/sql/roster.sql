@@ -1,0 +1,112 @@
+-- fragment: agent_pairs
+    'agent_id', r.agent_id,
+    'profile_box_id', r.profile_box_id,
+    'worker_target', r.worker_target,
+    'tags', CASE WHEN jsonb_typeof(r.tags) = 'array' THEN r.tags ELSE '[]' END,
+    'display_name', r.display_name,
+    'owner_agent_id', r.owner_agent_id,
+    'status', r.status,
+    'metadata', CASE WHEN jsonb_typeof(r.metadata) = 'object' THEN r.metadata ELSE '{}' END,
+    'created_at', to_char(r.created_at AT TIME ZONE 'UTC', {utc})
+
+-- fragment: agent_json
+json_build_object({agent_pairs})::text
+
+-- fragment: roster_entry_json
+json_build_object({agent_pairs},
+    'head', CASE WHEN h.agent_id IS NOT NULL THEN ({head_json})::json END)::text
+
+-- fragment: roster_with_heads
+resource.project_agents AS r
+    LEFT JOIN state.agent_state_head AS h ON h.project_id = r.project_id AND h.agent_id = r.agent_id
+
+-- name: agent_by_id
+-- The agent of this id.
+SELECT {agent_json}
+FROM resource.project_agents AS r
+WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+
+-- name: lock_agent
+-- The agent, unchangeable for others and changeable for us until the end of the transaction.
+SELECT {agent_json}
+FROM resource.project_agents AS r
+WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+FOR UPDATE
+
+-- name: share_agent
+-- The agent, unchangeable until the end of the transaction.
+SELECT {agent_json}
+FROM resource.project_agents AS r
+WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+FOR SHARE
+
+-- name: roster_entry
+-- The agent of this id and its head.
+SELECT {roster_entry_json}
+FROM {roster_with_heads}
+WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+
+-- fragment: agent_is_in_range
+    r.project_id = %(project_id)s
+    AND (%(after)s::text IS NULL OR r.agent_id > %(after)s)
+    AND (%(worker_target)s::text IS NULL OR r.worker_target = %(worker_target)s)
+    AND (%(tag)s::text IS NULL OR r.tags @> to_jsonb(%(tag)s::text))
+
+-- name: list_agents
+-- A page of the project's agents and their heads by id, behind one if it is given.
+SELECT {roster_entry_json}
+FROM {roster_with_heads}
+WHERE {agent_is_in_range}
+ORDER BY r.agent_id
+LIMIT %(limit)s
+
+-- name: count_further_agents
+-- How many agents a list has behind one, up to a limit.
+SELECT count(*)
+FROM (SELECT FROM resource.project_agents AS r WHERE {agent_is_in_range} LIMIT %(limit)s) AS further
+
+-- name: insert_agent
+-- Writes the agent unless it is there; answers it if it was written.
+INSERT INTO resource.project_agents AS r
+    (project_id, agent_id, profile_box_id, worker_target, tags, display_name, owner_agent_id, status,
+     metadata, created_at)
+VALUES (%(project_id)s, %(agent_id)s, %(profile_box_id)s, %(worker_target)s, %(tags)s, %(display_name)s,
+    %(owner_agent_id)s, 'active', %(metadata)s, {now})
+ON CONFLICT DO NOTHING
+RETURNING {agent_json}
+
+-- name: update_agent
+-- Changes a locked agent, as other programs do: its status stays, and the metadata that is not given.
+UPDATE resource.project_agents AS r
+SET profile_box_id = %(profile_box_id)s, worker_target = %(worker_target)s, tags = %(tags)s,
+    display_name = %(display_name)s, owner_agent_id = %(owner_agent_id)s,
+    metadata = CASE WHEN jsonb_typeof(r.metadata) = 'object' THEN r.metadata ELSE '{}' END || %(metadata)s
+WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+RETURNING {agent_json}
+
+-- name: insert_first_head
+-- The idle head of an agent that never did anything. One that was lost is rebuilt, not begun anew.
+INSERT INTO state.agent_state_head AS h (project_id, agent_id, status, turn_epoch, profile_box_id, updated_at)
+SELECT %(project_id)s, %(agent_id)s, 'idle', 0, %(profile_box_id)s, {now}
+WHERE NOT EXISTS (
+        SELECT FROM state.agent_inbox AS i
+        WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
+            AND i.status IN ('queued', 'pending', 'deferred', 'processing'))
+    AND NOT EXISTS (
+        SELECT FROM state.agent_steps AS s
+        WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s)
+ON CONFLICT DO NOTHING
+
+-- name: insert_identity_edge
+-- Records who made or changed an agent.
+INSERT INTO state.identity_edges AS e
+    (edge_id, project_id, action, source_agent_id, target_agent_id, metadata, created_at)
+VALUES (%(edge_id)s, %(project_id)s, %(action)s, %(source_agent_id)s, %(agent_id)s, %(metadata)s, {now})
+
+-- name: agent_ids_beginning
+-- The project's agents whose ids begin so, each with its worker target.
+SELECT r.agent_id, r.worker_target
+FROM resource.project_agents AS r
+WHERE r.project_id = %(project_id)s AND starts_with(r.agent_id, %(typed)s)
+ORDER BY r.agent_id
+LIMIT %(limit)s

@@ -1,0 +1,50 @@
+-- fragment: tool_json
+json_build_object(
+    'tool_name', o.tool_name,
+    'description', o.description,
+    'parameters', CASE WHEN jsonb_typeof(o.parameters) = 'object' THEN o.parameters ELSE '{}' END,
+    'target_subject', o.target_subject,
+    'after_execution', o.after_execution,
+    'options', CASE WHEN jsonb_typeof(o.options) = 'object' THEN o.options ELSE '{}' END
+)::text
+
+-- name: insert_tool
+-- Writes the tool unless there is one of its name; answers it if it was written.
+INSERT INTO resource.tools AS o
+    (project_id, tool_name, description, parameters, target_subject, after_execution, options)
+VALUES (%(project_id)s, %(tool_name)s, %(description)s, %(parameters)s, %(target_subject)s,
+    %(after_execution)s, %(options)s)
+ON CONFLICT DO NOTHING
+RETURNING {tool_json}
+
+-- name: tool_by_name
+-- The tool of this name.
+SELECT {tool_json}
+FROM resource.tools AS o
+WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
+
+-- name: lock_tool
+-- The tool, locked until the end of the transaction.
+SELECT {tool_json}
+FROM resource.tools AS o
+WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
+FOR UPDATE
+
+-- name: update_tool
+-- Changes a locked tool.
+UPDATE resource.tools AS o
+SET description = %(description)s, parameters = %(parameters)s, target_subject = %(target_subject)s,
+    after_execution = %(after_execution)s, options = %(options)s
+WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
+RETURNING {tool_json}
+
+-- name: delete_tool
+-- Removes a tool.
+DELETE FROM resource.tools AS o WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
+
+-- name: list_tools
+-- All tools of the project by name, or those of these names.
+SELECT {tool_json}
+FROM resource.tools AS o
+WHERE o.project_id = %(project_id)s AND (%(names)s::text[] IS NULL OR o.tool_name = ANY(%(names)s))
+ORDER BY o.tool_name

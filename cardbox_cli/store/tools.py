@@ -1,0 +1,122 @@
+"""Tools in Postgres: one project's view of `resource.tools`.
+
+What a tool may be is for `model/identity.py` to say. Other programs keep options and subjects of their own
+there: a tool that is replaced keeps those.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from cardbox_cli.errors import Conflict, NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.identity import Tool, check_tool
+from cardbox_cli.store.database import jsonb
+from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.projects import ensure_project
+
+_TABLE = "resource.tools"
+# The options that cbx gives a meaning to, and sets.
+_OWN_OPTIONS = ("exec", "timeout_seconds")
+
+_tools = msgspec.json.Decoder(Tool, float_hook=exact_json.exact_number)
+
+
+class Added(NamedTuple):
+    """A tool as it is stored now, and what that took."""
+
+    tool: Tool
+    action: Literal["added", "replaced", "unchanged"]
+
+
+class ToolStore(ProjectStore):
+    """The tools of one project. Names are exact."""
+
+    def add(self, tool: Tool, *, actor: str, replace: bool = False) -> Added:
+        """Register a tool. The same again is unchanged; another of its name is replaced only if asked to.
+
+        Raises InvalidInput for what providers would not take, Conflict for a taken name; nothing is written.
+        """
+        check_tool(tool)
+        self.database.require(_TABLE)
+        with self.database.transaction():
+            ensure_project(self.database, self.project_id, actor)
+            row = self._value("insert_tool", **_written(tool))
+            if row is not None:
+                return Added(_tools.decode(row), "added")
+            stored = self._tool("lock_tool", tool.tool_name)
+            if stored is None:
+                raise Conflict(f"tool {tool.tool_name!r} was removed meanwhile", hint="add it again")
+            return self._replace(stored, tool, replace=replace)
+
+    def _replace(self, stored: Tool, tool: Tool, *, replace: bool) -> Added:
+        changed = _with_what_others_keep(tool, stored)
+        if changed == stored:
+            return Added(stored, "unchanged")
+        if not replace:
+            raise Conflict(
+                f"there is another tool {tool.tool_name!r} in project {self.project_id!r}",
+                hint="`cbx tool show` shows it, --replace replaces it",
+            )
+        return Added(_tools.decode(self._value("update_tool", **_written(changed))), "replaced")
+
+    def remove(self, tool_name: str) -> None:
+        """Remove a tool. Raises NotFound."""
+        self.database.require(_TABLE)
+        if not self._run("delete_tool", tool_name=tool_name):
+            raise self._no_tool(tool_name)
+
+    def get(self, tool_name: str) -> Tool:
+        """The tool of this name. Raises NotFound."""
+        tool = self.find(tool_name)
+        if tool is None:
+            raise self._no_tool(tool_name)
+        return tool
+
+    def find(self, tool_name: str) -> Tool | None:
+        """The tool of this name, or None."""
+        self.database.require(_TABLE)
+        return self._tool("tool_by_name", tool_name)
+
+    def all(self) -> list[Tool]:
+        """All tools of the project by name."""
+        return self._list(None)
+
+    def get_many(self, tool_names: Iterable[str]) -> list[Tool]:
+        """Those tools of these names that there are, by name."""
+        return self._list(list(tool_names))
+
+    def _list(self, names: list[str] | None) -> list[Tool]:
+        self.database.require(_TABLE)
+        return [_tools.decode(row) for (row,) in self._rows("list_tools", names=names)]
+
+    def _tool(self, query: str, tool_name: str) -> Tool | None:
+        row = self._value(query, tool_name=tool_name)
+        return None if row is None else _tools.decode(row)
+
+    def _no_tool(self, tool_name: str) -> NotFound:
+        return NotFound(
+            f"no tool {tool_name!r} in project {self.project_id!r}",
+            hint="`cbx tool list` shows the names, `cbx tool add` adds one",
+        )
+
+
+def _with_what_others_keep(tool: Tool, stored: Tool) -> Tool:
+    theirs = {name: value for name, value in stored.options.items() if name not in _OWN_OPTIONS}
+    return msgspec.structs.replace(
+        tool,
+        target_subject=tool.target_subject or stored.target_subject,
+        options={**theirs, **tool.options},
+    )
+
+
+def _written(tool: Tool) -> dict[str, Any]:
+    return {
+        "tool_name": tool.tool_name,
+        "description": tool.description,
+        "parameters": jsonb(tool.parameters),
+        "target_subject": tool.target_subject,
+        "after_execution": tool.after_execution,
+        "options": jsonb(tool.options),
+    }
