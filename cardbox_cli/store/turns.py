@@ -116,10 +116,12 @@ class TurnStore(ProjectStore):
 
     def last_deliverable(self, agent_turn_id: str, output_box_id: str, output_start: int) -> str | None:
         """The last deliverable of a turn that its output box holds at or behind `output_start`."""
-        card_id: str | None = self._value("last_deliverable",
+        card_id: str | None = self._value(
+            "last_deliverable",
             agent_turn_id=agent_turn_id,
             box_id=output_box_id,
-            output_start=output_start,)
+            output_start=output_start,
+        )
         return card_id
 
     # --- steps
