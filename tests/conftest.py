@@ -22,10 +22,34 @@ from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.schema import add_missing_tables
 from cardbox_cli.store.target import Target
+from tests.foreign.tables import DEPLOYMENT
 from tests.packages import debian_postgres_15
 
 PROJECT = "p"
 TEMPLATE = "cbx_template"
+
+# The tables of cbx in the order in which they are made.
+TABLES = [
+    "public.projects",
+    "public.cards",
+    "public.card_boxes",
+    "resource.profiles",
+    "resource.project_agents",
+    "resource.tools",
+    "state.agent_state_head",
+    "state.agent_state_pointers",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.identity_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+    "cbx.box_info",
+    "cbx.turns",
+    "cbx.leases",
+    "cbx.workers",
+    "cbx.audit",
+    "cbx.schema_version",
+]
 
 
 class Databases:
@@ -40,6 +64,7 @@ class Databases:
         self.admin.execute(f"CREATE DATABASE {TEMPLATE}")
         with Database.connect(self.target(TEMPLATE)) as database:
             add_missing_tables(database)
+        self._prepared: dict[str, str] = {}
 
     def target(self, name: str) -> Target:
         return Target(self.server.conninfo(name), "the test", self.server.home)
@@ -48,6 +73,15 @@ class Databases:
         name = f"t_{uuid.uuid4().hex}"
         self.admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
+
+    def prepared(self, script: str) -> str:
+        """A template that this script made of an empty database."""
+        if script not in self._prepared:
+            name = self.make("template1")
+            with psycopg.connect(self.target(name).conninfo or "", autocommit=True) as connection:
+                connection.execute(script.encode())
+            self._prepared[script] = name
+        return self._prepared[script]
 
     def close(self) -> None:
         self.admin.close()
@@ -90,6 +124,14 @@ def target(databases: Databases) -> Iterator[Target]:
 def empty_target(databases: Databases) -> Iterator[Target]:
     """A fresh database without any table."""
     name = databases.make("template1")
+    yield databases.target(name)
+    databases.drop(name)
+
+
+@pytest.fixture
+def foreign_target(databases: Databases) -> Iterator[Target]:
+    """A fresh database as an existing deployment has it: no table of cbx's own."""
+    name = databases.make(databases.prepared(DEPLOYMENT))
     yield databases.target(name)
     databases.drop(name)
 

@@ -7,8 +7,9 @@ The one home of columns: default tables and `--columns` take theirs from here. H
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.describe import age, answers, preview, size, spoken_by, time
+from cardbox_cli.cli.describe import PREVIEW, age, answers, preview, size, span, spoken_by, time
 from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.cards import Card
@@ -16,7 +17,9 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
+    from cardbox_cli.execution.turn_view import TurnSummary
     from cardbox_cli.model.identity import RosterEntry, Tool
+    from cardbox_cli.model.turns import InboxRow
     from cardbox_cli.store.profiles import ProfileEntry
 
 Columns = Mapping[str, Callable[[Any], str]]
@@ -160,6 +163,60 @@ PROFILE: Columns = {
 PROFILE_DEFAULT = ("NAME", "BOX", "WORKER TARGET", "TAGS", "AGE")
 
 
+# --- turns and inbox rows
+
+
+def _short(full_id: str | None) -> str:
+    return short_id(full_id) if full_id else NOTHING
+
+
+def _took(turn: "TurnSummary") -> str:
+    if turn.created_at is None or turn.ended_at is None:
+        return NOTHING
+    return span(turn.ended_at - turn.created_at)
+
+
+TURN: Columns = {
+    "ID": lambda turn: short_id(turn.agent_turn_id),
+    "FULL ID": lambda turn: turn.agent_turn_id,
+    "AGENT": lambda turn: turn.agent_id,
+    "STATUS": lambda turn: turn.status,
+    "END": lambda turn: turn.end_status or NOTHING,
+    "EPOCH": lambda turn: str(turn.turn_epoch),
+    "AGE": lambda turn: age(turn.created_at),
+    "TOOK": _took,
+    "CREATED": lambda turn: time(turn.created_at) or NOTHING,
+    "ENDED": lambda turn: time(turn.ended_at) or NOTHING,
+    "DEPTH": lambda turn: NOTHING if turn.recursion_depth is None else str(turn.recursion_depth),
+    "PARENT": lambda turn: _short(turn.parent_agent_turn_id),
+    "CONTEXT": lambda turn: _short(turn.context_box_id),
+    "OUTPUT": lambda turn: _short(turn.output_box_id),
+    "DELIVERABLE": lambda turn: _short(turn.deliverable_card_id),
+    "TRACE": lambda turn: turn.trace_id or NOTHING,
+}
+TURN_DEFAULT = ("ID", "AGENT", "STATUS", "END", "EPOCH", "AGE", "TOOK", "PARENT")
+
+
+def _why(row: "InboxRow") -> str:
+    return one_line(row.last_error or row.defer_reason or NOTHING, PREVIEW)
+
+
+INBOX: Columns = {
+    "ID": lambda row: short_id(row.inbox_id),
+    "FULL ID": lambda row: row.inbox_id,
+    "AGENT": lambda row: row.agent_id,
+    "TYPE": lambda row: row.message_type,
+    "STATUS": lambda row: row.status,
+    "TURN": lambda row: _short(row.turn_id),
+    "EPOCH": lambda row: str(row.turn_epoch),
+    "TRIES": lambda row: str(row.retry_count),
+    "AGE": lambda row: age(row.created_at),
+    "CREATED": lambda row: time(row.created_at) or NOTHING,
+    "DUE": lambda row: time(row.next_retry_at) or NOTHING,
+    "CORRELATION": lambda row: row.correlation_id or NOTHING,
+    "WHY": _why,
+}
+INBOX_DEFAULT = ("ID", "AGENT", "TYPE", "STATUS", "TURN", "TRIES", "AGE", "WHY")
 # --- projects, agents and tools
 
 PROJECT: Columns = {

@@ -68,7 +68,9 @@ def _number(rows: int | None, exact: bool) -> str:
 
 _NAMES = {"size_bytes": "size"}
 _SHOWN: dict[str, Callable[[Any], str | None]] = {
-    "tables": lambda names: ", ".join(names) or "none; `cbx db init --yes` makes them",
+    "tables": lambda names: (
+        f"{len(names)}, listed below" if names else "none; `cbx db init --yes` makes them"
+    ),
     "text_index": lambda there: "yes" if there else "no; `cbx db index-text` builds it",
     "size_bytes": byte_size,
     "project": _project,

@@ -1,7 +1,7 @@
 """How cards and boxes look to people: ages, sizes, previews."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal import one_line
@@ -57,7 +57,12 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     """How long ago, in the one unit that fits: 12s, 5m, 3h, 9d; "-" where nobody knows."""
     if moment is None:
         return "-"
-    seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
+    return span((now or datetime.now(UTC)) - moment)
+
+
+def span(length_of_time: timedelta) -> str:
+    """How long, as `age` says it."""
+    seconds = max(0, int(length_of_time.total_seconds()))
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{seconds // length}{unit}"
@@ -86,3 +91,8 @@ def byte_size(count: int) -> str:
 def time(moment: datetime | None) -> str | None:
     """An instant in UTC, to the second."""
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def to_millisecond(moment: datetime) -> str:
+    """An instant in UTC, to the millisecond."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"

@@ -27,6 +27,8 @@ COMMANDS = {
     "handover": Entry("cardbox_cli.cli.handover", "List, show and validate handover recipes."),
     "pack": Entry("cardbox_cli.cli.pack", "Pack a new context box by a handover recipe."),
     "render": Entry("cardbox_cli.cli.render", "Show the exact LLM request that boxes make."),
+    "turn": Entry("cardbox_cli.cli.turn", "List, show, trace, await and watch turns."),
+    "inbox": Entry("cardbox_cli.cli.inbox", "List and show what agents must process."),
     "shell": Entry("cardbox_cli.cli.shell", "Run commands line by line: one process, one connection."),
     "completion": Entry("cardbox_cli.cli.completion", "Print the script that completes cbx in your shell."),
     "db": Entry("cardbox_cli.cli.db", "Start, inspect, upgrade and remove the database."),

@@ -131,7 +131,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
         sys.stdout.write(line(cells) + "\n")
 
 
-_NUMERIC = frozenset({"#", "CARDS", "NEW", "SIZE", "TOKENS", "CHARS", "AGE", "ROWS", "INDEXES", "DANGLING"})
+_NUMERIC = frozenset(
+    {"#", "CARDS", "NEW", "SIZE", "TOKENS", "CHARS", "AGE", "TOOK", "EPOCH", "TRIES", "DEPTH", "ROWS"}
+    | {"INDEXES", "DANGLING"}
+)
 # Spaces between columns, and what is left of the last one on a terminal that is too narrow for the others.
 _GAP = 2
 _LEAST = 12

@@ -62,7 +62,7 @@ def update(
         raise UsageError("there is nothing to change", hint="give --title, --status or --owner")
     _check(title, owner)
     if status is not None:
-        check_choice(status, "--status", PROJECT_STATUSES, what="status")
+        check_choice(status, "--status", PROJECT_STATUSES, what="state")
     with session().database() as database, database.transaction():
         updated, changed = ProjectsStore(database).update(
             project_id, title=title, status=status, owner_id=owner

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
     from cardbox_cli.store.database import Database
+    from cardbox_cli.store.inbox_views import InboxViews
     from cardbox_cli.store.target import Target
+    from cardbox_cli.store.turn_views import TurnViews
 
 FORMATS = ("table", "json", "jsonl", "yaml", "id")
 
@@ -72,7 +74,25 @@ class Session:
         with self.database() as database:
             yield TypedCards(database, self.project_id), TypedBoxes(database, self.project_id)
 
-    def made(self, *, card_id: str | None = None, box_id: str | None = None) -> None:
+    @contextmanager
+    def turns(self) -> "Iterator[TurnViews]":
+        """The turns of this run's project, to be looked at."""
+        from cardbox_cli.cli.typed import TypedTurns
+
+        with self.database() as database:
+            yield TypedTurns(database, self.project_id)
+
+    @contextmanager
+    def inbox(self) -> "Iterator[InboxViews]":
+        """The inbox rows of this run's project, to be looked at."""
+        from cardbox_cli.store.inbox_views import InboxViews
+
+        with self.database() as database:
+            yield InboxViews(database, self.project_id)
+
+    def made(
+        self, *, card_id: str | None = None, box_id: str | None = None, turn_id: str | None = None
+    ) -> None:
         """Say what this command made, or found made already: `@last` from when its database is given back.
 
         By then it has been committed; a command that fails makes nothing.
@@ -81,6 +101,8 @@ class Session:
             self._made["card"] = card_id
         if box_id is not None:
             self._made["box"] = box_id
+        if turn_id is not None:
+            self._made["turn"] = turn_id
 
     def _remember(self, database: "Database") -> None:
         from cardbox_cli.cli.last import remember

@@ -3,6 +3,7 @@
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.turn_views import TurnViews
 
 
 class TypedCards(CardStore):
@@ -22,4 +23,14 @@ class TypedBoxes(BoxStore):
         """As the store does; `@last` is the box that was made last, whether or not it is still there."""
         if typed == LAST:
             return recall(self.database.address, self.project_id, "box")
+        return super().resolve(typed)
+
+
+class TypedTurns(TurnViews):
+    """Turns that are named on a command line."""
+
+    def resolve(self, typed: str) -> str:
+        """As the store does; `@last` is the turn that was dispatched last."""
+        if typed == LAST:
+            return recall(self.database.address, self.project_id, "turn")
         return super().resolve(typed)

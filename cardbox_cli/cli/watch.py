@@ -75,6 +75,18 @@ def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
                 pass
 
 
+@contextmanager
+def pauses() -> Iterator[Callable[[float], None]]:
+    """A wait for so many seconds, however the terminal changes. Raises when nobody reads any more."""
+    with _alarm() as resized_within:
+
+        def pause(seconds: float) -> None:
+            while resized_within(seconds):
+                pass
+
+        yield pause
+
+
 class _Canvas(StringIO):
     """Takes what is meant for a terminal."""
 

@@ -1,7 +1,8 @@
 """Claims: an owner takes due inbox rows for the time of a lease, and gives each back done, deferred or dead.
 
-A claimed row that carries a turn is given back together with it: done ends the turn, deferred makes it wait for
-another claim, dead ends it as failed. Only the owner of a lease may give a row back, and only at its epoch.
+A claimed row that carries a turn is given back together with it: done ends the turn, deferred makes it wait
+for another claim, dead ends it as failed. Only the owner of a lease may give a row back, and only at its
+epoch.
 """
 
 import random
@@ -22,7 +23,6 @@ from cardbox_cli.model.turns import (
     STOP,
     TURN,
     WATCHDOG,
-    EndStatus,
     Fence,
     Head,
     InboxRow,
@@ -83,6 +83,13 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> Task:
 def _take_up(runtime: Runtime, row: InboxRow, head: Head | None) -> Task:
     if head is not None and head.fence == row.fence and head.status == DISPATCHED:
         return Task(kind="run", row=row, fence=head.fence, said="taken up")
+    if head is not None and head.fence == row.fence and head.status == RUNNING:
+        # Another program's sweep made the row due while its turn ran: whoever ran it is fenced off.
+        epoch = runtime.heads.move(head.fence, "reclaim")
+        runtime.inbox.carry(row.inbox_id, epoch)
+        return Task(
+            kind="run", row=runtime.inbox.get(row.inbox_id), fence=head.fence_at(epoch), said="taken over"
+        )
     runtime.inbox.move([row.inbox_id], "consume", error="its turn is not dispatched at its epoch")
     runtime.inbox.drop_leases([row.inbox_id])
     return _done(row, "dropped: its turn is elsewhere")
@@ -118,14 +125,14 @@ def _apply(runtime: Runtime, row: InboxRow, owner: str) -> Task:
             row = runtime.inbox.get(row.inbox_id)
             return Task(kind="run", row=row, fence=applied.fence, said="resumed its turn")
         case "terminate":
-            status: EndStatus = applied.end_status  # type: ignore[assignment]  # statuses of results are these
-            end_turn(runtime, applied.fence, status, message="a tool's result ended the turn")
+            end_turn(runtime, applied.fence, applied.end_status, message="a tool's result ended the turn")
             return _done(row, f"ended its turn: {applied.end_status}")
         case "early":
             defer(runtime, row, owner=owner, reason=applied.reason or "too early", delay=TOO_EARLY)
             return _done(row, f"deferred: {applied.reason}")
         case _:
-            runtime.inbox.move([row.inbox_id], "consume", error=applied.reason)
+            stale = applied.reason if applied.outcome == "stale" else None
+            runtime.inbox.move([row.inbox_id], "consume", error=stale)
             runtime.inbox.drop_leases([row.inbox_id])
             return _done(row, f"{applied.outcome}: {applied.reason}")
 
@@ -157,7 +164,7 @@ def ack_many(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> list[
 
 
 def fail(runtime: Runtime, inbox_id: str, *, owner: str, error: str, error_code: str = "failed") -> None:
-    """The row cannot be done: it is a dead letter. If it carries a turn, the turn ends as failed. Raises as `ack`."""
+    """The row cannot be done: it is a dead letter, and a turn that it carries fails. Raises as `ack`."""
     with runtime.transaction():
         row, head = _own(runtime, inbox_id, owner)
         _kill(runtime, row, head, error=error, error_code=error_code)
@@ -219,7 +226,7 @@ def _kill(runtime: Runtime, row: InboxRow, head: Head | None, *, error: str, err
 
 
 def kill(runtime: Runtime, row: InboxRow, head: Head | None, *, error: str, error_code: str) -> None:
-    """Make the row a dead letter, and a turn that it carries failed, whoever has claimed it. The head is held."""
+    """Make the row a dead letter, and a turn that it carries failed, whoever has it. The head is held."""
     _kill(runtime, row, head, error=error, error_code=error_code)
 
 

@@ -1,7 +1,7 @@
 """Dispatch: a turn is asked for. One transaction: it is accepted whole, or leaves no row.
 
-Owns the checks and their error codes, the inbox row and the edge of a request, and its idempotency. Promotion,
-which follows in the same transaction, is `promotion.py`'s.
+Owns the checks and their error codes, the inbox row and the edge of a request, and its idempotency.
+Promotion, which follows in the same transaction, is `promotion.py`'s.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BoxView
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.headers import as_trace_id, depth_of, new_trace_id, trace_id_of, turn_headers
+from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import as_box_id, new_box_id
 from cardbox_cli.model.turns import (
     DEFAULT_CHANNEL,
@@ -35,7 +36,6 @@ from cardbox_cli.store.projects import ensure_project
 
 if TYPE_CHECKING:
     from cardbox_cli.model.recipes import Recipe
-    from cardbox_cli.store.roster import Agent
 
 DepthPolicy = Literal["descend", "peer", "root"]
 # Agents of the platform need no row of the roster.
@@ -83,8 +83,8 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. `turn_epoch` is None while the turn is queued, at `queue_position` from 1.
 
-    `status` is accepted, busy, rejected or error; for the last three `error_code` says why and `message` in words,
-    and no row was written. `created` is False for the answer to a request that had been made before.
+    `status` is accepted, busy, rejected or error; for the last three `error_code` says why and `message` in
+    words, and no row was written. `created` is False for the answer to a request that had been made before.
     """
 
     status: str
@@ -121,8 +121,8 @@ def dispatch(
 ) -> Dispatched:
     """Ask for a turn. Without `queue` a busy agent is an answer of its own, and nothing is written.
 
-    A dry run does everything and takes it back. Raises CorrelationConflict where the correlation id stands for
-    another request, and what packing raises. Joins the caller's transaction if there is one.
+    A dry run does everything and takes it back. Raises CorrelationConflict where the correlation id stands
+    for another request, and what packing raises. Joins the caller's transaction if there is one.
     """
     try:
         with runtime.rehearsal() if dry_run else runtime.transaction():
@@ -190,7 +190,7 @@ class _Dispatch:
 
     # --- checks
 
-    def _target(self) -> "Agent":
+    def _target(self) -> Agent:
         agent_id = self.request.target_agent_id
         if not agent_id.strip():
             _refuse("rejected", "missing_agent_id", "no agent is named")
@@ -205,7 +205,7 @@ class _Dispatch:
             _refuse("error", "worker_target_missing", f"agent {agent_id!r} has no worker target")
         return agent
 
-    def _profile_box(self, agent: "Agent") -> str:
+    def _profile_box(self, agent: Agent) -> str:
         box_id = self.request.profile_box_id or agent.profile_box_id
         view = self._view(box_id)
         if view is None:
@@ -224,7 +224,7 @@ class _Dispatch:
         found = self.runtime.boxes.get_many([box_id])
         return self.runtime.boxes.view(box_id) if found.boxes else None
 
-    def _check_recipe_profile(self, profile: Any, agent: "Agent") -> None:
+    def _check_recipe_profile(self, profile: Any, agent: Agent) -> None:
         handover = self.request.handover
         if handover is None:
             return
@@ -310,11 +310,12 @@ class _Dispatch:
 
     # --- idempotency
 
-    def _digest(self, agent: "Agent", profile_box_id: str, depth: int) -> str:
+    def _digest(self, agent: Agent, profile_box_id: str, depth: int) -> str:
         """SHA-256 of what makes two requests the same."""
         seen = self.request.context_box_id
         if self.request.handover is not None and self.request.correlation_id is not None:
-            seen = f"plan {self._pack(dry_run=True).digest}"  # type: ignore[union-attr]  # a handover is packed
+            planned = self._pack(dry_run=True)
+            seen = f"plan {planned.digest if planned else None}"
         parts = [agent.agent_id, profile_box_id, self.request.channel_id, depth, seen]
         return hashlib.sha256(exact_json.encode(parts)).hexdigest()
 

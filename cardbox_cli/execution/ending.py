@@ -1,7 +1,7 @@
 """The end of a turn: one transaction that every way to end it goes through, and that can happen once.
 
-Makes sure of the deliverable, frees the agent, closes what is open of the turn, reports to the call that waits
-for it, and promotes the next. Who may end a turn, and why, is the caller's business.
+Makes sure of the deliverable, frees the agent, closes what is open of the turn, reports to the call that
+waits for it, and promotes the next. Who may end a turn, and why, is the caller's business.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Promotion: an idle agent is leased to its oldest queued turn, whose row then is pending and can be claimed.
 
-A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is looked
-at. The caller holds the head.
+A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is
+looked at. The caller holds the head.
 """
 
 from cardbox_cli.execution.deliverables import ensure_deliverable, fallback
@@ -36,7 +36,7 @@ CONTROL_KEYS = frozenset(
 
 
 def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_next") -> InboxRow | None:
-    """Promote the oldest queued turn of an agent; the row, or None where it is not idle or nothing is queued."""
+    """Promote the oldest queued turn of an agent; None where it is not idle, or nothing is queued."""
     head = runtime.heads.get(agent_id)
     if head is None or head.status != "idle":
         return None

@@ -1,7 +1,7 @@
-"""Reaping: one pass over everything of a project that is overdue. Safe from cron, and from many places at once.
+"""Reaping: one pass over everything of a project that is overdue, safe from many places at once.
 
-Leases that have expired, deadlines that have passed, turns queued on idle agents, promoted turns that nobody came for.
-Each thing is a transaction of its own; what another one holds is passed over.
+Leases that have expired, deadlines that have passed, turns queued on idle agents, promoted turns that
+nobody came for. Each thing is a transaction of its own; what another one holds is passed over.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ _AT_ONCE = 500
 
 
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did. `released` and `dead` are inbox ids, `timed_out` tool-call ids, the others turn ids."""
+    """What a pass did: `released` and `dead` are inbox ids, `timed_out` call ids, the others turn ids."""
 
     released: list[str] = []
     dead: list[str] = []

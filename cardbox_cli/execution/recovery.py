@@ -1,7 +1,7 @@
 """Recovery by hand: nudging, stopping, and taking a turn away from whoever has it.
 
-Every fix but `nudge` names the epoch that it was decided at and a reason; it is a compare-and-set, adds to the
-epoch (so that the old worker's writes fail), and writes the audit. What the fixes do to the states is
+Every fix but `nudge` names the epoch that it was decided at and a reason; it is a compare-and-set, adds to
+the epoch (so that the old worker's writes fail), and writes the audit. What the fixes do to the states is
 `model/lifecycle.py`'s.
 """
 
@@ -34,7 +34,7 @@ from cardbox_cli.store.inbox import NewRow
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fix did. `turn_epoch` is the epoch after it; `may_start_twice`: what an old worker may still run."""
+    """What a fix did. `turn_epoch` is that after it; `may_start_twice`: what an old worker may still run."""
 
     agent_turn_id: str
     agent_id: str
@@ -47,7 +47,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
-    """Ring for what is due of a turn's agent, and promote what lies queued while it is idle. No epoch changes."""
+    """Ring for what is due of a turn, and promote what lies queued while its agent is idle."""
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
         head = runtime.heads.lock(row.agent_id)
@@ -118,7 +118,7 @@ def reclaim(
 
 
 def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """Put an active turn back into its agent's queue, to begin anew; what it wrote so far stays in its output box.
+    """Put an active turn back into its agent's queue, to begin anew; what it wrote stays in its output box.
 
     Its row is made anew if it is lost. Raises StaleEpoch as `fail` does.
     """

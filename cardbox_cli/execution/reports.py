@@ -1,7 +1,7 @@
 """Reports: the result of a tool call on its way to the turn that waits for it.
 
-A report is a `tool.result` card and an inbox row that points to it; `claims.py` hands the row to a worker, who
-applies it here. The card's id is derived from the call, so that the same result twice is a replay.
+A report is a `tool.result` card and an inbox row that points to it; `claims.py` hands the row to a worker,
+who applies it here. The card's id is derived from the call, so that the same result twice is a replay.
 """
 
 from datetime import timedelta
@@ -17,6 +17,7 @@ from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of, turn_hea
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.model.turns import (
     APPLIED,
+    END_STATUSES,
     PENDING,
     RECEIVED,
     REPORTS,
@@ -26,6 +27,7 @@ from cardbox_cli.model.turns import (
     WAITING,
     WATCHDOG,
     Edge,
+    EndStatus,
     Fence,
     Head,
     InboxRow,
@@ -36,7 +38,7 @@ from cardbox_cli.model.turns import (
 )
 from cardbox_cli.store.inbox import NewRow
 
-# A report that comes before its turn has suspended, or before its card can be seen, is looked at again so soon.
+# When to look again at a report that came before its turn has suspended, or its card can be seen.
 TOO_EARLY = timedelta(seconds=1)
 
 
@@ -61,8 +63,8 @@ def report_result(
 ) -> Reported:
     """Report the result of a call that a suspended turn waits for.
 
-    The same result again is harmless. Raises NotFound for a call that the turn never waited for, Conflict for a
-    second result, and for a turn that has ended.
+    The same result again is harmless. Raises NotFound for a call that the turn never waited for, Conflict
+    for a second result, and for a turn that has ended.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -268,20 +270,23 @@ def report_timeouts(runtime: Runtime, head: Head) -> list[Reported]:
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a claimed report: `resumed` (the turn goes on at `fence`), `terminate` (it may end now, with
-    `end_status`), `waiting` (for other calls), `stale` (nobody waits for it), or `early` (to be looked at again).
+    """What became of a claimed report.
+
+    `resumed`: the turn goes on at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: for
+    other calls; `stale`: nobody waits for it; `early`: to be looked at again.
     """
 
     outcome: Literal["resumed", "terminate", "waiting", "stale", "early"]
     fence: Fence
     reason: str | None = None
-    end_status: str = "success"
+    end_status: EndStatus = "success"
 
 
 def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
     """Apply a claimed report to its turn: the result goes into the output box, once.
 
-    Takes part in the caller's transaction, who has claimed the row and then does with it what the outcome says.
+    Takes part in the caller's transaction, who has claimed the row and then does with it what the outcome
+    says.
     """
     assert row.message_type in REPORTS
     head = runtime.heads.lock(row.agent_id)
@@ -324,11 +329,12 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
     return Applied(outcome="resumed", fence=fence)
 
 
-def _termination(runtime: Runtime, tools: list[WaitingTool]) -> str | None:
+def _termination(runtime: Runtime, tools: list[WaitingTool]) -> EndStatus | None:
     """How the turn ends, where one of its results says that it does: the first status that is no success."""
     ids = [tool.tool_result_card_id for tool in tools if tool.tool_result_card_id is not None]
     contents: list[Any] = [card.content for card in runtime.cards.get_many(ids).cards]
     results = [content for content in contents if isinstance(content, ToolResultContent)]
     if not any(result.after_execution == "terminate" for result in results):
         return None
-    return next((result.status for result in results if result.status != "success"), "success")
+    said = next((result.status for result in results if result.status != "success"), "success")
+    return next((status for status in END_STATUSES if status == said), "failed")

@@ -1,7 +1,8 @@
-"""How long, how often, how many: the settings of execution, their defaults, and the variables that set them."""
+"""How long, how often, how many: the settings of execution, and the variables that set them."""
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
     """The settings that variables ask for. Raises UsageError naming one that is no positive number."""
-    given = {}
+    given: dict[str, Any] = {}
     for field in msgspec.structs.fields(Settings):
         variable = f"CBX_{field.name.upper()}"
         if text := environment.get(variable):
@@ -47,7 +48,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
     return Settings(**given)
 
 
-def _number(variable: str, text: str, *, whole: bool) -> float:
+def _number(variable: str, text: str, *, whole: bool) -> Any:
     try:
         number = int(text) if whole else float(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """The context headers of an inbox row: who runs, on whose behalf, how deep, in which trace.
 
-Names and required keys are those of the card-box protocol v1r4, whose workers refuse a row without `traceparent` and
-`CG-Recursion-Depth`. `traceparent` is W3C Trace Context's.
+Names and required keys are those of the card-box protocol v1r4, whose workers refuse a row without
+`traceparent` and `CG-Recursion-Depth`. `traceparent` is W3C Trace Context's.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The state machines of heads and inbox rows: where each move begins, where it ends, what it adds to the epoch.
+"""The state machines of heads and inbox rows: where each move begins and ends, what it adds to the epoch.
 
 Every change of a state in the database is one of these moves, by a compare-and-set on the states that it may
 begin at. `docs/inbox-lifecycle.md` shows the same tables.

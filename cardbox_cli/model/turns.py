@@ -97,7 +97,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fence(self) -> Fence:
         """The fence of the turn that is active."""
-        return Fence(self.agent_id, self.active_agent_turn_id or "", self.turn_epoch)
+        return self.fence_at(self.turn_epoch)
+
+    def fence_at(self, turn_epoch: int) -> Fence:
+        """The fence of the turn that is active, at another epoch."""
+        return Fence(self.agent_id, self.active_agent_turn_id or "", turn_epoch)
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,9 +19,17 @@ _decoder = msgspec.json.Decoder(Head)
 class HeadStore(ProjectStore):
     """The heads of one project."""
 
-    def ensure(self, agent_id: str) -> None:
-        """Make an idle head for an agent that has none."""
-        self._run("ensure_head", agent_id=agent_id)
+    def ensure(self, agent_id: str) -> bool:
+        """Make an idle head for an agent that has none; False where it has one."""
+        return self._run("ensure_head", agent_id=agent_id) > 0
+
+    def highest_epoch(self, agent_id: str) -> int:
+        """The highest epoch of the agent that is written down anywhere but in its head."""
+        return int(self._value("highest_epoch", agent_id=agent_id))
+
+    def set_epoch(self, agent_id: str, turn_epoch: int, profile_box_id: str | None) -> None:
+        """Give a head that was made anew its epoch, and its profile's box if it is known."""
+        self._run("set_epoch", agent_id=agent_id, turn_epoch=turn_epoch, profile_box_id=profile_box_id)
 
     def get(self, agent_id: str) -> Head | None:
         """The head of this agent."""
@@ -36,7 +44,7 @@ class HeadStore(ProjectStore):
         return self._head("try_lock_head", agent_id)
 
     def hold(self, fence: Fence) -> Head:
-        """Lock the head for a write of this turn. Raises StaleEpoch, which says why, where it is elsewhere."""
+        """Lock the head for a write of this turn. Raises StaleEpoch, which says why it is elsewhere."""
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
             raise self.stale(fence, head)

@@ -73,6 +73,10 @@ class InboxStore(ProjectStore):
             _row_decoder.decode(row) for (row,) in self._rows("inbox_of_turn", agent_turn_id=agent_turn_id)
         ]
 
+    def open_of_agent(self, agent_id: str) -> list[InboxRow]:
+        """What an agent still has before it, the oldest first."""
+        return [_row_decoder.decode(row) for (row,) in self._rows("open_inbox_of_agent", agent_id=agent_id)]
+
     def oldest_queued(self, agent_id: str) -> InboxRow | None:
         """The turn that is next for an agent, held until the end of the transaction."""
         return _decoded(self._value("oldest_queued", agent_id=agent_id))

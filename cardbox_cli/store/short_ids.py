@@ -12,7 +12,10 @@ def like_escape(text: str) -> str:
 
 
 def the_one(noun: str, typed: str, candidates: Sequence[str], project_id: str) -> str:
-    """The only candidate. Raises NotFound for none and AmbiguousId for several."""
+    """The only candidate. Raises NotFound for none and AmbiguousId for several.
+
+    The first word of `noun` is the command that lists such things.
+    """
     if len(candidates) == 1 and (len(typed) >= MIN_TYPED or candidates[0] == typed):
         return candidates[0]
     if not candidates or len(typed) < MIN_TYPED:
@@ -21,7 +24,7 @@ def the_one(noun: str, typed: str, candidates: Sequence[str], project_id: str) -
             f"no {noun} {typed!r} in project {project_id!r}",
             hint=f"type at least {MIN_TYPED} characters of the id"
             if short
-            else f"`cbx {noun} list` shows the newest",
+            else f"`cbx {noun.split()[0]} list` shows the newest",
         )
     shown = sorted(candidates)[:5]
     more = " and more" if len(candidates) > len(shown) else ""

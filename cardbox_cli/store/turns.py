@@ -200,6 +200,11 @@ class TurnStore(ProjectStore):
         rows = self._rows("waiting_tools", agent_turn_id=agent_turn_id)
         return [_waiting_decoder.decode(row) for (row,) in rows]
 
+    def open_waiting_of(self, agent_id: str) -> list[WaitingTool]:
+        """The calls that the last turn of an agent that waits for any still waits for."""
+        rows = self._rows("open_waiting_of_agent", agent_id=agent_id)
+        return [_waiting_decoder.decode(row) for (row,) in rows]
+
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
         """Note that the result of a call is there; False where nobody waits for it."""
         return (

@@ -1,5 +1,7 @@
 """`cbx db` on a server that is the user's own. The embedded server's life is tested with the store."""
 
+from typing import Any
+
 import psycopg
 import psycopg.sql
 import pytest
@@ -7,16 +9,7 @@ import pytest
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.target import Target
 from tests.cli.conftest import lines, succeed
-from tests.conftest import Cbx
-
-ALL_TABLES = [
-    "public.projects",
-    "public.cards",
-    "public.card_boxes",
-    "resource.profiles",
-    "cbx.box_info",
-    "cbx.schema_version",
-]
+from tests.conftest import TABLES, Cbx
 
 
 class TestAnEmptyDatabase:
@@ -38,18 +31,18 @@ class TestAnEmptyDatabase:
             )
 
     def test_init_shows_what_it_would_do_and_does_it_with_yes(self, cbx: Cbx) -> None:
-        assert cbx("db", "init", "-o", "json").json()["missing"] == ALL_TABLES
-        assert lines(cbx("db", "init", "-o", "id")) == ALL_TABLES
+        assert cbx("db", "init", "-o", "json").json()["missing"] == TABLES
+        assert lines(cbx("db", "init", "-o", "id")) == TABLES
         status = cbx("db", "status", "-o", "json").json()
         assert (status["tables"], status["table_sizes"], status["project"]) == ([], [], None)
         assert said(cbx)["tables"] == "none; `cbx db init --yes` makes them"
-        assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == ALL_TABLES
-        assert cbx("db", "status", "-o", "json").json()["tables"] == sorted(ALL_TABLES)
+        assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == TABLES
+        assert cbx("db", "status", "-o", "json").json()["tables"] == sorted(TABLES)
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
 
     def test_upgrade_makes_the_tables_too(self, cbx: Cbx) -> None:
-        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 2}
-        assert succeed(cbx("db", "upgrade")) == "schema version 2\n"
+        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 3}
+        assert succeed(cbx("db", "upgrade")) == "schema version 3\n"
 
 
 def said(cbx: Cbx, *options: str) -> dict[str, str]:
@@ -59,6 +52,12 @@ def said(cbx: Cbx, *options: str) -> dict[str, str]:
         name: value.strip()
         for name, value in (line.split("  ", 1) for line in text.split("\n\n")[0].splitlines())
     }
+
+
+def size_of_cards(status: dict[str, Any]) -> dict[str, Any]:
+    """What a status says of the table of cards."""
+    [found] = [size for size in status["table_sizes"] if size["table"] == "public.cards"]
+    return dict(found)
 
 
 class TestStatus:
@@ -72,7 +71,7 @@ class TestStatus:
         ] == ("--database-url")
         facts = said(cbx)
         assert facts["running"] == "yes"
-        assert facts["tables"] == ", ".join(sorted(ALL_TABLES))
+        assert facts["tables"] == "19, listed below"
 
     def test_it_says_what_the_project_holds_and_how_large_all_is(self, cbx: Cbx) -> None:
         for card_id, *options in (("good",), ("expired", "--ttl", "0"), ("both", "--ttl", "0"), ("deleted",)):
@@ -92,13 +91,14 @@ class TestStatus:
             "boxes_exact": True,
         }
         sizes = {size["table"]: size for size in status["table_sizes"]}
-        assert list(sizes) == sorted(ALL_TABLES)
+        assert list(sizes) == sorted(TABLES)
         assert (sizes["public.cards"]["rows"], sizes["public.cards"]["exact"]) == (5, True)
         assert status["size_bytes"] > sizes["public.cards"]["bytes"] + sizes["public.cards"]["index_bytes"]
         shown = lines(cbx("db", "status"))
         header = shown.index("")
         assert shown[header + 1].split() == ["TABLE", "ROWS", "SIZE", "INDEXES"]
-        assert [row.split()[:2] for row in shown[header + 5 : header + 6]] == [["public.cards", "5"]]
+        assert [row.split()[0] for row in shown[header + 2 :]] == sorted(TABLES)
+        assert [row.split()[1] for row in shown if row.startswith("public.cards ")] == ["5"]
         assert cbx("-p", "none", "db", "status", "-o", "json").json()["project"]["cards"] == 0
 
     def test_it_says_whether_the_text_index_is_there(self, cbx: Cbx) -> None:
@@ -120,21 +120,21 @@ class TestStatus:
         )
         unknown = cbx("db", "status", "-o", "json").json()
         assert unknown["project"]["cards"] >= 1001
-        assert unknown["table_sizes"][3]["rows"] is None
+        assert size_of_cards(unknown)["rows"] is None
         assert [
             line.split()[1] for line in lines(cbx("db", "status")) if line.startswith("public.cards")
         ] == ["unknown"]
         database.connection.execute("ANALYZE cards")
         estimated = cbx("db", "status", "-o", "json").json()
-        assert estimated["table_sizes"][3]["exact"] is False
-        assert 18_000 < estimated["table_sizes"][3]["rows"] < 22_000
+        assert size_of_cards(estimated)["exact"] is False
+        assert 18_000 < size_of_cards(estimated)["rows"] < 22_000
         project = estimated["project"]
         assert (project["cards_exact"], project["expired"], project["deleted"]) == (False, None, None)
         assert 18_000 < project["cards"] < 22_000
         assert (project["boxes"], project["boxes_exact"]) == (0, True)
         assert said(cbx)["project"] == f"p: ~{project['cards']} cards, 0 boxes"
         exact = cbx("db", "status", "--exact", "-o", "json").json()
-        assert (exact["project"]["cards"], exact["table_sizes"][3]["rows"]) == (20_000, 20_000)
+        assert (exact["project"]["cards"], size_of_cards(exact)["rows"]) == (20_000, 20_000)
         assert said(cbx, "--exact")["project"] == "p: 20000 cards (0 expired, 0 deleted), 0 boxes"
 
     @pytest.mark.parametrize("analyzed", [False, True])

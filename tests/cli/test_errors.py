@@ -274,7 +274,7 @@ TABLE = [
         ("card", "list"),
         7,
         "schema-too-new",
-        "the database has schema version 99, this cbx knows up to 2",
+        "the database has schema version 99, this cbx knows up to 3",
         "use the newer cbx that upgraded it",
     ),
     Row(

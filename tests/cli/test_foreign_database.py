@@ -9,62 +9,28 @@ import pytest
 
 from cardbox_cli.store.target import Target
 from tests.cli.conftest import lines, succeed
-from tests.conftest import Cbx, Databases, Result
+from tests.conftest import TABLES, Cbx, Databases, Result
+from tests.foreign.tables import (
+    CARD_TABLES,
+    ITS_CARDS,
+    LIBRARY,
+    Connection,
+    definitions,
+    of_the_library,
+    without_file_numbers,
+)
 
 Feed = Callable[[str | bytes], None]
-Connection = psycopg.Connection[Any]
 
-# As the library (cardbox 0.0.1) makes them.
-LIBRARY = """
-CREATE TABLE cards (
-    card_id text PRIMARY KEY, tenant_id text NOT NULL, content jsonb, tool_calls jsonb, tool_call_id text,
-    ttl_seconds integer, expires_at timestamptz, deleted_at timestamptz, metadata jsonb,
-    created_at timestamptz DEFAULT current_timestamp
-);
-CREATE INDEX idx_cards_expires_at ON cards (expires_at);
-CREATE INDEX idx_cards_tenant_id ON cards (tenant_id);
-CREATE INDEX idx_cards_tool_call_id ON cards USING hash (tool_call_id);
-CREATE INDEX idx_cards_meta_agent_turn_type
-    ON cards ((metadata ->> 'agent_turn_id'), (metadata ->> 'step_id'), (metadata ->> 'type'));
-CREATE UNIQUE INDEX uniq_cards_tool_result_call ON cards (tenant_id, md5(tool_call_id))
-    WHERE tool_call_id IS NOT NULL AND metadata ->> 'type' = 'tool.result';
-CREATE TABLE card_boxes (
-    box_id uuid PRIMARY KEY, tenant_id text NOT NULL, card_ids jsonb, parent_ids jsonb,
-    updated_at timestamptz DEFAULT current_timestamp
-);
-CREATE INDEX idx_boxes_tenant_id ON card_boxes (tenant_id, box_id);
-CREATE TABLE card_operation_logs (log_id bigint PRIMARY KEY, tenant_id text NOT NULL, operation jsonb);
-"""
-ITS_CARDS = """
-INSERT INTO cards (card_id, tenant_id, content, tool_calls, tool_call_id, metadata) VALUES
-('018f-task', 'p', '{"__type__": "TextContent", "text": "Refund order 118"}', NULL, NULL,
- '{"type": "task.instruction", "role": "user", "author_id": "sys.pmo", "created_at": "2026-03-01T10:00:00"}'),
-('018f-call', 'p', '{"__type__": "TextContent", "text": ""}',
- '[{"id": "call_0", "type": "function", "function": {"name": "refund", "arguments": "{}"}}]', NULL,
- '{"type": "agent.thought", "role": "assistant", "author_id": "agent-1"}'),
-('018f-done', 'p', '{"__type__": "ToolResultContent", "status": "success", "after_execution": "suspend",
- "result": {"refunded": 1.10}, "error": null}', NULL, 'call_0',
- '{"type": "tool.result", "role": "tool", "function_name": "refund"}'),
-('018f-bare', 'p', NULL, NULL, NULL, NULL),
-('018f-theirs', 'other', '{"__type__": "TextContent", "text": "Refund order 119"}', NULL, NULL,
- '{"type": "task.instruction", "role": "user"}');
-INSERT INTO card_boxes (box_id, tenant_id, card_ids, parent_ids) VALUES
-('018f2b64-0000-7000-8000-00000000cafe', 'p',
- '["018f-task", "018f-call", "018f-done", "018f-bare", "018f-lost"]', NULL);
-"""
 BOX = "018f2b64-0000-7000-8000-00000000cafe"
-OURS = ["public.projects", "resource.profiles", "cbx.box_info", "cbx.schema_version"]
+OURS = [name for name in TABLES if name not in CARD_TABLES]
 
 
 @pytest.fixture
 def target(databases: Databases) -> Iterator[Target]:
     """A fresh database as a card-box library leaves it."""
-    name = databases.make("template1")
-    target = databases.target(name)
-    with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
-        connection.execute(LIBRARY.encode())
-        connection.execute(ITS_CARDS.encode())
-    yield target
+    name = databases.make(databases.prepared(LIBRARY + ITS_CARDS))
+    yield databases.target(name)
     databases.drop(name)
 
 
@@ -72,39 +38,6 @@ def target(databases: Databases) -> Iterator[Target]:
 def connection(target: Target) -> Iterator[Connection]:
     with psycopg.connect(target.conninfo or "", autocommit=True) as opened:
         yield opened
-
-
-# Everything that defines a table, its name first. No statement changes a table and remains unseen here.
-DEFINING = {
-    "columns": "SELECT t.oid::regclass::text, c.* FROM information_schema.columns c JOIN our_tables t"
-    " ON t.relname = c.table_name ORDER BY 1, ordinal_position",
-    "indexes": "SELECT indrelid::regclass::text, pg_get_indexdef(indexrelid), indisvalid"
-    " FROM pg_index JOIN our_tables t ON t.oid = indrelid ORDER BY 1, 2",
-    "constraints": "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(c.oid)"
-    " FROM pg_constraint c JOIN our_tables t ON t.oid = conrelid ORDER BY 1, 2",
-    "attributes": "SELECT attrelid::regclass::text, attname, attstorage::text, attcollation, attoptions"
-    " FROM pg_attribute JOIN our_tables t ON t.oid = attrelid ORDER BY 1, attnum",
-    "tables": "SELECT oid::regclass::text, relfilenode, reloptions, relhastriggers, relowner, relacl::text"
-    " FROM our_tables ORDER BY 1",
-}
-OUR_TABLES = """
-CREATE TEMP VIEW our_tables AS SELECT * FROM pg_class
-WHERE relkind = 'r' AND relnamespace::regnamespace::text IN ('public', 'resource', 'cbx')
-"""
-
-
-def definitions(connection: Connection) -> dict[str, list[Any]]:
-    """Everything that defines the tables of a database, by their full names."""
-    with connection.transaction(force_rollback=True):
-        connection.execute("SET LOCAL search_path = pg_temp")
-        connection.execute(OUR_TABLES)
-        return {name: connection.execute(query.encode()).fetchall() for name, query in DEFINING.items()}
-
-
-def of_the_library(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Those of `definitions` that are about the library's tables."""
-    theirs = ("public.cards", "public.card_boxes", "public.card_operation_logs")
-    return {name: [row for row in rows if row[0] in theirs] for name, rows in found.items()}
 
 
 class TestReadingItAsItIs:
@@ -301,7 +234,7 @@ class TestInit:
             assert f"CREATE TABLE IF NOT EXISTS {name} (" in succeed(table)
         assert "public.cards" not in table.out
         assert "public.card_boxes" not in table.out
-        assert table.err == "4 tables would be added; run it with --yes to add them\n"
+        assert table.err == f"{len(OURS)} tables would be added; run it with --yes to add them\n"
         answer = cbx("db", "init", "-o", "json").json()
         assert (answer["missing"], answer["added"], answer["sql"] + "\n") == (OURS, [], table.out)
         assert definitions(connection) == before
@@ -341,7 +274,7 @@ class TestInit:
         assert cbx("box", "show", BOX, "-o", "json").json()["title"] is None
         assert "title" not in succeed(cbx("box", "show", BOX))
         status = cbx("db", "status", "-o", "json").json()
-        assert (status["schema_version"], status["one_result_per_tool_call"]) == (2, True)
+        assert (status["schema_version"], status["one_result_per_tool_call"]) == (3, True)
 
     def test_profiles_that_are_there_are_used_and_left_as_they_are(
         self, cbx: Cbx, connection: Connection, feed: Feed
@@ -360,15 +293,10 @@ class TestInit:
         )
         assert packed.code == 0
         before = definitions(connection)
-        assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == [OURS[0], *OURS[2:]]
+        assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == [
+            name for name in OURS if name != "resource.profiles"
+        ]
         after = definitions(connection)
         for name, rows in before.items():
             assert [row for row in after[name] if row in rows] == rows, name
         assert [entry["name"] for entry in cbx("profile", "list", "-o", "json").json()] == ["clerk"]
-
-
-def without_file_numbers(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """`definitions` without what differs from database to database."""
-    tables = [(name, *others) for name, _, *others in found["tables"]]
-    columns = [tuple(value for value in row if value != row[1]) for row in found["columns"]]
-    return {**found, "tables": tables, "columns": columns}

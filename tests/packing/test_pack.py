@@ -38,7 +38,7 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.target import Target
-from tests.conftest import PROJECT, Databases
+from tests.conftest import PROJECT, TABLES, Databases
 
 TOOL = "tool.delegate"
 AGENT = "agent-1"
@@ -650,14 +650,7 @@ Refusal: TypeAlias = Callable[[Recipe, Mapping[str, Any]], CbxError]
 
 
 def test_the_count_of_rows_looks_at_every_table(row_counts: RowCounts) -> None:
-    assert list(row_counts()) == [
-        "cbx.box_info",
-        "cbx.schema_version",
-        "public.card_boxes",
-        "public.cards",
-        "public.projects",
-        "resource.profiles",
-    ]
+    assert list(row_counts()) == sorted(TABLES)
 
 
 FOR_NOBODY: Recipe = {"context_packing_config": {}}

@@ -98,3 +98,24 @@ LEFT JOIN LATERAL (
     ORDER BY a.created_at DESC, a.audit_id DESC
     LIMIT 1
 ) AS last ON true
+
+-- name: highest_epoch
+-- The highest epoch of an agent that is written down anywhere but in its head.
+SELECT greatest(
+    (SELECT max(i.turn_epoch) FROM state.agent_inbox AS i
+     WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s),
+    (SELECT max(w.turn_epoch) FROM state.turn_waiting_tools AS w
+     WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s),
+    (SELECT max(l.turn_epoch) FROM cbx.leases AS l
+     WHERE l.project_id = %(project_id)s AND l.agent_id = %(agent_id)s),
+    (SELECT max(t.end_epoch) FROM cbx.turns AS t
+     WHERE t.project_id = %(project_id)s AND t.agent_id = %(agent_id)s),
+    (SELECT max(greatest(a.epoch_before, a.epoch_after)) FROM cbx.audit AS a
+     WHERE a.project_id = %(project_id)s AND a.agent_id = %(agent_id)s),
+    0)
+
+-- name: set_epoch
+-- The epoch, and the profile, of a head that was made anew.
+UPDATE state.agent_state_head AS h
+SET turn_epoch = %(turn_epoch)s, profile_box_id = coalesce(%(profile_box_id)s, h.profile_box_id)
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.status = 'idle'

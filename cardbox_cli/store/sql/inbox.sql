@@ -270,3 +270,11 @@ UPDATE state.agent_inbox AS i
 SET payload = i.payload || jsonb_strip_nulls(jsonb_build_object(
     'context_box_id', %(context_box_id)s::text, 'output_box_id', %(output_box_id)s::text))
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
+
+-- name: open_inbox_of_agent
+-- What an agent still has before it, the oldest first.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
+    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+ORDER BY i.created_at, i.inbox_id

@@ -109,6 +109,20 @@ FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
 ORDER BY w.created_at, w.turn_epoch, w.tool_call_id
 
+-- name: open_waiting_of_agent
+-- The calls that an agent's last turn that waits for any still waits for.
+SELECT {waiting_json}
+FROM state.turn_waiting_tools AS w
+WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s AND w.wait_status IN ('waiting', 'received')
+    AND (w.agent_turn_id, w.turn_epoch) = (
+        SELECT last.agent_turn_id, last.turn_epoch
+        FROM state.turn_waiting_tools AS last
+        WHERE last.project_id = %(project_id)s AND last.agent_id = %(agent_id)s
+            AND last.wait_status IN ('waiting', 'received')
+        ORDER BY last.turn_epoch DESC, last.created_at DESC
+        LIMIT 1)
+ORDER BY w.created_at, w.tool_call_id
+
 -- name: receive_waiting_tool
 -- The result of a call is there.
 UPDATE state.turn_waiting_tools AS w

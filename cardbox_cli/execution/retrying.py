@@ -1,0 +1,70 @@
+"""Another try for what is dead: a report or a stop becomes due again, a turn is asked for anew."""
+
+from datetime import timedelta
+
+import msgspec
+
+from cardbox_cli.errors import Conflict
+from cardbox_cli.execution.dispatch import Dispatched, DispatchRequest, Parent, dispatch
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.headers import parent_of
+from cardbox_cli.model.turns import CONSUMED, ERROR, SKIPPED, TURN, InboxRow
+
+
+class Retried(msgspec.Struct, frozen=True, kw_only=True):
+    """The row that is due again, or the new turn that a dead one was asked for as."""
+
+    row: InboxRow
+    dispatched: Dispatched | None = None
+
+
+def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
+    """Try a dead row again. Raises NotFound for an unknown one, Conflict for one that is not dead.
+
+    A turn ends once: its pointers are dispatched as a new turn.
+    """
+    with runtime.transaction():
+        row = runtime.inbox.get(inbox_id)
+        runtime.heads.lock(row.agent_id)
+        row = runtime.inbox.lock(inbox_id) or row
+        if row.message_type == TURN:
+            return _ask_again(runtime, row, source_agent_id)
+        moved = runtime.inbox.move([inbox_id], "retry", delay=timedelta(0))
+        if not moved:
+            raise _not_dead(row)
+        agent = runtime.roster.find(row.agent_id)
+        if agent is not None:
+            runtime.call(moved[0], agent.worker_target, "retry")
+    return Retried(row=moved[0])
+
+
+def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried:
+    record = runtime.turns.record(row.turn_id)
+    ended = record is not None and record.end_status not in (None, "success")
+    if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
+        raise _not_dead(row)
+    parent_turn, parent_step = parent_of(row.context_headers)[1:]
+    report_to = (record.report_to if record else None) or {}
+    request = DispatchRequest(
+        target_agent_id=row.agent_id,
+        context_box_id=row.pointer("context_box_id"),
+        profile_box_id=row.pointer("profile_box_id"),
+        channel_id=row.channel_id,
+        source_agent_id=source_agent_id,
+        parent=None
+        if parent_turn is None
+        else Parent(
+            agent_turn_id=parent_turn, step_id=parent_step, tool_call_id=report_to.get("tool_call_id")
+        ),
+        display_name=row.pointer("display_name"),
+        runtime_config=row.payload.get("runtime_config") or {} if isinstance(row.payload, dict) else {},
+        metadata={"retry_of": row.turn_id},
+    )
+    return Retried(row=row, dispatched=dispatch(runtime, request))
+
+
+def _not_dead(row: InboxRow) -> Conflict:
+    return Conflict(
+        f"the inbox row {row.inbox_id} is {row.status}, not dead",
+        hint="`cbx inbox list --dead` shows what can be tried again; `cbx why` explains a turn that hangs",
+    )

@@ -1,0 +1,44 @@
+-- fragment: inbox_matches
+    i.project_id = %(project_id)s
+    AND (%(agent_id)s::text IS NULL OR i.agent_id = %(agent_id)s)
+    AND (%(status)s::text IS NULL OR i.status = %(status)s)
+    AND (%(message_type)s::text IS NULL OR i.message_type = %(message_type)s)
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (i.created_at, i.inbox_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
+
+-- fragment: inbox_is_open
+i.status IN ('queued', 'pending', 'deferred', 'processing')
+
+-- name: list_inbox
+-- A page of the project's inbox rows, newest first, after the place (created_at, inbox_id) if one is given.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: list_open_inbox
+-- `list_inbox` of a status that few rows have.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE {inbox_is_open} AND {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: list_dead_inbox
+-- `list_inbox` of the dead letters.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'error' AND {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: count_further_inbox
+-- How many rows there are after a place, up to a limit.
+SELECT count(*) FROM (SELECT FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further
+
+-- name: find_inbox_ids
+-- Up to six ids that are `typed`, or else begin with it, with or without their first word, or end with it.
+(SELECT i.inbox_id, true AS whole FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id = %(typed)s)
+UNION ALL
+(SELECT i.inbox_id, false FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s
+    AND (i.inbox_id LIKE %(beginning)s OR i.inbox_id LIKE 'inbox\_' || %(beginning)s
+         OR i.inbox_id LIKE 'turn\_' || %(beginning)s)
+ LIMIT 6)
+UNION ALL
+(SELECT i.inbox_id, false FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(end)s
+ LIMIT 6)

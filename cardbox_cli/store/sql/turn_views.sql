@@ -1,0 +1,193 @@
+-- fragment: turn_of_row
+coalesce(i.agent_turn_id, i.correlation_id, i.inbox_id)
+
+-- fragment: active_head
+state.agent_state_head AS h
+    ON h.project_id = i.project_id AND h.agent_id = i.agent_id AND h.status <> 'idle'
+    AND h.active_agent_turn_id = {turn_of_row}
+
+-- fragment: leased_status
+CASE WHEN h.status <> 'dispatched' THEN h.status
+     WHEN EXISTS (SELECT FROM state.agent_inbox AS claimed
+                  WHERE claimed.project_id = h.project_id AND claimed.agent_id = h.agent_id
+                      AND claimed.agent_turn_id = h.active_agent_turn_id AND claimed.status = 'processing')
+     THEN 'dispatched'
+     ELSE 'pending' END
+
+-- fragment: turn_status
+CASE WHEN h.status IS NOT NULL THEN {leased_status}
+     WHEN i.status = 'queued' THEN 'queued'
+     WHEN i.status IN ('pending', 'deferred') THEN 'pending'
+     WHEN i.status = 'processing' THEN 'dispatched'
+     ELSE 'ended' END
+
+-- fragment: turn_json
+json_build_object(
+    'agent_turn_id', {turn_of_row},
+    'agent_id', i.agent_id,
+    'status', s.status,
+    'turn_epoch', coalesce(h.turn_epoch, i.turn_epoch),
+    'channel_id', i.channel_id,
+    'trace_id', coalesce(h.trace_id, nullif(split_part(i.context_headers ->> 'traceparent', '-', 2), '')),
+    'recursion_depth', CASE WHEN i.context_headers ->> 'CG-Recursion-Depth' ~ '^[0-9]{1,9}$'
+                            THEN (i.context_headers ->> 'CG-Recursion-Depth')::integer END,
+    'parent_agent_id', i.context_headers ->> 'CG-Parent-Agent-Id',
+    'parent_agent_turn_id', i.context_headers ->> 'CG-Parent-Turn-Id',
+    'profile_box_id', coalesce(h.profile_box_id::text, i.payload ->> 'profile_box_id'),
+    'context_box_id', coalesce(h.context_box_id::text, i.payload ->> 'context_box_id'),
+    'output_box_id', coalesce(h.output_box_id::text, i.payload ->> 'output_box_id'),
+    'resume_deadline', to_char(h.resume_deadline AT TIME ZONE 'UTC', {utc}),
+    'inbox_id', i.inbox_id,
+    'row_status', i.status,
+    'left_at', to_char(coalesce(i.archived_at, i.processed_at) AT TIME ZONE 'UTC', {utc}),
+    'created_at', to_char(i.created_at AT TIME ZONE 'UTC', {utc})
+)::text
+
+-- fragment: turn_matches
+    i.project_id = %(project_id)s AND i.message_type = 'turn'
+    AND (%(agent_id)s::text IS NULL OR i.agent_id = %(agent_id)s)
+    AND (%(status)s::text IS NULL OR s.status = %(status)s)
+    AND (%(trace_id)s::text IS NULL OR {turn_of_row} IN (
+        SELECT e.target_agent_turn_id FROM state.execution_edges AS e
+        WHERE e.project_id = %(project_id)s AND e.trace_id = %(trace_id)s AND e.primitive = 'enqueue'))
+    AND (%(since)s::timestamptz IS NULL OR i.created_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR i.created_at < %(until)s)
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (i.created_at, i.inbox_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
+
+-- fragment: turns
+state.agent_inbox AS i
+LEFT JOIN {active_head}
+CROSS JOIN LATERAL (SELECT {turn_status} AS status) AS s
+
+-- fragment: is_unfinished
+i.inbox_id IN (
+    SELECT o.inbox_id FROM state.agent_inbox AS o
+    WHERE o.project_id = %(project_id)s AND o.status IN ('queued', 'pending', 'deferred', 'processing')
+    UNION ALL
+    SELECT o.inbox_id FROM state.agent_state_head AS a
+    JOIN state.agent_inbox AS o ON o.project_id = a.project_id AND o.agent_turn_id = a.active_agent_turn_id
+    WHERE a.project_id = %(project_id)s AND a.status <> 'idle')
+
+-- name: list_turns
+-- A page of the project's turns, newest first, after the place (created_at, inbox_id) if one is given.
+SELECT {turn_json} FROM {turns} WHERE {turn_matches} ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: count_further_turns
+-- How many turns there are after a place, up to a limit.
+SELECT count(*) FROM (SELECT FROM {turns} WHERE {turn_matches} LIMIT %(limit)s) AS further
+
+-- name: list_unfinished_turns
+-- `list_turns` of those that have not ended, found among what is open and active, however much has ended.
+SELECT {turn_json} FROM {turns} WHERE {is_unfinished} AND {turn_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: count_further_unfinished_turns
+-- `count_further_turns` of those that have not ended.
+SELECT count(*) FROM (SELECT FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
+
+-- name: turns_by_ids
+-- The turns of these ids, oldest first. One that was enqueued twice comes once, as it was enqueued last.
+SELECT turn FROM (
+    SELECT DISTINCT ON ({turn_of_row}) {turn_json} AS turn, i.created_at, i.inbox_id
+    FROM {turns}
+    WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
+        AND (i.agent_turn_id = ANY(%(turn_ids)s) OR i.inbox_id = ANY(%(turn_ids)s))
+    ORDER BY {turn_of_row}, i.created_at DESC, i.inbox_id DESC) AS found
+ORDER BY created_at, inbox_id
+
+-- name: turns_by_edges
+-- What the audit rows say of turns whose inbox rows are gone.
+SELECT DISTINCT ON (e.target_agent_turn_id) json_build_object(
+    'agent_turn_id', e.target_agent_turn_id,
+    'agent_id', e.target_agent_id,
+    'status', coalesce({leased_status}, 'ended'),
+    'turn_epoch', coalesce(h.turn_epoch, 0),
+    'channel_id', coalesce(e.channel_id, 'public'),
+    'trace_id', e.trace_id,
+    'recursion_depth', e.recursion_depth,
+    'parent_agent_id', e.source_agent_id,
+    'parent_agent_turn_id', e.source_agent_turn_id,
+    'profile_box_id', h.profile_box_id,
+    'context_box_id', h.context_box_id,
+    'output_box_id', h.output_box_id,
+    'resume_deadline', to_char(h.resume_deadline AT TIME ZONE 'UTC', {utc}),
+    'created_at', to_char(e.created_at AT TIME ZONE 'UTC', {utc})
+)::text
+FROM state.execution_edges AS e
+LEFT JOIN state.agent_state_head AS h
+    ON h.project_id = e.project_id AND h.agent_id = e.target_agent_id AND h.status <> 'idle'
+    AND h.active_agent_turn_id = e.target_agent_turn_id
+WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turn_ids)s)
+    AND e.primitive = 'enqueue' AND e.target_agent_id IS NOT NULL
+ORDER BY e.target_agent_turn_id, e.created_at
+
+-- name: turn_ends
+-- The ends of these turns that were kept.
+SELECT {record_json} FROM cbx.turns AS t
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turn_ids)s) AND t.end_status IS NOT NULL
+
+-- name: turn_remains
+-- What turns leave behind whose ends nobody kept: the last step, and the newest deliverable.
+SELECT json_build_object(
+    'agent_turn_id', turn.id,
+    'step_id', last.step_id,
+    'step_status', last.status,
+    'step_ended_at', to_char(last.ended_at AT TIME ZONE 'UTC', {utc}),
+    'card_id', card.card_id,
+    'card_metadata', card.metadata,
+    'card_content', card.content,
+    'card_created_at', to_char(card.created_at AT TIME ZONE 'UTC', {utc})
+)::text
+FROM unnest(%(turn_ids)s::text[]) AS turn (id)
+LEFT JOIN LATERAL (
+    SELECT s.step_id, s.status, s.ended_at FROM state.agent_steps AS s
+    WHERE s.project_id = %(project_id)s AND s.agent_turn_id = turn.id
+    ORDER BY s.started_at DESC, s.step_id DESC LIMIT 1) AS last ON true
+LEFT JOIN LATERAL (
+    SELECT c.card_id, c.metadata, c.content, c.created_at FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = turn.id
+        AND c.metadata ->> 'type' = 'task.deliverable' AND c.deleted_at IS NULL
+    ORDER BY c.created_at DESC, c.card_id DESC LIMIT 1) AS card ON true
+
+-- name: find_turn_ids
+-- Up to six turns whose id is `typed`, or else begins with it, with or without "turn_", or ends with it.
+(SELECT {turn_of_row}, true AS whole FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
+    AND (i.agent_turn_id = %(typed)s OR i.inbox_id = %(typed)s)
+ LIMIT 1)
+UNION ALL
+(SELECT e.target_agent_turn_id, true FROM state.execution_edges AS e
+ WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(typed)s AND e.primitive = 'enqueue'
+ LIMIT 1)
+UNION ALL
+(SELECT DISTINCT i.agent_turn_id, false FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
+    AND (i.agent_turn_id LIKE %(beginning)s OR i.agent_turn_id LIKE 'turn\_' || %(beginning)s)
+ LIMIT 6)
+UNION ALL
+(SELECT DISTINCT i.agent_turn_id, false FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.message_type = 'turn' AND i.agent_turn_id LIKE %(end)s
+ LIMIT 6)
+
+-- name: turns_of_trace
+-- The turns of a trace.
+SELECT e.target_agent_turn_id FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND e.trace_id = %(trace_id)s AND e.primitive = 'enqueue'
+    AND e.target_agent_turn_id IS NOT NULL
+
+-- name: cards_of_turn
+-- The cards that a turn wrote, in order; of their texts the beginnings.
+SELECT json_build_object(
+    'card_id', c.card_id,
+    'type', {card_type},
+    'tool_call_id', c.tool_call_id,
+    'tool_name', coalesce(c.content ->> 'tool_name', c.metadata ->> 'function_name'),
+    'status', c.content ->> 'status',
+    'text', left(coalesce(c.content ->> 'text', c.content ->> 'data', c.content ->> 'result', ''), 200),
+    'calls', jsonb_path_query_array(c.tool_calls, '$[*].function.name'),
+    'created_at', to_char(c.created_at AT TIME ZONE 'UTC', {utc})
+)::text
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = %(turn_id)s AND c.deleted_at IS NULL
+ORDER BY c.created_at, c.card_id

@@ -1,0 +1,260 @@
+"""Turns as they are read: lists of them, and all rows of one. Never writes.
+
+What became of a turn is told by its inbox row and its agent's head, on databases of other programs too; the
+end that cbx keeps, or what the turn left where nobody kept one, comes with the row. What all that means is
+for `execution/turn_view.py` to say.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.ids import unique
+from cardbox_cli.model.turns import (
+    AuditEntry,
+    Edge,
+    Head,
+    InboxRow,
+    Lease,
+    Step,
+    TurnRecord,
+    WaitingTool,
+)
+from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.short_ids import like_escape, the_one
+from cardbox_cli.store.turns import TurnStore
+
+_PAGE = 200
+# How far a count looks behind the end of a list.
+_COUNTED = 10_000
+ENDED = "ended"
+_TABLES = (
+    "state.agent_state_head",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+)
+
+_Row = TypeVar("_Row")
+
+
+class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which turns a list holds; None means any. The times are those of the enqueueing, as in `CardFilter`."""
+
+    agent_id: str | None = None
+    status: str | None = None
+    trace_id: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn left whose end nobody kept: its last step and its newest deliverable."""
+
+    agent_turn_id: str
+    step_id: str | None
+    step_status: str | None
+    step_ended_at: datetime | None
+    card_id: str | None
+    card_metadata: Any
+    card_content: Any
+    card_created_at: datetime | None
+
+
+class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as its inbox row and its agent's head tell it; without the row (None), as its edge does.
+
+    `status` is that of the whole turn. Of an ended one there is its `record`, or else its `remains`.
+    `left_at` is when its inbox row was touched last.
+    """
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    turn_epoch: int
+    channel_id: str
+    trace_id: str | None
+    recursion_depth: int | None
+    parent_agent_id: str | None
+    parent_agent_turn_id: str | None
+    profile_box_id: str | None
+    context_box_id: str | None
+    output_box_id: str | None
+    resume_deadline: datetime | None
+    inbox_id: str | None = None
+    row_status: str | None = None
+    left_at: datetime | None = None
+    created_at: datetime | None
+    record: TurnRecord | None = None
+    remains: Remains | None = None
+
+
+class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A card that a turn wrote. `text` is the beginning of what it says, `calls` the tools that it calls."""
+
+    card_id: str
+    type: str
+    tool_call_id: str | None
+    tool_name: str | None
+    status: str | None
+    text: str
+    calls: list[Any] | None
+    created_at: datetime | None
+
+
+class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows of one turn, as one state of the database. What a database has no place for is empty."""
+
+    turn: TurnRow
+    head: Head | None
+    inbox: list[InboxRow]
+    leases: list[Lease]
+    steps: list[Step]
+    waiting_tools: list[WaitingTool]
+    edges: list[Edge]
+    children: list[TurnRow]
+    record: TurnRecord | None
+    audit: list[AuditEntry]
+    cards: list[WrittenCard]
+
+
+class TurnViews(ProjectStore):
+    """The turns of one project."""
+
+    def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
+        """The turns that `where` allows, newest first, read in pages as they are asked for."""
+        self._require_tables()
+        return paged(partial(self._page, self._dated(where or TurnFilter())), page=_PAGE, limit=limit)
+
+    def further(self, where: TurnFilter, last: TurnRow) -> Further:
+        """How many turns `newest` would give after `last`. Counts up to 10,000."""
+        if last.created_at is None:
+            return Further(0, False)
+        query = "count_further_turns" if _may_have_ended(where) else "count_further_unfinished_turns"
+        found = self._value(query, **_query(self._dated(where), last, _COUNTED + 1))
+        return Further.counted(found, found, limit=_COUNTED)
+
+    def get(self, turn_id: str) -> TurnRow:
+        """The turn of this id. Raises NotFound."""
+        found = self.get_many([turn_id])
+        if not found:
+            raise self._no_turn(turn_id)
+        return found[0]
+
+    def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
+        """Those of these turns that are known, oldest first; those whose inbox rows are gone come last."""
+        self._require_tables()
+        turns = self._turns("turns_by_ids", turn_ids=list(turn_ids))
+        absent = set(turn_ids).difference(turn.agent_turn_id for turn in turns)
+        if absent:
+            turns += self._turns("turns_by_edges", turn_ids=list(absent))
+        return self._with_ends(turns)
+
+    def of_trace(self, trace_id: str) -> list[TurnRow]:
+        """The turns of a trace, oldest first."""
+        rows = self._rows("turns_of_trace", trace_id=trace_id)
+        return self.get_many(unique(turn_id for (turn_id,) in rows))
+
+    def story(self, turn_id: str) -> StoredTurn:
+        """Everything of one turn, as one snapshot. Raises NotFound."""
+        with self.database.snapshot():
+            turn = self.get(turn_id)
+            turns = TurnStore(self.database, self.project_id)
+            inbox = InboxStore(self.database, self.project_id)
+            edges = turns.edges(turn_id)
+            return StoredTurn(
+                turn=turn,
+                head=turns.head_of(turn_id),
+                inbox=inbox.of_turn(turn_id),
+                leases=inbox.leases_of_turn(turn.agent_id, turn_id) if self.database.keeps_turns else [],
+                steps=turns.steps(turn_id),
+                waiting_tools=turns.waiting_tools(turn_id),
+                edges=edges,
+                children=self.get_many(_children(turn_id, edges)),
+                record=turns.record(turn_id),
+                audit=turns.audit_of(turn_id),
+                cards=self._read("cards_of_turn", WrittenCard, turn_id=turn_id),
+            )
+
+    def resolve(self, typed: str) -> str:
+        """The full id that `typed` stands for: an id, or a unique end or beginning of one.
+
+        A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
+        """
+        self._require_tables()
+        escaped = like_escape(typed)
+        rows = self._rows("find_turn_ids", typed=typed, beginning=f"{escaped}%", end=f"%{escaped}")
+        whole = unique(turn_id for turn_id, is_whole in rows if is_whole)
+        return the_one("turn", typed, whole or unique(turn_id for turn_id, _ in rows), self.project_id)
+
+    # --- how
+
+    def _dated(self, where: TurnFilter) -> TurnFilter:
+        since, until = self._instant(where.since), self._instant(where.until)
+        return msgspec.structs.replace(where, since=since, until=until)
+
+    def _page(self, where: TurnFilter, after: TurnRow | None, size: int) -> list[TurnRow]:
+        query = "list_turns" if _may_have_ended(where) else "list_unfinished_turns"
+        return self._with_ends(self._turns(query, **_query(where, after, size)))
+
+    def _turns(self, query: str, /, **parameters: Any) -> list[TurnRow]:
+        return self._read(query, TurnRow, **parameters)
+
+    def _with_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
+        ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
+        kept = self._read("turn_ends", TurnRecord, turn_ids=ended) if self.database.keeps_turns else []
+        records = {record.agent_turn_id: record for record in kept}
+        unkept = [turn_id for turn_id in ended if turn_id not in records]
+        left = self._read("turn_remains", Remains, turn_ids=unkept) if unkept else []
+        remains = {each.agent_turn_id: each for each in left}
+        return [
+            msgspec.structs.replace(
+                turn, record=records.get(turn.agent_turn_id), remains=remains.get(turn.agent_turn_id)
+            )
+            for turn in turns
+        ]
+
+    def _read(self, query: str, kind: type[_Row], /, **parameters: Any) -> list[_Row]:
+        decoder = msgspec.json.Decoder(kind)
+        return [decoder.decode(row) for (row,) in self._rows(query, **parameters)]
+
+    def _require_tables(self) -> None:
+        for table in _TABLES:
+            self.database.require(table)
+
+    def _no_turn(self, turn_id: str) -> NotFound:
+        return NotFound(
+            f"no turn {turn_id!r} in project {self.project_id!r}", hint="`cbx turn list` shows the newest"
+        )
+
+
+def _may_have_ended(where: TurnFilter) -> bool:
+    return where.status in (None, ENDED)
+
+
+def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
+    given = (
+        edge.target_agent_turn_id
+        for edge in edges
+        if edge.primitive == "enqueue" and edge.source_agent_turn_id == turn_id
+    )
+    return [child for child in unique(child for child in given if child) if child != turn_id]
+
+
+def _query(where: TurnFilter, after: TurnRow | None, limit: int) -> dict[str, Any]:
+    return {
+        "agent_id": where.agent_id,
+        "status": where.status,
+        "trace_id": where.trace_id,
+        "since": where.since,
+        "until": where.until,
+        "after_time": after.created_at if after else None,
+        "after_id": after.inbox_id if after else None,
+        "limit": limit,
+    }

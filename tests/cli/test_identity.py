@@ -1,0 +1,336 @@
+"""`cbx project`, `agent` and `tool`: what they print, what they refuse and how, and whose rows they touch."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import lines, succeed
+from tests.cli.test_completion import Offered, offered  # noqa: F401  # a fixture
+from tests.conftest import PROJECT, Cbx
+
+Feed = Callable[[str | bytes], None]
+RowCounts = Callable[[], dict[str, int]]
+
+SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}}'
+PROVISION = ("agent", "provision", "a-1", "--profile", "clerk")
+EXISTS = "hint: `cbx project list` shows them; `cbx project create`, or the first profile, tool or agent, makes one\n"
+
+
+@pytest.fixture
+def clerk(cbx: Cbx, tmp_path: Path) -> str:
+    """The file of a profile that has been imported."""
+    path = tmp_path / "clerk.yaml"
+    path.write_text("name: clerk\nworker_target: desk\ntags: [office]\n")
+    succeed(cbx("profile", "import", str(path)))
+    return str(path)
+
+
+class TestProject:
+    def test_it_is_created_changed_and_shown(self, cbx: Cbx) -> None:
+        assert succeed(cbx("project", "create", "shop", "--title", "The shop")) == "created project shop\n"
+        assert succeed(cbx("-p", "shop", "project", "update", "--owner", "ann")) == "updated project shop\n"
+        assert succeed(cbx("project", "update", "shop", "--owner", "ann")) == "unchanged: project shop\n"
+        shown = json.loads(succeed(cbx("project", "show", "shop", "-o", "json")))
+        assert set(shown) == {"project_id", "title", "status", "owner_id", "created_at", "updated_at"}
+        assert (shown["title"], shown["status"], shown["owner_id"]) == ("The shop", "active", "ann")
+        facts = dict(line.split(maxsplit=1) for line in lines(cbx("project", "show", "shop")))
+        assert (facts["project"], facts["title"], facts["owner"]) == ("shop", "The shop", "ann")
+        assert list(facts) == ["project", "title", "status", "owner", "created", "updated"]
+
+    def test_they_are_listed_by_id(self, cbx: Cbx) -> None:
+        for name in ("two", "one", "three"):
+            assert lines(cbx("-p", name, "project", "create", "-o", "id")) == [name]
+        assert lines(cbx("project", "list", "-o", "id")) == ["one", "three", "two"]
+        listed = cbx("project", "list", "--limit", "2", "--columns", "project,title")
+        assert (lines(listed)[1:], listed.err) == (
+            ["one      one", "three    three"],
+            "1 more; --limit 0 shows all\n",
+        )
+
+    @pytest.mark.parametrize("write", ["profile", "tool", "agent"])
+    def test_the_first_write_creates_it(self, cbx: Cbx, clerk: str, write: str) -> None:
+        new = ("-p", "new") if write != "agent" else ("-p", PROJECT)
+        command = {
+            "profile": ("profile", "import", clerk),
+            "tool": ("tool", "add", "weather"),
+            "agent": PROVISION,
+        }[write]
+        succeed(cbx(*new, *command))
+        shown = cbx(*new, "project", "show", "-o", "json").json()
+        assert (shown["title"], shown["status"], shown["owner_id"]) == (new[1], "active", "sys.operator")
+
+
+class TestAgent:
+    def test_it_is_provisioned_listed_and_shown(self, cbx: Cbx, clerk: str) -> None:
+        said = "a-1 (profile clerk, worker target desk)\n"
+        assert succeed(cbx(*PROVISION)) == f"provisioned {said}"
+        assert succeed(cbx(*PROVISION)) == f"unchanged: {said}"
+        assert lines(cbx("agent", "list"))[1].split()[:5] == ["a-1", "idle", "clerk", "desk", "office"]
+        shown = cbx("agent", "show", "a-1", "-o", "json").json()
+        assert set(shown) == {
+            "agent_id", "profile_box_id", "worker_target", "tags", "display_name", "owner_agent_id", "status",
+            "metadata", "created_at", "head",
+        }  # fmt: skip
+        assert (shown["head"]["status"], shown["head"]["turn_epoch"]) == ("idle", 0)
+        assert cbx("agent", "list", "-o", "json").json() == [shown]
+        assert lines(cbx("agent", "list", "-o", "id")) == ["a-1"]
+
+    def test_its_answer_is_the_agent_and_what_was_done(self, cbx: Cbx, clerk: str) -> None:
+        options = ("--worker-target", "gpu", "--tag", "x", "--tag", "y", "--display-name", "Ann")
+        made = cbx(*PROVISION, *options, "--owner", "sys.me", "-o", "json").json()
+        assert (made["action"], made["outdated"]) == ("provision", False)
+        assert (made["worker_target"], made["tags"], made["display_name"]) == ("gpu", ["x", "y"], "Ann")
+        assert made["owner_agent_id"] == "sys.me"
+        assert lines(cbx(*PROVISION, "-o", "id")) == ["a-1"]
+        shown = succeed(cbx("agent", "show", "a-1"))
+        assert "display name   Ann\n" in shown
+        assert "\nstatus  idle, since " in shown
+
+    def test_a_new_version_of_its_profile_waits_for_an_update(self, cbx: Cbx, clerk: str) -> None:
+        old = cbx(*PROVISION, "-o", "json").json()["profile_box_id"]
+        [new] = lines(cbx("profile", "import", clerk, "-o", "id"))
+        kept = cbx(*PROVISION)
+        assert succeed(kept).startswith("unchanged: a-1 ")
+        assert kept.err == "note: a-1 keeps an older version of its profile; --update gives it the newest\n"
+        assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == old
+        assert succeed(cbx(*PROVISION, "--update")).startswith("updated a-1 ")
+        assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == new
+
+    def test_a_list_can_be_narrowed_and_says_what_it_cut_off(self, cbx: Cbx, clerk: str) -> None:
+        for name, target in (("a", "gpu"), ("b", "desk"), ("c", "gpu")):
+            succeed(cbx("agent", "provision", name, "--profile", "clerk", "--worker-target", target))
+        listed = cbx("agent", "list", "--limit", "1")
+        assert (len(lines(listed)), listed.err) == (2, "2 more; --limit 0 shows all\n")
+        assert lines(cbx("agent", "list", "--worker-target", "gpu", "-o", "id")) == ["a", "c"]
+        assert cbx("agent", "list", "--worker-target", "gpu", "-n", "1").err.startswith("1 more")
+        assert lines(cbx("agent", "list", "--tag", "nope", "-o", "id")) == []
+        one = lines(cbx("agent", "list", "-n", "1", "--columns", "agent,epoch,turn,roster,profile-box"))
+        assert one[1].split()[:4] == ["a", "0", "-", "active"]
+
+    def test_an_agent_without_a_head_is_shown(self, cbx: Cbx, clerk: str, database: Any) -> None:
+        succeed(cbx(*PROVISION))
+        database.script("DELETE FROM state.agent_state_head")
+        shown = succeed(cbx("agent", "show", "a-1"))
+        assert shown.endswith("\nno head: it was never given a turn, or its head was lost\n")
+        assert lines(cbx("agent", "list"))[1].split()[1] == "-"
+
+
+class TestTool:
+    def test_it_is_added_shown_replaced_and_removed(self, cbx: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "s.json").write_text(SCHEMA)
+        add = ("tool", "add", "weather", "--description", "Rain?", "--exec", "cat", "--timeout", "2.5")
+        assert succeed(cbx(*add, "--schema", str(tmp_path / "s.json"))) == "added weather\n"
+        assert succeed(cbx(*add, "--schema", SCHEMA)) == "unchanged: weather\n"
+        shown = cbx("tool", "show", "weather", "-o", "json").json()
+        assert shown == {
+            "tool_name": "weather",
+            "description": "Rain?",
+            "parameters": json.loads(SCHEMA),
+            "target_subject": None,
+            "after_execution": "suspend",
+            "options": {"exec": "cat", "timeout_seconds": 2.5},
+        }
+        assert cbx("tool", "list", "-o", "json").json() == [shown]
+        assert lines(cbx("tool", "list"))[1].split() == ["weather", "cat", "2.5s", "suspend", "Rain?"]
+        replaced = cbx(
+            "tool", "add", "weather", "--after-execution", "terminate", "--replace", "-o", "json"
+        ).json()
+        assert (replaced["action"], replaced["options"], replaced["after_execution"]) == (
+            "replaced",
+            {},
+            "terminate",
+        )
+        assert "command          none: a call waits for a report\n" in succeed(cbx("tool", "show", "weather"))
+        assert succeed(cbx("tool", "remove", "weather", "--yes")) == "removed weather\n"
+        assert lines(cbx("tool", "list", "-o", "id")) == []
+
+    def test_a_schema_is_read_from_standard_input(self, cbx: Cbx, feed: Feed) -> None:
+        feed(SCHEMA)
+        made = cbx("tool", "add", "weather", "--schema", "-", "-o", "json").json()
+        assert made["parameters"] == json.loads(SCHEMA)
+
+
+class TestNothingToShow:
+    def test_of_a_project_that_nobody_knows(self, cbx: Cbx) -> None:
+        for noun in ("agent", "tool", "profile"):
+            listed = cbx("-p", "nope", noun, "list")
+            assert (listed.code, listed.out) == (0, "")
+            assert listed.err == (
+                f"no {noun}s: there is no project 'nope'; `cbx project list` shows those that there are\n"
+            )
+            assert cbx("-p", "nope", noun, "list", "-o", "json").out == "[]\n"
+
+    @pytest.mark.parametrize("known_by", ["card", "project"])
+    def test_of_a_project_that_there_is(self, cbx: Cbx, known_by: str, add: Callable[..., str]) -> None:
+        if known_by == "card":
+            add()
+        else:
+            succeed(cbx("project", "create"))
+        for noun, hint in (
+            ("agent", "`cbx agent provision AGENT --profile NAME` makes one"),
+            ("tool", "`cbx tool add` adds one"),
+            ("profile", "`cbx profile import FILE.yaml` adds one"),
+        ):
+            assert cbx(noun, "list").err == f"no {noun}s in project 'p'; {hint}\n"
+
+    def test_of_no_project_at_all(self, cbx: Cbx) -> None:
+        hint = "`cbx project create ID`, or the first profile, tool or agent, makes one"
+        assert cbx("project", "list").err == f"no projects; {hint}\n"
+
+
+REFUSED = [
+    (("project", "show", "nope"), 3, f"error: no project 'nope'\n{EXISTS}"),
+    (("project", "update", "nope", "--title", "x"), 3, f"error: no project 'nope'\n{EXISTS}"),
+    (
+        ("project", "create", "p"),
+        5,
+        "error: the project 'p' exists\nhint: `cbx project update` changes its title, status and owner\n",
+    ),
+    (
+        ("project", "create", "x", "--title", " "),
+        4,
+        "error: the title ' ' must have 1 to 255 printable characters on one line\n"
+        "hint: leave it out, or give it a text\n",
+    ),
+    (
+        ("project", "create", ""),
+        2,
+        "error: the project '' must have 1 to 255 printable characters\n"
+        "hint: name it with --project, or CBX_PROJECT\n",
+    ),
+    (
+        ("project", "update", "p", "--status", "asleep"),
+        2,
+        "error: --status: unknown state 'asleep'\nhint: states are active, inactive, archived\n",
+    ),
+    (
+        ("project", "update"),
+        2,
+        "error: there is nothing to change\nhint: give --title, --status or --owner\n",
+    ),
+    (
+        ("agent", "show", "nobody"),
+        3,
+        "error: no agent 'nobody' in project 'p'\n"
+        "hint: `cbx agent list` shows the agents, `cbx agent provision` makes one\n",
+    ),
+    (
+        ("agent", "provision", "b", "--profile", "nope"),
+        3,
+        "error: no profile 'nope' in project 'p'\n"
+        "hint: `cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one\n",
+    ),
+    (
+        ("agent", "provision", "b.c", "--profile", "clerk"),
+        4,
+        "error: the agent id 'b.c' must be one word without '.', '*' and '>'\n"
+        "hint: for example researcher-1; ids such as sys.operator are not of agents\n",
+    ),
+    (
+        ("agent", "provision", "b", "--profile", "clerk", "--worker-target", " "),
+        4,
+        "error: the worker target ' ' must be one word without '.', '*' and '>'\n"
+        "hint: for example worker_generic; without one, it is the profile's\n",
+    ),
+    (
+        (*PROVISION, "--worker-target", "gpu"),
+        5,
+        "error: agent 'a-1' exists with worker target 'desk'\nhint: add --update to change it\n",
+    ),
+    (
+        ("tool", "show", "nope"),
+        3,
+        "error: no tool 'nope' in project 'p'\n"
+        "hint: `cbx tool list` shows the names, `cbx tool add` adds one\n",
+    ),
+    (
+        ("tool", "add", "weather", "--exec", "true"),
+        5,
+        "error: there is another tool 'weather' in project 'p'\n"
+        "hint: `cbx tool show` shows it, --replace replaces it\n",
+    ),
+    (
+        ("tool", "add", "t", "--schema", "nowhere.json"),
+        3,
+        "error: no file 'nowhere.json'\nhint: check the path, or use - for standard input\n",
+    ),
+    (
+        ("tool", "add", "t", "--schema", "{"),
+        4,
+        "error: --schema: not JSON at line 1 column 2: Expecting property name enclosed in double quotes\n"
+        'hint: quote it for the shell, for example \'{"key": "value"}\', or pass @FILE\n',
+    ),
+    (
+        ("tool", "add", "t", "--schema", "{}"),
+        4,
+        'error: the schema must be a JSON object with "type": "object", found an object without it\n'
+        'hint: for example {"type": "object", "properties": {"city": {"type": "string"}}}\n',
+    ),
+    (
+        ("tool", "add", "t", "--exec", ""),
+        4,
+        "error: the command of a tool must not be blank\nhint: without one, it waits for a report\n",
+    ),
+    (("tool", "add", "t", "--timeout", "nan"), 4, "error: the timeout of a tool must be a positive number"),
+    (
+        ("tool", "add", "t", "--after-execution", "x"),
+        2,
+        "error: --after-execution: unknown value 'x'\nhint: values are suspend, terminate\n",
+    ),
+    (
+        ("tool", "remove", "weather"),
+        2,
+        "error: Remove the tool weather? Not without --yes here\nhint: add --yes to do it without a question\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "code", "said"), REFUSED, ids=[" ".join(words) for words, *_ in REFUSED])
+def test_what_is_refused_writes_nothing(
+    cbx: Cbx, clerk: str, row_counts: RowCounts, command: tuple[str, ...], code: int, said: str
+) -> None:
+    succeed(cbx(*PROVISION))
+    succeed(cbx("tool", "add", "weather"))
+    before = row_counts()
+    result = cbx(*command)
+    assert (result.code, result.out) == (code, "")
+    assert result.err.startswith(said)
+    assert row_counts() == before
+
+
+def test_two_tenants_never_mix(cbx: Cbx, tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        (tmp_path / "p.yaml").write_text(f"name: clerk\nworker_target: {name}\n")
+        here = ("-p", name)
+        succeed(cbx(*here, "profile", "import", str(tmp_path / "p.yaml")))
+        succeed(cbx(*here, *PROVISION))
+        succeed(cbx(*here, "tool", "add", "weather", "--exec", name))
+    succeed(cbx("-p", "theirs", "agent", "provision", "only-theirs", "--profile", "clerk"))
+    before = [cbx("-p", "theirs", noun, "list", "-o", "json").out for noun in ("agent", "tool", "profile")]
+    for command in (
+        ("agent", "show", "only-theirs"),
+        ("agent", "provision", "b", "--profile", "clerk", "--owner", "only-theirs"),
+    ):
+        refused = cbx("-p", "ours", *command)
+        assert (refused.code, "in project 'ours'" in refused.err) == (3, True)
+    assert cbx("-p", "ours", "agent", "show", "a-1", "-o", "json").json()["worker_target"] == "ours"
+    assert cbx("-p", "ours", "tool", "show", "weather", "-o", "json").json()["options"] == {"exec": "ours"}
+    succeed(cbx("-p", "ours", *PROVISION, "--worker-target", "gpu", "--update"))
+    succeed(cbx("-p", "ours", "tool", "remove", "weather", "--yes"))
+    succeed(cbx("-p", "ours", "project", "update", "--title", "Ours"))
+    after = [cbx("-p", "theirs", noun, "list", "-o", "json").out for noun in ("agent", "tool", "profile")]
+    assert after == before
+    assert cbx("project", "show", "theirs", "-o", "json").json()["title"] == "theirs"
+
+
+def test_agents_and_tools_are_completed(cbx: Cbx, clerk: str, offered: Offered) -> None:  # noqa: F811
+    succeed(cbx(*PROVISION))
+    succeed(cbx("tool", "add", "weather", "--description", "Rain?"))
+    succeed(cbx("tool", "add", "approve", "--exec", "ask me"))
+    assert offered("cbx agent show ") == {"a-1": "desk"}
+    assert offered("cbx agent show b") == {}
+    assert offered("cbx tool show ") == {"approve": "ask me", "weather": "Rain?"}
+    assert offered("cbx agent provision x --profile c") == {"clerk": "desk"}

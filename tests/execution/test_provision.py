@@ -1,0 +1,318 @@
+"""Provisioning: what rows it leaves, what it refuses, two at a time, and what other programs wrote before."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
+from cardbox_cli.execution.provision import AgentRequest, Provisioned, provision
+from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
+from cardbox_cli.store.projects import ProjectsStore
+from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.target import Target
+from tests.conftest import PROJECT
+
+Row = tuple[Any, ...]
+Second = Callable[..., Future[Provisioned]]
+
+
+class TakenBack(Exception):
+    """What rolls a transaction back here."""
+
+
+def imported(database: Database, name: str = "clerk", project: str = PROJECT, **given: Any) -> ProfileEntry:
+    profile = {"name": name, "worker_target": "desk", "tags": ["office"], **given}
+    return ProfileStore(database, project).save(profile, author_id=OPERATOR)
+
+
+@pytest.fixture
+def clerk(database: Database) -> ProfileEntry:
+    """The profile `clerk`, for worker target `desk`."""
+    return imported(database)
+
+
+def make(database: Database, agent: str = "a", *, update: bool = False, **given: Any) -> Provisioned:
+    request = AgentRequest(agent_id=agent, **{"profile_name": "clerk", **given})
+    return provision(database, PROJECT, request, update=update)
+
+
+def edges(database: Database) -> list[Row]:
+    return database.connection.execute(
+        "SELECT project_id, action, source_agent_id, target_agent_id, metadata FROM state.identity_edges"
+        " ORDER BY created_at, edge_id"
+    ).fetchall()
+
+
+class TestANewAgent:
+    def test_it_is_on_the_roster_with_an_idle_head_and_an_edge(
+        self, database: Database, clerk: ProfileEntry
+    ) -> None:
+        done = make(database, display_name="Ann", owner_agent_id=OPERATOR, metadata={"depth": 1})
+        assert (done.action, done.outdated) == ("provision", False)
+        entry = RosterStore(database, PROJECT).entry("a")
+        assert (entry.profile_box_id, entry.worker_target, entry.tags) == (
+            clerk.profile_box_id,
+            "desk",
+            ["office"],
+        )
+        assert (entry.display_name, entry.owner_agent_id, entry.status) == ("Ann", OPERATOR, "active")
+        assert entry.metadata == {"depth": 1, "profile_name": "clerk"}
+        assert entry.head is not None
+        assert (entry.head.status, entry.head.turn_epoch) == ("idle", 0)
+        assert edges(database) == [
+            (
+                PROJECT,
+                "provision",
+                OPERATOR,
+                "a",
+                {
+                    **entry.metadata,
+                    "profile_box_id": clerk.profile_box_id,
+                    "worker_target": "desk",
+                    "tags": ["office"],
+                    "display_name": "Ann",
+                    "owner_agent_id": OPERATOR,
+                },
+            )
+        ]
+
+    def test_the_first_write_makes_the_project(self, database: Database) -> None:
+        imported(database)
+        assert ProjectsStore(database).get(PROJECT).owner_id == OPERATOR
+        database.script("DELETE FROM public.projects")
+        make(database)
+        assert ProjectsStore(database).get(PROJECT).title == PROJECT
+
+    def test_without_a_table_of_projects_it_is_made_all_the_same(self, database: Database) -> None:
+        database.script("DROP TABLE public.projects")
+        database.forget_tables()
+        imported(database)
+        assert make(database).action == "provision"
+
+    @pytest.mark.parametrize(
+        ("given", "error", "said"),
+        [
+            ({"profile_name": "nope"}, NotFound, "no profile 'nope' in project 'p'"),
+            ({"owner_agent_id": "nope"}, NotFound, "no agent 'nope' in project 'p'"),
+            ({"agent": "sys.a"}, InvalidInput, "the agent id 'sys.a' must be one word without '.', '*' and '>'"),
+            ({"agent": " "}, InvalidInput, "the agent id ' ' must be one word without '.', '*' and '>'"),
+            ({"worker_target": ""}, InvalidInput, "the worker target '' must be one word without '.', '*' and '>'"),
+            ({"worker_target": "a.b"}, InvalidInput, "the worker target 'a.b' must be one word"),
+            ({"display_name": "\n"}, InvalidInput, "the display name '\\n' must have 1 to 255 printable characters"),
+            ({"tags": ["ok", ""]}, InvalidInput, "the tag '' must have 1 to 255 printable characters"),
+        ],
+    )  # fmt: skip
+    def test_what_is_refused_leaves_no_row(
+        self,
+        database: Database,
+        clerk: ProfileEntry,
+        row_counts: Callable[[], dict[str, int]],
+        given: dict[str, Any],
+        error: type[CbxError],
+        said: str,
+    ) -> None:
+        before = row_counts()
+        with pytest.raises(error) as refused:
+            make(database, **given)
+        assert said in refused.value.message
+        assert row_counts() == before
+
+    def test_a_profile_whose_box_is_gone_is_refused(self, database: Database, clerk: ProfileEntry) -> None:
+        database.script("DELETE FROM card_boxes")
+        with pytest.raises(NotFound, match="of profile 'clerk' is gone"):
+            make(database)
+
+    def test_a_blank_target_of_another_programs_profile_is_refused(
+        self, database: Database, clerk: ProfileEntry
+    ) -> None:
+        database.script("UPDATE resource.profiles SET worker_target = ''")
+        with pytest.raises(InvalidInput, match="the worker target '' must be"):
+            make(database)
+        assert make(database, worker_target="desk").agent.worker_target == "desk"
+
+    def test_it_joins_the_callers_transaction(self, database: Database, clerk: ProfileEntry) -> None:
+        with suppress(TakenBack), database.transaction():
+            make(database)
+            raise TakenBack
+        assert RosterStore(database, PROJECT).find("a") is None
+        assert edges(database) == []
+
+
+class TestAnAgentThatExists:
+    def test_the_same_again_is_unchanged(self, database: Database, clerk: ProfileEntry) -> None:
+        first = make(database, worker_target="gpu", tags=["x"])
+        assert make(database, worker_target="gpu", tags=["x"]) == Provisioned(
+            agent=first.agent, action="unchanged"
+        )
+        assert make(database, profile_name="CLERK", update=True).action == "unchanged"
+        assert len(edges(database)) == 1
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"profile_name": "writer"}, "agent 'a' exists with profile 'clerk'"),
+            ({"worker_target": "gpu"}, "agent 'a' exists with worker target 'desk'"),
+            (
+                {"tags": ["x"], "display_name": "B"},
+                "agent 'a' exists with tags ['office'], display name None",
+            ),
+        ],
+    )
+    def test_another_is_a_conflict_until_an_update(
+        self, database: Database, clerk: ProfileEntry, given: dict[str, Any], said: str
+    ) -> None:
+        imported(database, "writer")
+        first = make(database)
+        with pytest.raises(Conflict) as refused:
+            make(database, **given)
+        assert (refused.value.message, refused.value.hint) == (said, "add --update to change it")
+        assert RosterStore(database, PROJECT).get("a") == first.agent
+        assert make(database, **given, update=True).action == "update"
+        assert make(database, **given).action == "unchanged"
+        assert [action for _, action, *_ in edges(database)] == ["provision", "update"]
+
+    def test_it_keeps_its_version_of_a_profile_until_an_update(
+        self, database: Database, clerk: ProfileEntry
+    ) -> None:
+        make(database)
+        newer = imported(database, "Clerk", worker_target="counter", tags=["front"])
+        kept = make(database)
+        assert (kept.action, kept.outdated) == ("unchanged", True)
+        assert (kept.agent.profile_box_id, kept.agent.worker_target) == (clerk.profile_box_id, "desk")
+        updated = make(database, update=True)
+        assert (updated.action, updated.outdated) == ("update", False)
+        assert updated.agent.profile_box_id == newer.profile_box_id
+        assert (updated.agent.worker_target, updated.agent.tags) == ("counter", ["front"])
+        assert updated.agent.profile_name == "Clerk"
+
+    def test_what_was_said_of_it_stays_when_its_profile_changes(
+        self, database: Database, clerk: ProfileEntry
+    ) -> None:
+        make(database, worker_target="gpu", tags=["x"], display_name="Ann", owner_agent_id=OPERATOR)
+        imported(database, worker_target="counter", tags=["front"])
+        agent = make(database, update=True).agent
+        assert (agent.worker_target, agent.tags) == ("gpu", ["x"])
+        assert (agent.display_name, agent.owner_agent_id) == ("Ann", OPERATOR)
+
+    def test_its_head_and_a_running_turn_are_left_alone(
+        self, database: Database, clerk: ProfileEntry
+    ) -> None:
+        make(database)
+        database.script(
+            "UPDATE state.agent_state_head SET status = 'running', turn_epoch = 3, active_agent_turn_id = 't'"
+        )
+        before = RosterStore(database, PROJECT).entry("a").head
+        imported(database, worker_target="counter")
+        make(database, update=True)
+        assert RosterStore(database, PROJECT).entry("a").head == before
+
+    def test_that_of_another_project_is_another(self, database: Database, clerk: ProfileEntry) -> None:
+        make(database)
+        imported(database, project="other", worker_target="theirs")
+        theirs = provision(database, "other", AgentRequest(agent_id="a", profile_name="clerk"))
+        assert (theirs.action, theirs.agent.worker_target) == ("provision", "theirs")
+        assert RosterStore(database, PROJECT).get("a").worker_target == "desk"
+        assert [project for project, *_ in edges(database)] == [PROJECT, "other"]
+        with pytest.raises(NotFound, match="no agent 'a' in project 'third'"):
+            RosterStore(database, "third").get("a")
+
+
+class TestTwoAtATime:
+    """The second of two connections waits for the first, and then sees what that one made."""
+
+    @pytest.fixture
+    def second(self, target: Target) -> Iterator[Second]:
+        """Provision on another connection, which by now waits for this one."""
+
+        def other(given: dict[str, Any]) -> Provisioned:
+            with Database.open_target(target) as opened:
+                return make(opened, **given)
+
+        with ThreadPoolExecutor(1) as pool:
+
+            def start(**given: Any) -> Future[Provisioned]:
+                future = pool.submit(other, given)
+                wait_for_a_waiter(target)
+                return future
+
+            yield start
+
+    def test_making_the_same_agent(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+        with database.transaction():
+            first = make(database)
+            waiting = second()
+        assert waiting.result() == Provisioned(agent=first.agent, action="unchanged")
+        assert len(edges(database)) == 1
+
+    def test_making_it_differently(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+        with database.transaction():
+            make(database)
+            waiting = second(worker_target="gpu")
+        with pytest.raises(Conflict, match="agent 'a' exists with worker target 'desk'"):
+            waiting.result()
+
+    def test_the_first_takes_it_back(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+        with suppress(TakenBack), database.transaction():
+            make(database, worker_target="gpu")
+            waiting = second()
+            raise TakenBack
+        done = waiting.result()
+        assert (done.action, done.agent.worker_target) == ("provision", "desk")
+
+    def test_two_updates_both_arrive(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+        make(database)
+        with database.transaction():
+            make(database, worker_target="gpu", metadata={"one": 1}, update=True)
+            waiting = second(display_name="Ann", metadata={"two": 2}, update=True)
+        assert waiting.result().action == "update"
+        agent = RosterStore(database, PROJECT).get("a")
+        assert (agent.worker_target, agent.display_name) == ("gpu", "Ann")
+        assert agent.metadata == {"profile_name": "clerk", "one": 1, "two": 2}
+
+
+def wait_for_a_waiter(target: Target) -> None:
+    """Until some connection of the database waits for a lock."""
+    with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
+        deadline = time.monotonic() + 30
+        while not connection.execute(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).fetchall():
+            assert time.monotonic() < deadline, "nobody waits"
+
+
+class TestTheRowsOfAnotherProgram:
+    """An agent as the deployments of the interop facts write it."""
+
+    @pytest.fixture(autouse=True)
+    def theirs(self, database: Database, clerk: ProfileEntry) -> None:
+        database.connection.execute(
+            "INSERT INTO resource.project_agents (project_id, agent_id, profile_box_id, worker_target, tags,"
+            " display_name, owner_agent_id, status, metadata) VALUES ('p', 'a', %s, 'worker_generic',"
+            " '[\"x\"]', 'Ann', 'boss', 'inactive', '{\"spawned_by\": \"boss\", \"is_ui_agent\": true}')",
+            [clerk.profile_box_id],
+        )
+
+    def test_it_is_taken_as_it_is_and_gets_the_head_that_it_lacks(self, database: Database) -> None:
+        assert make(database).action == "unchanged"
+        entry = RosterStore(database, PROJECT).entry("a")
+        assert entry.head is not None
+        assert (entry.metadata, entry.status) == ({"spawned_by": "boss", "is_ui_agent": True}, "inactive")
+        assert edges(database) == []
+
+    def test_an_update_merges_metadata_and_keeps_name_owner_and_status(self, database: Database) -> None:
+        agent = make(database, worker_target="desk", update=True).agent
+        assert (agent.display_name, agent.owner_agent_id, agent.status) == ("Ann", "boss", "inactive")
+        assert agent.metadata == {"spawned_by": "boss", "is_ui_agent": True, "profile_name": "clerk"}
+        assert (agent.worker_target, agent.tags) == ("desk", ["x"])
+
+    def test_nobody_knows_that_its_older_box_is_the_same_profile(self, database: Database) -> None:
+        imported(database)
+        with pytest.raises(Conflict, match="agent 'a' exists with profile '"):
+            make(database)

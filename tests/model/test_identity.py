@@ -1,0 +1,99 @@
+"""What agents, worker targets and tools may be called, and what a tool's parameters may be."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.identity import NO_PARAMETERS, Tool, check_label, check_tool, is_subject_token
+
+
+def tool(**given: Any) -> Tool:
+    standard = {
+        "tool_name": "weather",
+        "description": None,
+        "parameters": NO_PARAMETERS,
+        "target_subject": None,
+        "after_execution": "suspend",
+        "options": {},
+    }
+    return Tool(**{**standard, **given})
+
+
+@given(st.text(max_size=20))
+def test_a_subject_token_is_one_word_that_stands_for_itself_in_a_subject(text: str) -> None:
+    if is_subject_token(text):
+        assert text.split() == [text]
+        assert text.isprintable()
+        assert f"evt.agent.{text}.task".split(".") == ["evt", "agent", text, "task"]
+        assert not set(text) & set("*>")
+
+
+@pytest.mark.parametrize("text", ["researcher-1", "Агент", "svc1_x", "a:b", "018f2b64_abc", "x" * 255])
+def test_words_are_subject_tokens(text: str) -> None:
+    assert is_subject_token(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "a b", "a.b", "sys.operator", "*", "a>", "a\n", "\ud800", "x" * 256]
+)
+def test_what_is_no_word_is_not(text: str) -> None:
+    assert not is_subject_token(text)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "a\nb", "x" * 256, "\x00"])
+def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"must have 1 to 255 printable characters on one line"):
+        check_label(text, "title")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tool_name": "web.search"}, "the tool name 'web.search' must be 1 to 64 letters, digits, '_' and '-'"),
+        ({"tool_name": "x" * 65}, "must be 1 to 64 letters"),
+        ({"tool_name": "fork_join"}, "the tool name 'fork_join' is that of an internal handler"),
+        ({"parameters": []}, 'the schema must be a JSON object with "type": "object", found a list'),
+        ({"parameters": {}}, 'the schema must be a JSON object with "type": "object", found an object without it'),
+        ({"parameters": {"type": "string"}}, "found an object without it"),
+        ({"parameters": {"type": "object", "properties": []}}, '"properties" of the schema must be an object, found a list'),
+        ({"parameters": {"type": "object", "properties": {"a": 1}}}, "the property 'a' of the schema must be an object, found a number"),
+        ({"parameters": {"type": "object", "required": "a"}}, '"required" of the schema must be a list of names'),
+        ({"parameters": {"type": "object", "required": [1]}}, '"required" of the schema must be a list of names'),
+        ({"parameters": {"type": "object", "required": ["a"]}}, "\"required\" of the schema names 'a', which is none of its properties"),
+        ({"parameters": {"type": "object", "title": "\x00"}}, "tool 'weather': parameters.title: holds a NUL character at offset 0"),
+        ({"description": "\ud800"}, "tool 'weather': description: holds a lone surrogate at offset 0"),
+        ({"options": {"exec": " "}}, "the command of a tool must not be blank"),
+        ({"options": {"timeout_seconds": 0}}, "the timeout of a tool must be a positive number of seconds, not 0"),
+        ({"options": {"timeout_seconds": float("inf")}}, "the timeout of a tool must be a positive number of seconds, not inf"),
+        ({"after_execution": "resume"}, "after_execution must be suspend or terminate, not 'resume'"),
+    ],
+)  # fmt: skip
+def test_tools_that_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        check_tool(tool(**given))
+    assert said in refused.value.message
+
+
+def test_a_tool_that_is_taken() -> None:
+    city = {"type": "object", "properties": {"city": {"type": "string"}, "any": True}, "required": ["city"]}
+    check_tool(tool(parameters=city, options={"exec": "cat", "timeout_seconds": 0.5}))
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "seconds"),
+    [
+        ({}, None, None),
+        ({"exec": "cat", "timeout_seconds": 2}, "cat", 2.0),
+        ({"exec": " ", "suspend_timeout_seconds": 7}, None, 7.0),
+        ({"exec": ["cat"], "timeout_seconds": "2"}, None, None),
+        ({"timeout_seconds": True, "suspend_timeout_seconds": -1}, None, None),
+    ],
+)
+def test_what_other_programs_wrote_is_read_as_far_as_it_means_something(
+    options: dict[str, Any], command: str | None, seconds: float | None
+) -> None:
+    stored = tool(options=options)
+    assert (stored.command, stored.timeout_seconds) == (command, seconds)
