@@ -57,7 +57,7 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own(self) -> list[Card]:
         """The cards that the turn has written, in order."""
-        return [slot.card for slot in self.output.slots[self.output_start :] if slot.card is not None]
+        return present_cards(self.output.slots[self.output_start :])
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ def turn_request(
         model=model,
         spell=dialect.spell,
     )
-    offered = offered_tools(profile_of(_cards(boxes.profile.slots)), tools)
+    offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
     request = msgspec.structs.replace(composed, tools=[function_tool(tool) for tool in offered])
     if format == TEXT:
         return TurnRequest(request=request, body=text.text(request).encode())
@@ -105,7 +105,7 @@ def function_tool(tool: Tool) -> dict[str, Any]:
 def snapshot_cards(project_id: str, boxes: TurnBoxes, request: Request) -> list[CardDraft]:
     """The cards of the system prompt and the tools of a request; the same ones make the same cards."""
     profile_id = next(
-        (card.card_id for card in _cards(boxes.profile.slots) if card.type == "sys.profile"), ""
+        (card.card_id for card in present_cards(boxes.profile.slots) if card.type == "sys.profile"), ""
     )
     cards = []
     prompt = request.messages[0] if request.messages else None
@@ -139,13 +139,14 @@ def request_box_ids(snapshots: Iterable[CardDraft], boxes: TurnBoxes) -> list[st
     return unique([*(card.card_id for card in snapshots), *seen])
 
 
+def present_cards(slots: Iterable[Slot]) -> list[Card]:
+    """The cards that a reader of these places sees, in order."""
+    return [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
+
+
 def _entries(box_id: str, slots: Iterable[Slot]) -> list[Entry]:
     return [
         Entry(slot=slot, box_id=box_id)
         for slot in slots
         if slot.card is None or slot.card.type not in _SNAPSHOTS
     ]
-
-
-def _cards(slots: Iterable[Slot]) -> list[Card]:
-    return [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
