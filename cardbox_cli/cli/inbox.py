@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import inbox_work, output
 from cardbox_cli.cli.columns import INBOX, INBOX_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import time
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 STATES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 
-app = noun("List and show what agents must process.")
+app = noun("List, show, claim and give back what agents must process.")
+inbox_work.add_to(app)
 
 InboxId = Annotated[
     str, typer.Argument(metavar="INBOX", help="An id, or 4 or more characters of its beginning or end.")

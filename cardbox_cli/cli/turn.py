@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import output, turn_fix
 from cardbox_cli.cli.columns import TURN, TURN_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.inputs import check_choice, parse_span
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.turn_view import Branch
 
 app = noun(
-    "List, show, trace, await and watch turns.",
-    elsewhere={verb: f"cardbox_cli.cli.turn_{verb}" for verb in ("show", "wait", "watch")},
+    "List, show, trace, await and watch turns; report to them, stop and free them.",
+    elsewhere={verb: f"cardbox_cli.cli.turn_{verb}" for verb in ("report", "show", "wait", "watch")},
 )
+turn_fix.add_to(app)
 
 TurnId = Annotated[
     str, typer.Argument(metavar="TURN", help="An id, 4 or more characters of its beginning or end, or @last.")

@@ -78,6 +78,7 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     display_name: str | None = None
     runtime_config: dict[str, Any] = {}
     metadata: dict[str, Any] | None = None
+    emit_state: bool = False
 
 
 class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +186,10 @@ class _Dispatch:
             return self._replay_of_another(digest)
         self._write_edge(row, digest, depth=depth, trace_id=trace_id)
         runtime.turns.keep(row.turn_id, agent.agent_id, output_start=None, report_to=self._report_to())
-        promote_next(runtime, agent.agent_id)
+        promoted = promote_next(runtime, agent.agent_id)
+        if request.emit_state and promoted is not None:
+            box_id = promoted.pointer("output_box_id")
+            runtime.tell_state(promoted.fence, "dispatched", promoted.channel_id, box_id)
         return Dispatched(self._result(runtime.inbox.get(row.inbox_id), created=True), packed=packed)
 
     # --- checks

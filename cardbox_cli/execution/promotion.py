@@ -61,7 +61,6 @@ def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
     agent = runtime.roster.find(row.agent_id)
     if agent is not None:
         runtime.call(promoted, agent.worker_target, reason)
-    runtime.tell_state(promoted.fence, "dispatched", row.channel_id, row.pointer("output_box_id"))
     return promoted
 
 
