@@ -13,7 +13,7 @@ import msgspec
 
 from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import CardConflict, NotFound
-from cardbox_cli.execution.answers import EMPTY, Answer, BadAnswer, read_answer
+from cardbox_cli.execution.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.execution.calls import Author, Call, calls_of
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.runtime import Runtime
@@ -29,8 +29,8 @@ from cardbox_cli.execution.turn_request import (
 )
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.model.turns import (
     DISPATCHED,
     END_STATUSES,
@@ -45,11 +45,13 @@ from cardbox_cli.store.tools import ToolStore
 
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
+Phase = Literal["started", "executing", "completed"]
+
 _LOST = "its lease was lost before it was done"
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as its next step finds it. The model has answered `steps` of its steps, the last is `step_id`."""
+    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last."""
 
     head: Head
     boxes: TurnBoxes
@@ -81,7 +83,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_turn(runtime: Runtime, fence: Fence) -> Turn:
-    """The turn at `fence`. Raises StaleEpoch where it is elsewhere by now, NotFound for a box that is gone."""
+    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
     with runtime.database.snapshot():
         head = runtime.heads.get(fence.agent_id)
         if head is None or head.fence != fence:
@@ -167,21 +169,24 @@ def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
 # --- what comes of a step
 
 
-def take_answer(runtime: Runtime, turn: Turn, step: Step, stdout: bytes) -> End | BadAnswer | None:
-    """Store what the command of a step printed; the end of the turn, if that was all, or why it is no answer.
+def understand(runtime: Runtime, turn: Turn, step: Step, stdout: bytes) -> Answer | BadAnswer:
+    """The cards that the command of a step printed. It need print none if it has appended cards itself."""
+    answer = read_answer(stdout, _author(turn.head, step.step_id), runtime.turns.held_tool_call_ids)
+    if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
+        return Answer(cards=[], calls=[])
+    return answer
 
-    The cards that the command itself appended count: it need not print any then. Raises StaleEpoch.
+
+def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> End | None:
+    """Store the answer of a step; the end of the turn, where no call is left without a result.
+
+    Raises StaleEpoch, and CardConflict for a card whose id is taken.
     """
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         own = _own_cards(runtime, turn)
-        answer = read_answer(stdout, _author(head, step.step_id), runtime.turns.held_tool_call_ids)
-        if isinstance(answer, BadAnswer):
-            if answer.error_code != EMPTY or stdout.strip() or len(own) <= step.written:
-                return answer
-            answer = Answer(cards=[], calls=[])
-        _append(runtime, turn, answer.cards, own)
-        calls = [*_pending(own), *answer.calls]
+        new = _append(runtime, turn, answer.cards, own)
+        calls = _pending([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
             step.step_id,
@@ -189,8 +194,8 @@ def take_answer(runtime: Runtime, turn: Turn, step: Step, stdout: bytes) -> End 
             tool_call_ids=[call.tool_call_id for call in calls] or None,
             metadata={} if answer.usage is None else {"llm_usage": answer.usage},
         )
-        new = [card.card_id for card in answer.cards]
-        _tell(runtime, head, step.step_id, "executing" if calls else "completed", new)
+        phase: Phase = "executing" if calls else "completed"
+        _tell(runtime, head, step.step_id, phase, [card.card_id for card in new])
         return None if calls else end_turn(runtime, turn.fence, "success")
 
 
@@ -269,17 +274,20 @@ def _own_cards(runtime: Runtime, turn: Turn) -> list[Card]:
     return present_cards(runtime.boxes.slots(box_id)[turn.boxes.output_start :])
 
 
-def _append(runtime: Runtime, turn: Turn, drafts: Sequence[CardDraft], own: Sequence[Card]) -> None:
-    """Write cards and append those that the box does not hold yet: a transaction may be tried again."""
+def _append(
+    runtime: Runtime, turn: Turn, drafts: Sequence[CardDraft], own: Sequence[Card]
+) -> list[CardDraft]:
+    """Write cards and append those that the box does not hold yet, since this may be tried again; these."""
     for draft in drafts:
         runtime.cards.add(draft)
     held = {card.card_id for card in own}
-    new = [draft.card_id for draft in drafts if draft.card_id not in held]
+    new = [draft for draft in drafts if draft.card_id not in held]
     if new:
-        runtime.boxes.append(turn.boxes.output.box_id, new)
+        runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new])
+    return new
 
 
-def _pending(own: Sequence[Card]) -> list[Call]:
+def _pending(own: Sequence[Card | CardDraft]) -> list[Call]:
     answered = {card.tool_call_id for card in own if card.type == "tool.result"}
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
@@ -300,7 +308,7 @@ def _tell(
     runtime: Runtime,
     head: Head,
     step_id: str,
-    phase: Literal["started", "executing", "completed"],
+    phase: Phase,
     new_card_ids: list[str],
 ) -> None:
     facts = {
