@@ -141,6 +141,13 @@ class SchemaTooNew(DatabaseUnavailable):
     code = "schema-too-new"
 
 
+class ServiceUnavailable(CbxError):
+    """A service beside the database cannot be reached, or refuses to work for us."""
+
+    code = "service-unavailable"
+    exit_code = 7
+
+
 class Findings(CbxError):
     """The check ran and found something; what it found is on stdout."""
 

@@ -12,6 +12,7 @@ from cardbox_cli.cli.describe import box_title, count
 from cardbox_cli.cli.inputs import confirm, parse_span, read_text
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
+from cardbox_cli.cli.own_turn import own_output
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.watch import Interval, Watch, between_looks
 from cardbox_cli.errors import Findings, NotFound, UsageError
@@ -133,12 +134,17 @@ def list_(
 
 @app.command(epilog=examples("  cbx box append 8b1f22c0 5f0c2a91"))
 def append(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
-    """Append cards to a box. Concurrent appends come one after the other; none is lost."""
+    """Append cards to a box. Concurrent appends come one after the other; none is lost.
+
+    Refused while a turn reads or writes the box. A worker's command appends to its turn's own output box, for
+    as long as the worker has the turn.
+    """
     if not card_ids:
         raise UsageError("there is nothing to append", hint="give card ids, or - to read them from stdin")
     with session().stores() as (cards, boxes), boxes.database.transaction():
         box_id = boxes.resolve(box)
-        boxes.append(box_id, _card_ids(cards, card_ids, allow_dangling), allow_dangling=allow_dangling)
+        ids = _card_ids(cards, card_ids, allow_dangling)
+        boxes.append(box_id, ids, allow_dangling=allow_dangling, fence=own_output(box_id))
         changed = boxes.get(box_id)
     _emit_box(changed)
 

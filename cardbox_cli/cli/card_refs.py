@@ -1,4 +1,4 @@
-"""What `cbx card refs` prints: the boxes that hold a card."""
+"""What `cbx card refs` prints: the boxes that hold a card, and the turns that these are for."""
 
 from typing import Annotated
 
@@ -29,7 +29,10 @@ def refs(
     limit: Limit = 50,
     columns: ColumnNames = None,
 ) -> None:
-    """List the boxes that hold a card, the last changed first, with its positions in each."""
+    """List the boxes that hold a card, the last changed first, with its positions in each.
+
+    TURNS are those that read (context) or write (output) the box: all that wait or run, and the latest ones.
+    """
     from cardbox_cli.store.project_store import Further
 
     names = chosen(REFERENCE, REFERENCE_DEFAULT, columns)

@@ -11,7 +11,7 @@ from cardbox_cli.cli.describe import PREVIEW, age, answers, preview, size, span,
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.boxes import Box, Slot
+from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
@@ -135,6 +135,11 @@ BOX: Columns = {
 }
 BOX_DEFAULT = ("ID", "CARDS", "AGE", "PARENTS", "TITLE")
 
+
+def _turns(found: Reference) -> str:
+    return ", ".join(f"{turn.use} of {short_id(turn.agent_turn_id)}" for turn in found.turns) or NOTHING
+
+
 REFERENCE: Columns = {
     "ID": lambda found: short_id(found.box_id),
     "FULL ID": lambda found: found.box_id,
@@ -142,9 +147,10 @@ REFERENCE: Columns = {
     "AGE": lambda found: age(found.updated_at),
     "UPDATED": lambda found: time(found.updated_at) or NOTHING,
     "POSITIONS": lambda found: ", ".join(map(str, found.positions)),
+    "TURNS": _turns,
     "TITLE": lambda found: found.title or "",
 }
-REFERENCE_DEFAULT = ("ID", "CARDS", "AGE", "POSITIONS", "TITLE")
+REFERENCE_DEFAULT = ("ID", "CARDS", "AGE", "POSITIONS", "TURNS", "TITLE")
 
 
 def _tags(entry: "ProfileEntry | RosterEntry") -> str:

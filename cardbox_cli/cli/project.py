@@ -29,11 +29,11 @@ Owner = Annotated[str | None, typer.Option(metavar="ID", help="Whose it is.")]
 @app.command(
     epilog=examples("  cbx project create shop --title 'The web shop'\n  cbx -p shop project create")
 )
-def create(project: ProjectId = None, title: Title = None, owner: Owner = None) -> None:
+def create(named: ProjectId = None, title: Title = None, owner: Owner = None) -> None:
     """Create a project with a title and an owner. Without this, its first profile, tool or agent makes it."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = _chosen(project)
+    project_id = _chosen(named)
     _check(title, owner)
     with session().database() as database:
         created = ProjectsStore(database).create(
@@ -46,7 +46,7 @@ def create(project: ProjectId = None, title: Title = None, owner: Owner = None) 
 
 @app.command(epilog=examples("  cbx project update shop --title 'The old shop' --status archived"))
 def update(
-    project: ProjectId = None,
+    named: ProjectId = None,
     title: Title = None,
     status: Annotated[
         str | None, typer.Option(metavar="active|inactive|archived", help="Its state, a word for people.")
@@ -57,7 +57,7 @@ def update(
     from cardbox_cli.model.identity import PROJECT_STATUSES
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = _chosen(project)
+    project_id = _chosen(named)
     if title is status is owner is None:
         raise UsageError("there is nothing to change", hint="give --title, --status or --owner")
     _check(title, owner)
@@ -96,11 +96,11 @@ def list_(limit: Limit = 50, columns: ColumnNames = None) -> None:
 
 
 @app.command(epilog=examples("  cbx project show\n  cbx project show shop -o json"))
-def show(project: ProjectId = None) -> None:
+def show(named: ProjectId = None) -> None:
     """Show what is known of a project."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = _chosen(project)
+    project_id = _chosen(named)
     with session().database() as database, database.snapshot():
         found = ProjectsStore(database).get(project_id)
 

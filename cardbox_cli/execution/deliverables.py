@@ -8,6 +8,7 @@ from typing import Any
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent
+from cardbox_cli.model.turns import Fence
 
 
 def fallback(
@@ -45,10 +46,13 @@ def fallback(
     )
 
 
-def ensure_deliverable(runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, start: int) -> str:
+def ensure_deliverable(
+    runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, start: int, fence: Fence | None = None
+) -> str:
     """The id of the turn's own deliverable; else `draft`, appended to the output box, or to a new one.
 
-    Its own is the last one that the box holds at or behind `start`. A box that is gone is made again.
+    Its own is the last one that the box holds at or behind `start`. A box that is gone is made again. `fence`
+    is that of the turn, where it is active.
     """
     turn_id = draft.metadata["agent_turn_id"]
     if output_box_id is not None:
@@ -57,5 +61,5 @@ def ensure_deliverable(runtime: Runtime, draft: CardDraft, *, output_box_id: str
             return found
     box = runtime.boxes.create([]) if output_box_id is None else runtime.boxes.ensure(output_box_id)
     runtime.cards.add(draft)
-    runtime.boxes.append(box.box_id, [draft.card_id])
+    runtime.boxes.append(box.box_id, [draft.card_id], fence=fence)
     return draft.card_id

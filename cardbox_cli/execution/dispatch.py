@@ -248,7 +248,8 @@ class _Dispatch:
         if not typed:
             _refuse("rejected", "missing_context_box_id", "no context box is named")
         box_id = as_box_id(typed)
-        if box_id is None or not self.runtime.boxes.existing([box_id]):
+        # Held, so that nobody who found it unused changes it while the turn is being asked for.
+        if box_id is None or not self.runtime.boxes.share(box_id):
             _refuse(
                 "rejected",
                 "context_box_not_found",

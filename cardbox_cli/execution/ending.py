@@ -98,7 +98,11 @@ def _deliverable(
         details=details,
     )
     return ensure_deliverable(
-        runtime, draft, output_box_id=head.output_box_id, start=record.output_start or 0
+        runtime,
+        draft,
+        output_box_id=head.output_box_id,
+        start=record.output_start or 0,
+        fence=head.fence,
     )
 
 

@@ -313,7 +313,7 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
     if head.output_box_id is not None:
         box = runtime.boxes.ensure(head.output_box_id)
         if card_id not in box.card_ids:
-            runtime.boxes.append(box.box_id, [card_id])
+            runtime.boxes.append(box.box_id, [card_id], fence=head.fence)
     runtime.turns.apply(tool.agent_turn_id, tool.tool_call_id, card_id)
     tools = runtime.turns.waiting_tools(tool.agent_turn_id)
     left = [each for each in tools if each.wait_status in (WAITING, RECEIVED)]

@@ -38,13 +38,25 @@ class Slot(msgspec.Struct, frozen=True):
     fate: Fate
 
 
+class BoxTurn(msgspec.Struct, frozen=True):
+    """A turn that a box belongs to: its `use` is that of a context or an output box."""
+
+    agent_turn_id: str
+    agent_id: str
+    use: str
+
+
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """A box that holds a card, at these positions from 0; `cards` is how many places it has."""
+    """A box that holds a card, at these positions from 0; `cards` is how many places it has.
+
+    `turns` are those that read or write the box, newest first, as far as they are known.
+    """
 
     box_id: str
     title: str | None
     positions: list[int]
     cards: int
+    turns: list[BoxTurn]
     updated_at: datetime | None
 
 

@@ -17,9 +17,12 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Provenance, Reference, Slot, digest
 from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
+from cardbox_cli.model.turns import Fence
 from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database, jsonb
+from cardbox_cli.store.heads import HeadStore
 from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
 from cardbox_cli.store.short_ids import like_escape, the_one
 
@@ -51,6 +54,7 @@ class BoxStore(ProjectStore):
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
         self._info = BoxInfoStore(database, project_id)
+        self._use = BoxUseStore(database, project_id)
 
     # --- writing
 
@@ -77,21 +81,36 @@ class BoxStore(ProjectStore):
             self._info.keep(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 
-    def append(self, box_id: str, card_ids: Sequence[str], *, allow_dangling: bool = False) -> int:
-        """Append ids in one statement; the box's new length. Concurrent appends are serial, none is lost.
+    def append(
+        self,
+        box_id: str,
+        card_ids: Sequence[str],
+        *,
+        allow_dangling: bool = False,
+        fence: Fence | None = None,
+    ) -> int:
+        """Append ids; the box's new length. Concurrent appends are serial, none is lost.
 
-        Raises NotFound for an unknown box, or an id that is no card here unless that is allowed.
+        Raises NotFound for an unknown box, or an id that is no card here unless that is allowed, and
+        BoxConflict for a box that a turn reads or writes. A turn itself appends to its output box with its
+        `fence`; then StaleEpoch is raised when that has fallen.
         """
-        length = self._value(
-            "append_to_box",
-            box_id=_uuid(box_id),
-            card_ids=jsonb(list(card_ids)),
-            allow_dangling=allow_dangling,
-        )
-        if length is None:
-            if not allow_dangling:
-                self._refuse_absent(card_ids)
-            raise self._no_box(box_id)
+        with self.database.transaction():
+            if fence is not None:
+                self._check_output(fence, box_id)
+            length = self._value(
+                "append_to_box",
+                box_id=_uuid(box_id),
+                card_ids=jsonb(list(card_ids)),
+                allow_dangling=allow_dangling,
+            )
+            if length is None:
+                if not allow_dangling:
+                    self._refuse_absent(card_ids)
+                raise self._no_box(box_id)
+            if fence is None:
+                # Only now that the box is held: a turn may have been asked for until then.
+                self._use.refuse_change([_uuid(box_id)])
         return int(length)
 
     def ensure(self, box_id: str) -> Box:
@@ -113,11 +132,12 @@ class BoxStore(ProjectStore):
     ) -> Box:
         """Set the id list. With `if_ids` (`hash_ids` of the list as it was read) only if it is still that.
 
-        Raises BoxConflict when the list changed meanwhile, and for the box of a profile; nothing is written.
+        Raises BoxConflict when the list changed meanwhile, for the box of a profile, and for one that a turn
+        reads or writes; nothing is written.
         """
         with self.database.transaction():
             box = self._lock(box_id)
-            self._refuse_profile_box(box.box_id)
+            self.check_replaceable(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
                 raise BoxConflict(
                     f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}",
@@ -164,14 +184,16 @@ class BoxStore(ProjectStore):
             return self.replace(box.box_id, card_ids, if_ids=if_ids, allow_dangling=True)
 
     def check_replaceable(self, box_id: str) -> None:
-        """Raise BoxConflict for a box that `replace` never changes: a profile's."""
+        """Raise BoxConflict for a box that `replace` does not change: a profile's, or one in use."""
         self._refuse_profile_box(box_id)
+        self._use.refuse_change([box_id])
 
     def delete(self, box_id: str) -> None:
-        """Remove the box; its cards stay. Refused while a profile name points to it."""
+        """Remove the box; its cards stay. Refused while a profile, a turn or an agent points to it."""
         with self.database.transaction():
             box = self._lock(box_id)
             self._refuse_profile_box(box.box_id)
+            self._use.refuse_delete(box.box_id)
             self._value("delete_box", box_id=box.box_id)
             self._info.forget(box.box_id)
 
@@ -208,6 +230,10 @@ class BoxStore(ProjectStore):
         """Raise NotFound unless the box exists."""
         if not self.existing([box_id]):
             raise self._no_box(box_id)
+
+    def share(self, box_id: str) -> bool:
+        """Keep the box from changes until the end of the transaction; False for an unknown box."""
+        return bool(self._value("share_box", box_id=_uuid(box_id)))
 
     def slots(self, box_id: str) -> list[Slot]:
         """Every place of the box in order with its card, in one round trip; [] for an unknown box."""
@@ -319,13 +345,15 @@ class BoxStore(ProjectStore):
             after_id=after.box_id if after else None,
             limit=size,
         )
-        titles = self._info.titles([row[0] for row in rows])
+        box_ids = [row[0] for row in rows]
+        titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
         return [
             Reference(
                 box_id=box_id,
                 title=titles.get(box_id),
                 positions=positions,
                 cards=length,
+                turns=turns.get(box_id, []),
                 updated_at=changed.astimezone(UTC) if changed else None,
             )
             for box_id, positions, length, changed in rows
@@ -340,6 +368,14 @@ class BoxStore(ProjectStore):
         if row is None:
             raise self._no_box(box_id)
         return self._with_titles([_decode_box(row)])[0]
+
+    def _check_output(self, fence: Fence, box_id: str) -> None:
+        head = HeadStore(self.database, self.project_id).hold(fence)
+        if head.output_box_id != _uuid(box_id):
+            raise BoxConflict(
+                f"box {box_id} is not the output box of turn {fence.agent_turn_id}",
+                hint=f"that is box {head.output_box_id}",
+            )
 
     def _refuse_absent(self, card_ids: Sequence[str]) -> None:
         absent = CardStore(self.database, self.project_id).absent(card_ids) if card_ids else []

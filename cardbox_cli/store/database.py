@@ -89,12 +89,19 @@ class Database:
         return database
 
     @classmethod
-    def connect(cls, target: Target, *, timeout: int = 10) -> "Database":
-        """Connect within `timeout` seconds (libpq's least is 2), without a look at the tables."""
+    def connect(
+        cls, target: Target, *, timeout: int = 10, start: bool = True, **more: str | int
+    ) -> "Database":
+        """Connect within `timeout` seconds (libpq's least is 2), without a look at the tables.
+
+        `more` are further options of libpq. Without `start` an embedded server that is down stays down.
+        """
         # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
+        options |= more
         if target.conninfo is None:
-            connection = target.server().connect(**options)
+            server = target.server()
+            connection = server.connect(**options) if start else server.reach(**options)
         else:
             connection = _connect_server(
                 target, {**options, "connect_timeout": timeout, "client_encoding": "UTF8"}
@@ -290,6 +297,12 @@ class Database:
     def idle(self) -> bool:
         """Whether the connection can be used, and no transaction is open on it."""
         return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+    @property
+    def commits_itself(self) -> bool:
+        """Whether the next statement would be a transaction of its own, or fail for want of a connection."""
+        in_none = (psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.UNKNOWN)
+        return self.connection.autocommit and self.connection.info.transaction_status in in_none
 
     def schema_version(self) -> int | None:
         """The version that the database was brought to; None where cbx has made nothing."""

@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore, Counts
 from cardbox_cli.store.database import Database, jsonb
@@ -43,6 +44,7 @@ class ImportStore(ProjectStore):
         self._cards = CardStore(database, project_id)
         self._boxes = BoxStore(database, project_id)
         self._info = BoxInfoStore(database, project_id)
+        self._use = BoxUseStore(database, project_id)
 
     def begin(self) -> None:
         """Wait for other imports into the project to end, and make room. Needs a transaction."""
@@ -64,7 +66,8 @@ class ImportStore(ProjectStore):
         """The box of each conversation, by label: one that it is, one that it continues, or a new one.
 
         Each goes to its first version that agrees with it; where none does, a new box has the last one,
-        and the box that it branched off from, as its parents.
+        and the box that it branched off from, as its parents. Raises BoxConflict where a box would grow that
+        a turn reads or writes.
         """
         self.database.run("fill_import_lists")
         placed: dict[int, str] = {}
@@ -96,6 +99,7 @@ class ImportStore(ProjectStore):
         if len(made) == len(turn):
             return made
         grown = {box_id for (box_id,) in self._rows("grow_import_boxes", **wanted)}
+        self._use.refuse_change(list(grown))
         return made | grown | {box_id for (box_id,) in self._rows("import_boxes_in_place", **wanted)}
 
     def _parents(self, conversation: Wanted, version: int) -> list[str]:

@@ -60,12 +60,8 @@ def find_target(
     """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
     env = os.environ if environ is None else environ
     home = default_home(env)
-    for named_by, address in (("--database-url", url), ("CBX_DATABASE_URL", env.get("CBX_DATABASE_URL"))):
-        if address and _BROKEN_PASSWORD.match(address):
-            raise UsageError(
-                f"the connection string from {named_by} is malformed",
-                hint="write @ as %40 and / as %2F in a password",
-            )
+    _refuse_broken("--database-url", url)
+    _refuse_broken("CBX_DATABASE_URL", env.get("CBX_DATABASE_URL"))
     if url is not None:
         if not url.strip():
             raise UsageError("--database-url is empty", hint="leave it out to use the embedded database")
@@ -76,6 +72,30 @@ def find_target(
         if env.get(variable):
             return Target("", variable, home, announce)
     return Target(None, "embedded", home, announce)
+
+
+def find_listen_target(target: Target, *, environ: Mapping[str, str] | None = None) -> Target:
+    """Where to LISTEN for what is rung in `target`: what CBX_LISTEN_URL names, else `target` itself."""
+    url = (os.environ if environ is None else environ).get("CBX_LISTEN_URL")
+    if not url:
+        return target
+    _refuse_broken("CBX_LISTEN_URL", url)
+    try:
+        _parts(url)
+    except UsageError:
+        raise UsageError(
+            "the connection string from CBX_LISTEN_URL is malformed",
+            hint="name the same database as before the pooler, such as postgresql://USER@HOST:5432/DATABASE",
+        ) from None
+    return Target(url, "CBX_LISTEN_URL", target.home, target.announce)
+
+
+def _refuse_broken(named_by: str, address: str | None) -> None:
+    if address and _BROKEN_PASSWORD.match(address):
+        raise UsageError(
+            f"the connection string from {named_by} is malformed",
+            hint="write @ as %40 and / as %2F in a password",
+        )
 
 
 _SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")

@@ -204,19 +204,19 @@ class TestRefs:
         one, two = box_of(card, "x", card, title="one"), box_of("x", card)
         box_of("x")
         header, *rows = lines(cbx("card", "refs", card[-8:]))
-        assert header.split() == ["ID", "CARDS", "AGE", "POSITIONS", "TITLE"]
+        assert header.split() == ["ID", "CARDS", "AGE", "POSITIONS", "TURNS", "TITLE"]
         ages_apart = [row.split() for row in rows]
         assert [[*cells[:2], *cells[3:]] for cells in ages_apart] == [
-            [two[-8:], "2", "1"],
-            [one[-8:], "3", "0,", "2", "one"],
+            [two[-8:], "2", "1", "-"],
+            [one[-8:], "3", "0,", "2", "-", "one"],
         ]
         assert lines(cbx("card", "refs", card, "-o", "id")) == [two, one]
         assert lines(cbx("card", "refs", card, "-o", "id", "-n", "1")) == [two]
         answer = cbx("card", "refs", card, "-o", "json").json()
         assert [each.pop("updated_at")[-1] for each in answer] == ["Z", "Z"]
         assert answer == [
-            {"box_id": two, "title": None, "positions": [1], "cards": 2},
-            {"box_id": one, "title": "one", "positions": [0, 2], "cards": 3},
+            {"box_id": two, "title": None, "positions": [1], "cards": 2, "turns": []},
+            {"box_id": one, "title": "one", "positions": [0, 2], "cards": 3, "turns": []},
         ]
 
     def test_deleted_and_dangling_ids_can_be_asked_for(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:

@@ -146,7 +146,7 @@ class TestWhatIsOffered:
             "KEY",
             "URL",
         }
-        free |= {"M", "K=V", "-- ARGS"}
+        free |= {"M", "K=V", "-- ARGS", "CMD"}
         values = completing._Values(lambda _: pytest.fail("no look is needed"))
         unknown = {
             (path, parameter.metavar)

@@ -144,7 +144,7 @@ WHERE c.relkind = 'r' AND n.nspname NOT LIKE ALL (ARRAY['pg\\_%', 'information\\
 """
 _ROWS = sql.SQL("SELECT to_jsonb(t)::text FROM {} AS t ORDER BY ctid")
 _TIME = re.compile(r'"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^"]*"')
-_ID = re.compile(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_ID = re.compile(r"(?<![0-9a-zA-Z])[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 def contents(connection: Connection) -> list[str]:

@@ -97,6 +97,16 @@ class TestProfileImport:
         explore(prepared, "profile", "import", "new.yaml", "b.yaml")
 
 
+class TestAgentProvision:
+    def test_of_a_new_one(self, stage: MakeStage) -> None:
+        prepared = stage(
+            files={"clerk.yaml": "name: clerk\n"},
+            prepare=lambda scene: succeed(scene.run("profile", "import", "clerk.yaml")),
+        )
+        points = explore(prepared, "agent", "provision", "clerk-1", "--profile", "clerk")
+        assert {"insert_agent:1", "insert_first_head:1", "insert_identity_edge:1"} <= set(points)
+
+
 def tables(connection: Connection) -> list[str]:
     """What there is, and everything that defines it."""
     defined = without_file_numbers(definitions(connection))

@@ -50,6 +50,13 @@ def test_only_the_worker_target_and_the_tags_are_filled_in() -> None:
     assert parse_profile("name: a", "p.yaml") == {"name": "a", "worker_target": "worker_generic", "tags": []}
 
 
+def test_all_tools_are_allowed_by_null_and_by_nothing_else() -> None:
+    assert parse_profile("name: a\nallowed_tools: null", "p.yaml")["allowed_tools"] is None
+    assert "allowed_tools" not in parse_profile("name: a", "p.yaml")
+    with pytest.raises(InvalidInput, match="llm_config: is empty"):
+        parse_profile("name: a\nllm_config:", "p.yaml")
+
+
 @pytest.mark.parametrize("key", ["system_prompt", "system_prompt_template"])
 def test_the_prompt_keeps_the_key_that_it_has(key: str) -> None:
     profile = parse_profile(f"name: a\n{key}: Hello", "p.yaml")

@@ -91,6 +91,16 @@ class EmbeddedServer:
         except psycopg.OperationalError as exc:
             raise refusal(exc) from exc
 
+    def reach(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
+        """Connect to the server if it runs. Raises DatabaseUnavailable, and starts nothing."""
+        location = read_record(self.home)
+        if location is None:
+            raise DatabaseUnavailable("the embedded Postgres does not run", hint="`cbx db start` starts it")
+        try:
+            return dial(location, dbname, **options)
+        except psycopg.OperationalError as exc:
+            raise refusal(exc) from exc
+
     def start(self) -> bool:
         """Make, start and complete whatever is missing; False when the server ran already."""
         from cardbox_cli.store.embedded.startup import bring_up

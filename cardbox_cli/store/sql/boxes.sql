@@ -46,6 +46,10 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 FOR UPDATE
 
+-- name: share_box
+-- Whether the box exists; nobody changes it until the end of the transaction.
+SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR SHARE
+
 -- fragment: box_is_in_range
     (%(since)s::timestamptz IS NULL OR b.updated_at >= %(since)s)
     AND (%(until)s::timestamptz IS NULL OR b.updated_at < %(until)s)

@@ -1,0 +1,57 @@
+-- fragment: box_pointers
+CROSS JOIN LATERAL (VALUES
+    ('context', i.payload ->> 'context_box_id'),
+    ('output', i.payload ->> 'output_box_id'),
+    ('profile', i.payload ->> 'profile_box_id')) AS pointer (use, box_id)
+
+-- fragment: head_pointers
+CROSS JOIN LATERAL (VALUES
+    ('context', h.context_box_id), ('output', h.output_box_id), ('profile', h.profile_box_id)
+) AS pointer (use, box_id)
+
+-- name: turns_using_boxes
+-- The turns that wait or run and name one of these boxes: box, use, turn, agent, and whether the turn is active.
+SELECT pointer.box_id::text, pointer.use, h.active_agent_turn_id, h.agent_id, true AS active
+FROM state.agent_state_head AS h
+{head_pointers}
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND pointer.box_id = ANY(%(box_ids)s::text[]::uuid[])
+UNION ALL
+SELECT pointer.box_id, pointer.use, {turn_of_row}, i.agent_id, false
+FROM state.agent_inbox AS i
+{box_pointers}
+WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
+    AND i.status IN ('queued', 'pending', 'deferred', 'processing') AND pointer.box_id = ANY(%(box_ids)s::text[])
+ORDER BY active DESC
+
+-- name: agents_using_box
+-- The agents that name a box though none of their turns may: as what, and the agent.
+SELECT pointer.use, p.agent_id
+FROM state.agent_state_pointers AS p
+CROSS JOIN LATERAL (VALUES
+    ('last output box', p.last_output_box_id), ('memory', p.memory_context_box_id)) AS pointer (use, box_id)
+WHERE p.project_id = %(project_id)s AND pointer.box_id = %(box_id)s
+UNION ALL
+SELECT 'profile', a.agent_id
+FROM resource.project_agents AS a
+WHERE a.project_id = %(project_id)s AND a.profile_box_id = %(box_id)s
+UNION ALL
+SELECT 'profile', h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.profile_box_id = %(box_id)s
+LIMIT 1
+
+-- name: turns_of_boxes
+-- The turns that name one of these boxes, newest first: those that wait or run, and those among the inbox rows
+-- that were made last. Box, use, turn, agent.
+SELECT pointer.box_id, pointer.use, {turn_of_row}, i.agent_id
+FROM state.agent_inbox AS i
+LEFT JOIN {active_head}
+CROSS JOIN LATERAL (VALUES
+    ('context', coalesce(h.context_box_id::text, i.payload ->> 'context_box_id')),
+    ('output', coalesce(h.output_box_id::text, i.payload ->> 'output_box_id'))) AS pointer (use, box_id)
+WHERE i.project_id = %(project_id)s AND i.message_type = 'turn' AND pointer.box_id = ANY(%(box_ids)s::text[])
+    AND ({is_unfinished} OR i.inbox_id IN (
+        SELECT latest.inbox_id FROM state.agent_inbox AS latest
+        WHERE latest.project_id = %(project_id)s
+        ORDER BY latest.created_at DESC, latest.inbox_id DESC LIMIT %(latest)s))
+ORDER BY i.created_at DESC, i.inbox_id DESC, pointer.use

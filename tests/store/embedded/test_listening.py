@@ -1,0 +1,127 @@
+"""Listening for wakeups where the server comes and goes, is a replica, or stands behind a pooler."""
+
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.doorbell import Listener, Wanted, ring
+from cardbox_cli.store.embedded import EmbeddedServer
+from cardbox_cli.store.target import Target
+from tests.packages import program
+from tests.store.embedded.helpers import give_to_owner_of, until
+
+PATIENCE = 60
+
+Listen = Callable[[Target], Listener]
+
+
+@pytest.fixture
+def server(made_home: Path) -> EmbeddedServer:
+    """A running server of this test's own."""
+    server = EmbeddedServer(made_home)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def announced() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def listen(announced: list[str]) -> Iterator[Listen]:
+    """Make a listener for the target w of project p."""
+    made = []
+
+    def make(target: Target) -> Listener:
+        made.append(Listener(target, Wanted("p", ("w",)), announced.append))
+        return made[-1]
+
+    yield make
+    for listener in made:
+        listener.close()
+
+
+@contextmanager
+def pooled(server: EmbeddedServer, folder: Path) -> Iterator[Target]:
+    """The server through PgBouncer in transaction mode, which runs as the account that the server is lent."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = folder / "pgbouncer.ini"
+    config.write_text(
+        f"[databases]\ncbx = host={server.status().socket} port=5432 user=cbx dbname=cbx\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        "auth_type = any\npool_mode = transaction\n"
+    )
+    account = server.status().account
+    lent = {} if account is None else {"user": account, "extra_groups": ()}
+    pooler = subprocess.Popen(
+        [program("pgbouncer"), config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **lent
+    )
+    address = f"host=127.0.0.1 port={port} user=cbx dbname=cbx"
+    try:
+        until(lambda: pooler.poll() is not None or answers(address))
+        yield Target(address, "the test", server.home)
+    finally:
+        pooler.kill()
+        pooler.wait()
+
+
+def answers(address: str) -> bool:
+    try:
+        psycopg.connect(address).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
+    server: EmbeddedServer, listen: Listen, announced: list[str]
+) -> None:
+    target = Target(None, "embedded", server.home)
+    listener = listen(target)
+    assert listener.wait(PATIENCE)
+    server.stop()
+    assert listener.wait(PATIENCE)
+    assert not listener.wait(0.3)
+    assert not server.status().running
+    server.start()
+    assert listener.wait(PATIENCE)
+    with Database.connect(target) as database:
+        ring(database, "p", "w")
+    assert listener.wait(PATIENCE)
+    assert len(announced) == 2
+
+
+def test_behind_a_pooler_it_is_announced(
+    server: EmbeddedServer, listen: Listen, announced: list[str]
+) -> None:
+    program("pgbouncer")
+    with pooled(server, server.home.parent) as target:
+        assert listen(target).wait(PATIENCE)
+    assert announced == [
+        "warning: a pooler stands before Postgres, and in transaction mode lets no wakeup through; "
+        "workers poll. Name a direct connection in CBX_LISTEN_URL"
+    ]
+
+
+def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, announced: list[str]) -> None:
+    target = Target(None, "embedded", server.home)
+    server.stop()
+    data = server.status().data
+    (data / "standby.signal").touch()
+    give_to_owner_of(data, data / "standby.signal")
+    server.start()
+    assert not listen(target).wait(0.3)
+    assert announced == [
+        "warning: no wakeups from Postgres: the database is read-only (a replica?); workers poll"
+    ]
+    with Database.connect(target) as database, pytest.raises(DatabaseUnavailable):
+        ring(database, "p", "w")
