@@ -374,7 +374,7 @@ def _show(runtime: Runtime, head: Head, card_id: str) -> None:
 
 
 def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
-    """Put results that had come, and that nobody will apply, into the output box. The turn is still active."""
+    """Put results that had come, and that nobody will apply, into the output box. The turn is active."""
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
         _show(runtime, head, card.card_id)
