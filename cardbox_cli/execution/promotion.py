@@ -132,15 +132,6 @@ def end_unpromoted(
         error_code=error_code,
         error=message,
     )
-    facts = {
-        "agent_turn_id": row.turn_id,
-        "status": end_status,
-        "output_box_id": None,
-        "deliverable_card_id": card_id,
-        "error": message,
-        "error_code": error_code,
-    }
-    runtime.tell("task", row.agent_id, row.channel_id, facts)
     record = runtime.turns.record(row.turn_id)
     if record is not None and record.report_to is not None:
         report_end(runtime, record, end_status, card_id, message)
