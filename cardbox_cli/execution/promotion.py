@@ -4,6 +4,7 @@ A queued row that no worker could run becomes a dead letter, its turn ends as fa
 looked at. The caller holds the head.
 """
 
+from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
@@ -41,11 +42,20 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
     if head is None or head.status != "idle":
         return None
     while (row := runtime.inbox.oldest_queued(agent_id)) is not None:
+        if _has_ended(runtime, row):
+            runtime.inbox.move([row.inbox_id], "skip", error="its turn has ended before")
+            continue
         problem = _problem(runtime, row)
         if problem is None:
             return _promote(runtime, row, reason)
         _refuse(runtime, row, *problem)
     return None
+
+
+def _has_ended(runtime: Runtime, row: InboxRow) -> bool:
+    """Whether the turn has ended: other programs queue a turn again while it runs."""
+    record = runtime.turns.record(row.turn_id)
+    return record is not None and record.end_status is not None
 
 
 def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
@@ -82,7 +92,10 @@ def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
 def _output_box_problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
     output_box_id = row.pointer("output_box_id") or ""
     if not runtime.turns.lock_box(output_box_id):
-        runtime.boxes.ensure(output_box_id)
+        try:
+            runtime.boxes.ensure(output_box_id)
+        except BoxConflict as exc:
+            return "output_box_not_found", exc.message
     user = runtime.inbox.output_box_user(output_box_id, row.agent_id, to_come=False)
     if user is None:
         return None

@@ -181,6 +181,10 @@ class InboxStore(ProjectStore):
         """End the leases of these rows, whoever has them."""
         self._run("drop_leases", inbox_ids=list(inbox_ids))
 
+    def hold_agents(self, inbox_ids: Sequence[str], *, owner: str) -> None:
+        """Lock the heads of the agents whose rows these are, those that this owner has claimed."""
+        self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
+
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
         """Extend the leases of this owner; the epoch of each that he still has."""
         rows = self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease)
