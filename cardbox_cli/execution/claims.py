@@ -242,6 +242,7 @@ def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict
 
 
 def _own(runtime: Runtime, inbox_id: str, owner: str) -> tuple[InboxRow, Head | None]:
+    runtime.database.require_execution()
     known = runtime.inbox.get(inbox_id)
     head = runtime.heads.lock(known.agent_id)
     lease = _held(runtime, inbox_id, owner)

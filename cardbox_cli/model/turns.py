@@ -19,6 +19,8 @@ OPEN = (QUEUED, PENDING, PROCESSING, DEFERRED)
 
 TURN, TOOL_RESULT, TIMEOUT, STOP = "turn", "tool_result", "timeout", "stop"
 REPORTS = (TOOL_RESULT, TIMEOUT)
+# Rows of other programs, never to be claimed: by it a report finds the turn that made a call.
+ANCHOR = "command_anchor"
 
 WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 
@@ -136,6 +138,15 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
     def fence(self) -> Fence:
         """The fence that the row was promoted or written with."""
         return Fence(self.agent_id, self.turn_id, self.turn_epoch)
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the row, or why it waits; other programs write the former into the payload."""
+        noted = self.payload if isinstance(self.payload, dict) else {}
+        found = (
+            self.last_error or self.defer_reason or noted.get("dispatch_error") or noted.get("watchdog_error")
+        )
+        return None if found is None else str(found)
 
     def pointer(self, name: str) -> str | None:
         """A box id of the payload, such as `context_box_id`."""
