@@ -27,6 +27,7 @@ from cardbox_cli.model.turns import (
     Edge,
     Head,
     InboxRow,
+    edge_context,
     new_edge_id,
     new_turn_id,
 )
@@ -414,20 +415,6 @@ class _Dispatch:
     def _write_edge(self, row: InboxRow, digest: str, *, depth: int, trace_id: str) -> None:
         parent = self.request.parent
         step_id = parent.step_id if parent else None
-        context = {
-            "project_id": self.runtime.project_id,
-            "channel_id": row.channel_id,
-            "agent_id": row.agent_id,
-            "agent_turn_id": row.turn_id,
-            "turn_epoch": 0,
-            "step_id": None,
-            "tool_call_id": None,
-            "trace_id": trace_id,
-            "recursion_depth": depth,
-            "parent_agent_id": self._parent_agent(),
-            "parent_agent_turn_id": parent.agent_turn_id if parent else None,
-            "parent_step_id": step_id,
-        }
         self.runtime.turns.insert_edge(
             Edge(
                 edge_id=new_edge_id(),
@@ -449,7 +436,7 @@ class _Dispatch:
                     "enqueue_mode": "call",
                     "inbox_id": row.inbox_id,
                     "recursion_depth": depth,
-                    "cg_ctx": context,
+                    "cg_ctx": edge_context(row),
                     "request_sha256": digest,
                     "report_to": self._report_to(),
                 },

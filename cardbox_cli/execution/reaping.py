@@ -6,7 +6,9 @@ nobody came for. Each thing is a transaction of its own; what another one holds 
 
 import msgspec
 
+from cardbox_cli.errors import CardConflict
 from cardbox_cli.execution.claims import kill, release
+from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.promotion import promote_next
 from cardbox_cli.execution.reports import report_timeouts
 from cardbox_cli.execution.runtime import Runtime
@@ -75,8 +77,21 @@ def _time_out(runtime: Runtime, known: Head) -> list[str]:
         head = runtime.heads.try_lock(known.agent_id)
         if head is None or head.fence != known.fence or head.status != SUSPENDED:
             return []
-        reports = report_timeouts(runtime, head)
-        runtime.heads.clear_deadline(head.fence)
+        try:
+            with runtime.transaction():
+                reports = report_timeouts(runtime, head)
+                runtime.heads.clear_deadline(head.fence)
+        except CardConflict as exc:
+            # A database may allow one result per call id, and another turn's call of this id has it.
+            end_turn(
+                runtime,
+                head.fence,
+                "timeout",
+                move="stop",
+                error_code="tool_timeout",
+                message=f"no result came before the deadline, and none can be reported: {exc.message}",
+            )
+            return []
     return [report.tool_call_id for report in reports]
 
 

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of
+
 IDLE, DISPATCHED, RUNNING, SUSPENDED = "idle", "dispatched", "running", "suspended"
 ACTIVE = (DISPATCHED, RUNNING, SUSPENDED)
 
@@ -219,6 +221,27 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     parent_step_id: str | None
     metadata: Any
     created_at: datetime | None
+
+
+def edge_context(
+    row: InboxRow, *, step_id: str | None = None, tool_call_id: str | None = None
+) -> dict[str, Any]:
+    """Who an edge's row is for, as other programs read it from the edge's metadata, under `cg_ctx`."""
+    parent_agent_id, parent_turn_id, parent_step_id = parent_of(row.context_headers)
+    return {
+        "project_id": row.project_id,
+        "channel_id": row.channel_id,
+        "agent_id": row.agent_id,
+        "agent_turn_id": row.turn_id,
+        "turn_epoch": row.turn_epoch,
+        "step_id": step_id,
+        "tool_call_id": tool_call_id,
+        "trace_id": trace_id_of(row.context_headers),
+        "recursion_depth": depth_of(row.context_headers),
+        "parent_agent_id": parent_agent_id,
+        "parent_agent_turn_id": parent_turn_id,
+        "parent_step_id": parent_step_id,
+    }
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ from tests.foreign.scenes import SCENES, Scene
 from tests.foreign.tables import rows
 from tests.foreign.writer import Deployment
 
-# What `turn show` makes of each; a pending turn is one that no worker has claimed.
+# What `turn show` makes of each. The row of a reaped turn is open, and its agent is at no turn.
 EXPECTED: dict[Scene, tuple[str, str | None]] = {
     scenes.queued_on_an_idle_agent: ("queued", None),
-    scenes.dispatched: ("pending", None),
+    scenes.dispatched: ("dispatched", None),
     scenes.queued_behind_another: ("queued", None),
     scenes.claimed: ("dispatched", None),
     scenes.running: ("running", None),
@@ -25,12 +25,12 @@ EXPECTED: dict[Scene, tuple[str, str | None]] = {
     scenes.resumed: ("running", None),
     scenes.finished: ("ended", "success"),
     scenes.failed: ("ended", "failed"),
-    scenes.reaped: ("dispatched", None),
-    scenes.retransmitted: ("pending", None),
-    scenes.retransmitted_and_finished: ("pending", None),
+    scenes.reaped: ("pending", None),
+    scenes.retransmitted: ("dispatched", None),
+    scenes.retransmitted_and_finished: ("dispatched", None),
     scenes.asked_to_stop: ("running", None),
     scenes.refused: ("ended", "failed"),
-    scenes.child_of_a_waiting_parent: ("pending", None),
+    scenes.child_of_a_waiting_parent: ("dispatched", None),
 }
 
 
