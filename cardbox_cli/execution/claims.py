@@ -304,6 +304,7 @@ def _take_away(runtime: Runtime, row: InboxRow, head: Head | None) -> int | None
 
 def _own(runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None) -> tuple[InboxRow, Head | None]:
     """The row and its agent's head, both held. Raises LeaseLost."""
+    runtime.database.require_execution()
     known = runtime.inbox.get(inbox_id)
     head = runtime.heads.lock(known.agent_id)
     lease = runtime.inbox.lock_lease(inbox_id)

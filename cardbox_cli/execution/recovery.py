@@ -49,6 +49,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
     """Ring for what is due of a turn, and promote what lies queued while its agent is idle."""
+    runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
         head = runtime.heads.lock(row.agent_id)

@@ -33,6 +33,7 @@ from cardbox_cli.model.turns import (
     InboxRow,
     TurnRecord,
     WaitingTool,
+    edge_context,
     new_edge_id,
     new_inbox_id,
 )
@@ -211,7 +212,12 @@ def _send(
             recursion_depth=depth,
             trace_id=trace_id,
             parent_step_id=tool.step_id,
-            metadata={"message_type": message_type, "inbox_id": row.inbox_id},
+            metadata={
+                "message_type": message_type,
+                "inbox_id": row.inbox_id,
+                "recursion_depth": depth,
+                "cg_ctx": edge_context(row, step_id=tool.step_id, tool_call_id=tool.tool_call_id),
+            },
             created_at=None,
         )
     )

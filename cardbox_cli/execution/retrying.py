@@ -23,6 +23,7 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
 
     A turn ends once: its pointers are dispatched as a new turn.
     """
+    runtime.database.require_execution()
     with runtime.transaction():
         row = runtime.inbox.get(inbox_id)
         runtime.heads.lock(row.agent_id)

@@ -81,6 +81,18 @@ class InboxStore(ProjectStore):
         """The turn that is next for an agent, held until the end of the transaction."""
         return _decoded(self._value("oldest_queued", agent_id=agent_id))
 
+    def is_repeated(self, row: InboxRow) -> bool:
+        """Whether an older row asks for the same turn, as some programs' watchdogs make them."""
+        return bool(
+            self._value(
+                "has_older_row",
+                agent_id=row.agent_id,
+                agent_turn_id=row.agent_turn_id,
+                created_at=row.created_at,
+                inbox_id=row.inbox_id,
+            )
+        )
+
     def queue_position(self, row: InboxRow) -> int:
         """The place of a queued row among those of its agent, from 1."""
         return int(

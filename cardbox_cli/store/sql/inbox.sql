@@ -47,6 +47,14 @@ ORDER BY i.created_at, i.inbox_id
 LIMIT 1
 FOR UPDATE
 
+-- name: has_older_row
+-- Whether a turn has a row that is older than this one.
+SELECT EXISTS (
+    SELECT FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.agent_turn_id = %(agent_turn_id)s
+        AND i.message_type = 'turn'
+        AND (i.created_at, i.inbox_id) < (%(created_at)s::timestamptz, %(inbox_id)s))
+
 -- name: queue_position
 -- The place of a queued row among those of its agent, from 1.
 SELECT count(*)
