@@ -158,6 +158,10 @@ UNION ALL
  WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(typed)s AND e.primitive = 'enqueue'
  LIMIT 1)
 UNION ALL
+(SELECT h.active_agent_turn_id, true FROM state.agent_state_head AS h
+ WHERE h.project_id = %(project_id)s AND h.active_agent_turn_id = %(typed)s
+ LIMIT 1)
+UNION ALL
 (SELECT DISTINCT i.agent_turn_id, false FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
     AND (i.agent_turn_id LIKE %(beginning)s OR i.agent_turn_id LIKE 'turn\_' || %(beginning)s)
