@@ -37,7 +37,9 @@ def _say(reaped: "Reaped") -> None:
             ("dead", ", ".join(reaped.dead) or None),
             ("timed out", ", ".join(reaped.timed_out) or None),
             ("reported", ", ".join(reaped.reported) or None),
+            ("failed", ", ".join(reaped.failed) or None),
             ("promoted", ", ".join(reaped.promoted) or None),
             ("rung for", ", ".join(reaped.rung) or None),
+            ("trouble", "; ".join(reaped.troubles) or None),
         ]
     )

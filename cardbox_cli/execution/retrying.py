@@ -33,6 +33,7 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
 
     A turn ends once: its pointers are dispatched as a new turn.
     """
+    runtime.database.require_execution()
     with runtime.transaction():
         row = runtime.inbox.get(inbox_id)
         runtime.heads.lock(row.agent_id)
@@ -41,7 +42,7 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
             return _ask_again(runtime, row, source_agent_id)
         if row.status != ERROR and not _was_never_applied(runtime, row):
             raise _not_dead(row)
-        moved = runtime.inbox.move([inbox_id], "retry", delay=timedelta(0))
+        moved = runtime.inbox.move([inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
         agent = runtime.roster.find(row.agent_id)
         if agent is not None:
             runtime.call(moved[0], agent.worker_target, "retry")
@@ -53,8 +54,9 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
     ended = record is not None and record.end_status not in (None, "success")
     if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
         raise _not_dead(row)
-    parent_turn, parent_step = parent_of(row.context_headers)[1:]
+    _, above, parent_step = parent_of(row.context_headers)
     report_to = (record.report_to if record else None) or {}
+    parent_turn = above or report_to.get("agent_turn_id")
     request = DispatchRequest(
         target_agent_id=row.agent_id,
         context_box_id=row.pointer("context_box_id"),
@@ -66,6 +68,7 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
         else Parent(
             agent_turn_id=parent_turn, step_id=parent_step, tool_call_id=report_to.get("tool_call_id")
         ),
+        depth_policy="descend" if above else "root",
         display_name=row.pointer("display_name"),
         runtime_config=row.payload.get("runtime_config") or {} if isinstance(row.payload, dict) else {},
         metadata={"retry_of": row.turn_id},

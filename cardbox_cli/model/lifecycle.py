@@ -49,7 +49,7 @@ _INBOX = (
         0,
         "an operator asks for it: a dead report or stop, or a report that was consumed and not applied",
     ),
-    Move("skip", (t.QUEUED,), t.SKIPPED, 0, "its turn was stopped before it began"),
+    Move("skip", (t.QUEUED,), t.SKIPPED, 0, "its turn was stopped before it began, or has an older row"),
     Move(
         "requeue",
         (t.PENDING, t.DEFERRED, t.PROCESSING, t.CONSUMED, t.ERROR),

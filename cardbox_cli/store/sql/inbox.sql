@@ -47,6 +47,14 @@ ORDER BY i.created_at, i.inbox_id
 LIMIT 1
 FOR UPDATE
 
+-- name: has_older_row
+-- Whether a turn has a row that is older than this one.
+SELECT EXISTS (
+    SELECT FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.agent_turn_id = %(agent_turn_id)s
+        AND i.message_type = 'turn'
+        AND (i.created_at, i.inbox_id) < (%(created_at)s::timestamptz, %(inbox_id)s))
+
 -- name: queue_position
 -- The place of a queued row among those of its agent, from 1.
 SELECT count(*)
@@ -92,9 +100,16 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
     AND i.status IN ('pending', 'deferred', 'processing')
 RETURNING i.inbox_id
 
+-- fragment: may_be_claimed
+(i.message_type <> 'turn' OR NOT EXISTS (
+    SELECT FROM state.agent_inbox AS busy
+    WHERE busy.project_id = i.project_id AND busy.agent_id = i.agent_id
+        AND busy.status = 'processing' AND busy.message_type = 'turn'))
+
 -- name: claim_due
 -- Up to `limit` due rows of agents of a target, one of each, the oldest: in processing, with a lease. Agents whose
--- head another transaction holds are passed over. Reads a window of what is due, so that a claim's cost does not
+-- head another transaction holds are passed over; one turn of an agent is claimed at a time, while what reports to
+-- it, or stops it, may come meanwhile. Reads a window of what is due, so that a claim's cost does not
 -- grow with what waits.
 WITH due AS MATERIALIZED (
     SELECT waiting.agent_id, min(waiting.created_at) AS since
@@ -103,7 +118,7 @@ WITH due AS MATERIALIZED (
         FROM state.agent_inbox AS i
         JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
         WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
-            AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
+            AND (%(target)s::text IS NULL OR a.worker_target = %(target)s) AND {may_be_claimed}
         ORDER BY i.next_retry_at, i.created_at, i.inbox_id
         LIMIT %(limit)s * 20
     ) AS waiting
@@ -123,11 +138,7 @@ WITH due AS MATERIALIZED (
         SELECT i.inbox_id
         FROM state.agent_inbox AS i
         WHERE i.project_id = %(project_id)s AND i.agent_id = held.agent_id
-            AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
-            AND (i.message_type <> 'turn' OR NOT EXISTS (
-                SELECT FROM state.agent_inbox AS busy
-                WHERE busy.project_id = %(project_id)s AND busy.agent_id = held.agent_id
-                    AND busy.status = 'processing' AND busy.message_type = 'turn'))
+            AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND {may_be_claimed}
         ORDER BY i.created_at, i.inbox_id
         LIMIT 1
     ) AS oldest
@@ -168,6 +179,18 @@ SELECT DISTINCT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
 WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.worker_target = %(target)s
+
+-- name: unsettled_projects
+-- The projects where something of a target is open, and could be overdue.
+SELECT i.project_id
+FROM state.agent_inbox AS i
+JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+WHERE i.status IN ('queued', 'pending', 'deferred', 'processing') AND a.worker_target = %(target)s
+UNION
+SELECT h.project_id
+FROM state.agent_state_head AS h
+JOIN resource.project_agents AS a ON a.project_id = h.project_id AND a.agent_id = h.agent_id
+WHERE h.status <> 'idle' AND a.worker_target = %(target)s
 
 -- name: count_unfinished
 -- How many rows of a target are due, or claimed; retries that are not due yet do not count.
@@ -227,11 +250,19 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
 -- The owner lives: his leases last longer. Answers those that he still has, with their epochs. The dates that
--- other systems look at are touched too.
-WITH held AS (
+-- other systems look at are touched too. The heads are locked first, as by everybody.
+WITH locked AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+        SELECT l.agent_id FROM cbx.leases AS l
+        WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+    FOR UPDATE OF h
+), held AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {now} + %(lease)s::interval
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING l.project_id, l.inbox_id, l.agent_id, l.turn_epoch
 ), rows AS (
     UPDATE state.agent_inbox AS i
@@ -246,6 +277,16 @@ WITH held AS (
         AND h.status = 'running'
 )
 SELECT inbox_id, turn_epoch FROM held
+
+-- name: lock_heads_of_leases
+-- The heads of the agents whose rows an owner has claimed, held until the end of the transaction.
+SELECT h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+    SELECT l.agent_id FROM cbx.leases AS l
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+ORDER BY h.agent_id
+FOR UPDATE
 
 -- name: expired_leases
 -- Leases whose time is over, the longest first; those of rows that nobody claims any more too.
