@@ -174,6 +174,8 @@ class _Values:
             "PROFILE": self._profiles,
             "AGENT": self._agents,
             "TOOL": self._tools,
+            "TURN": self._turns,
+            "INBOX": self._inbox,
             "TYPE": _types,
             "FILE": _files,
             "FILE|NAME": _recipes,
@@ -209,12 +211,26 @@ class _Values:
 
         return self._seen(session, typed, lambda database: tool_names(database, session.project_id))
 
+    def _turns(self, session: Session, typed: str) -> list[CompletionItem]:
+        from cardbox_cli.store.glance import recent_turns
+
+        return self._seen(
+            session, typed, lambda database: _ids(recent_turns(database, session.project_id), typed)
+        )
+
+    def _inbox(self, session: Session, typed: str) -> list[CompletionItem]:
+        from cardbox_cli.store.glance import recent_inbox
+
+        return self._seen(
+            session, typed, lambda database: _ids(recent_inbox(database, session.project_id), typed)
+        )
+
     def _seen(self, session: Session, typed: str, see: Callable[["Database"], Pairs]) -> list[CompletionItem]:
         with self.look(session.target()) as database:
             return _beginning(typed, see(database))
 
 
-_WORDS = re.compile(r"[a-z][a-z-]*(\|[a-z][a-z-]*)*")
+_WORDS = re.compile(r"[a-z][a-z_-]*(\|[a-z][a-z_-]*)*")
 
 
 def _beginning(typed: str, pairs: Pairs) -> list[CompletionItem]:

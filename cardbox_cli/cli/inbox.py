@@ -39,7 +39,7 @@ InboxId = Annotated[
 )
 def list_(
     limit: Limit = 50,
-    agent: Annotated[str | None, typer.Option(metavar="A", help="Only of this agent.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only of this agent.")] = None,
     status: Annotated[
         str | None,
         typer.Option(

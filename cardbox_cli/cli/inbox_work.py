@@ -1,8 +1,10 @@
 """The verbs of `cbx inbox` that work: a script claims rows, and gives each back done, deferred or dead."""
 
+import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples
-from cardbox_cli.cli.running import actor, runtime
+from cardbox_cli.cli.running import actor, ear, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.cards import OPERATOR
@@ -50,11 +52,13 @@ def claim(
     from cardbox_cli.execution.claims import claim as claim_rows
 
     name = _owner(owner)
-    with runtime() as run:
+    with runtime() as run, ExitStack() as listening:
+        # Listening begins before the first look, so that nothing can come between the two.
+        doorbell = listening.enter_context(ear(target)) if wait else None
         claimed = claim_rows(run, target=target, owner=name, limit=limit)
-        until = None if timeout is None else time.monotonic() + timeout
-        while not claimed and wait and (until is None or time.monotonic() < until):
-            _pause(run, until)
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while not claimed and doorbell is not None and (left := until - time.monotonic()) > 0:
+            doorbell.wait(min(left, run.settings.poll))
             claimed = claim_rows(run, target=target, owner=name, limit=limit)
     if not claimed:
         raise NotFound(
@@ -62,11 +66,6 @@ def claim(
             hint="--wait waits for it",
         )
     _print(claimed)
-
-
-def _pause(run: "Runtime", until: float | None) -> None:
-    left = run.settings.poll if until is None else min(run.settings.poll, until - time.monotonic())
-    time.sleep(max(left, 0))
 
 
 def ack(inbox: InboxId, owner: Owner = None) -> None:

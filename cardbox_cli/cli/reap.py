@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 app = everyday("Do what is overdue: expired leases, deadlines, promotions.")
 
 
-@app.command(epilog=examples("  cbx reap\n  * * * * * cbx --project shop reap -o jsonl >> reap.log"))
+@app.command(epilog=examples("  cbx reap\n  cbx --project shop reap -o jsonl"))
 def command() -> None:
     """Do what is overdue in the project, once. Harmless from many places at the same time.
 

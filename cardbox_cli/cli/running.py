@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.execution.settings import Settings
+    from cardbox_cli.execution.wakeup.ear import Ear
+    from cardbox_cli.execution.wakeup.service import Wakeups
+    from cardbox_cli.store.database import Database
 
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the audit.")]
 ExpectEpoch = Annotated[
@@ -22,12 +26,40 @@ ExpectEpoch = Annotated[
 @contextmanager
 def runtime() -> "Iterator[Runtime]":
     """The project of this run, for the time of one command; what it commits rings."""
-    from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.settings import settings_from
+    from cardbox_cli.execution.wakeup.service import Wakeups
 
     settings = settings_from(os.environ)
-    with session().database() as database:
-        yield Runtime(database, session().project_id, settings=settings)
+    with Wakeups(announce) as wakeups, session().database() as database:
+        yield wired(database, settings, wakeups)
+
+
+@contextmanager
+def ear(worker_target: str | None) -> "Iterator[Ear]":
+    """What to wait on for work of a worker target, or of any, in the project of this run."""
+    from cardbox_cli.execution.wakeup.service import Wakeups
+
+    targets = None if worker_target is None else [worker_target]
+    with (
+        Wakeups(announce) as wakeups,
+        wakeups.ear(session().target(), project_id=session().project_id, worker_targets=targets) as opened,
+    ):
+        yield opened
+
+
+def wired(database: "Database", settings: "Settings", wakeups: "Wakeups") -> "Runtime":
+    """The project of this run on a connection, its bells and events wired."""
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.execution.wakeup.bell import wakeup_for
+
+    bells = wakeups.bells(database)
+    return Runtime(
+        database,
+        session().project_id,
+        settings=settings,
+        ring=lambda call: bells.ring(wakeup_for(call.row, call.worker_target, call.reason)),
+        events=wakeups.events,
+    )
 
 
 def actor() -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.turn_view import Branch
 
 app = noun(
-    "List, show, trace, await and watch turns; report to them, stop and free them.",
+    "List, show, trace, await, stop and free turns; report to them.",
     elsewhere={verb: f"cardbox_cli.cli.turn_{verb}" for verb in ("report", "show", "wait", "watch")},
 )
 turn_fix.add_to(app)
@@ -38,7 +38,7 @@ TurnId = Annotated[
 )
 def list_(
     limit: Limit = 50,
-    agent: Annotated[str | None, typer.Option(metavar="A", help="Only of this agent.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only of this agent.")] = None,
     status: Annotated[
         str | None,
         typer.Option(metavar="queued|pending|dispatched|running|suspended|ended", help="Only in this state."),

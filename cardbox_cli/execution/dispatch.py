@@ -188,8 +188,9 @@ class _Dispatch:
         runtime.turns.keep(row.turn_id, agent.agent_id, output_start=None, report_to=self._report_to())
         promoted = promote_next(runtime, agent.agent_id)
         if request.emit_state and promoted is not None:
-            box_id = promoted.pointer("output_box_id")
-            runtime.tell_state(promoted.fence, "dispatched", promoted.channel_id, box_id)
+            leased = runtime.heads.get(agent.agent_id)
+            if leased is not None:
+                runtime.tell_state(leased, "dispatched", leased.turn_epoch)
         return Dispatched(self._result(runtime.inbox.get(row.inbox_id), created=True), packed=packed)
 
     # --- checks

@@ -50,7 +50,14 @@ def end_turn(
         )
         if head.output_box_id is not None:
             runtime.heads.remember_output(fence.agent_id, head.output_box_id)
-        _tell(runtime, head, ended, end_status, deliverable, error_code, message)
+        runtime.tell_end(
+            head,
+            end_status,
+            deliverable_card_id=deliverable,
+            error=message if error_code else None,
+            error_code=error_code,
+        )
+        runtime.tell_state(head, "idle", after)
         if record.report_to is not None:
             report_end(runtime, record, end_status, deliverable, message)
         promoted = promote_next(runtime, fence.agent_id)
@@ -104,24 +111,3 @@ def _deliverable(
         start=record.output_start or 0,
         fence=head.fence,
     )
-
-
-def _tell(
-    runtime: Runtime,
-    head: Head,
-    ended: Fence,
-    end_status: str,
-    deliverable: str,
-    error_code: str | None,
-    message: str | None,
-) -> None:
-    facts = {
-        "agent_turn_id": ended.agent_turn_id,
-        "status": end_status,
-        "output_box_id": head.output_box_id,
-        "deliverable_card_id": deliverable,
-        "error": message if error_code else None,
-        "error_code": error_code,
-    }
-    runtime.tell("task", head.agent_id, head.active_channel_id, facts)
-    runtime.tell_state(ended, "idle", head.active_channel_id, head.output_box_id)

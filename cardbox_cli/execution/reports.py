@@ -325,7 +325,7 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
         return Applied(outcome="terminate", fence=head.fence, end_status=ended)
     epoch = runtime.heads.move(head.fence, "resume")
     fence = Fence(head.agent_id, head.fence.agent_turn_id, epoch)
-    runtime.tell_state(fence, "running", head.active_channel_id, head.output_box_id)
+    runtime.tell_state(head, "running", epoch)
     return Applied(outcome="resumed", fence=fence)
 
 

@@ -5,14 +5,16 @@ caller whose own transaction a use case joins does that himself, with `follow`.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.execution.settings import Settings, settings_from
-from cardbox_cli.model.turns import Fence, InboxRow
+from cardbox_cli.execution.wakeup.events import Events, NoEvents, Phase, TurnAddress
+from cardbox_cli.model.headers import traceparent_of
+from cardbox_cli.model.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database
@@ -22,7 +24,6 @@ from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.turns import TurnStore
 
 Ring = Callable[["Call"], None]
-Emit = Callable[["Happening"], None]
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,17 +34,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that others may want to hear of: `kind` is task, step or state, `facts` its payload."""
-
-    kind: str
-    agent_id: str
-    channel_id: str
-    facts: dict[str, Any]
-
-
 class Runtime:
-    """One project on one database. `ring` and `emit` are called after the commit; by default nobody hears."""
+    """One project on one database. After a commit `ring` is called and `events` told; by default nobody."""
 
     def __init__(
         self,
@@ -52,7 +44,7 @@ class Runtime:
         *,
         settings: Settings | None = None,
         ring: Ring = lambda call: None,
-        emit: Emit = lambda happening: None,
+        events: Events | None = None,
     ) -> None:
         self.database = database
         self.project_id = project_id
@@ -64,7 +56,7 @@ class Runtime:
         self.turns = TurnStore(database, project_id)
         self.roster = RosterStore(database, project_id)
         self._ring = ring
-        self._emit = emit
+        self.events: Events = events or NoEvents()
         self._following: list[Callable[[], None]] = []
 
     @contextmanager
@@ -100,23 +92,59 @@ class Runtime:
     def call(self, row: InboxRow, worker_target: str, reason: str) -> None:
         """Ring for this row after the commit."""
         call = Call(row=row, worker_target=worker_target, reason=reason)
-        self._following.append(lambda: self._ring(call))
+        self.after_commit(lambda: self._ring(call))
 
-    def tell_state(
-        self, fence: Fence, status: str, channel_id: str | None, output_box_id: str | None, **metadata: Any
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Do this when the outermost transaction has committed."""
+        self._following.append(action)
+
+    def tell_state(self, head: Head, status: str, turn_epoch: int, **metadata: Any) -> None:
+        """Say, after the commit, that the turn of this head is in this state now."""
+        if isinstance(self.events, NoEvents):
+            return
+        turn, now = self._address(head, turn_epoch), self.database.now()
+        self.after_commit(
+            lambda: self.events.state(
+                turn, status=status, updated_at=now, output_box_id=head.output_box_id, metadata=metadata
+            )
+        )
+
+    def tell_step(self, head: Head, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> None:
+        """Say, after the commit, that a step has come to this phase."""
+        turn = self._address(head, head.turn_epoch)
+        self.after_commit(
+            lambda: self.events.step(turn, step_id=step_id, phase=phase, new_card_ids=new_card_ids)
+        )
+
+    def tell_end(
+        self,
+        head: Head,
+        end_status: EndStatus,
+        *,
+        deliverable_card_id: str,
+        error: str | None,
+        error_code: str | None,
     ) -> None:
-        """Send, after the commit, that the turn is in this state."""
-        facts = {
-            "agent_id": fence.agent_id,
-            "agent_turn_id": fence.agent_turn_id,
-            "status": status,
-            "turn_epoch": fence.turn_epoch,
-            "output_box_id": output_box_id,
-            "metadata": metadata,
-        }
-        self.tell("state", fence.agent_id, channel_id, facts)
+        """Say, after the commit, that the turn of this head has ended."""
+        turn = self._address(head, head.turn_epoch)
+        self.after_commit(
+            lambda: self.events.task_ended(
+                turn,
+                status=end_status,
+                output_box_id=head.output_box_id,
+                deliverable_card_id=deliverable_card_id,
+                error=error,
+                error_code=error_code,
+            )
+        )
 
-    def tell(self, kind: str, agent_id: str, channel_id: str | None, facts: dict[str, Any]) -> None:
-        """Send this event after the commit."""
-        happening = Happening(kind=kind, agent_id=agent_id, channel_id=channel_id or "public", facts=facts)
-        self._following.append(lambda: self._emit(happening))
+    def _address(self, head: Head, turn_epoch: int) -> TurnAddress:
+        return TurnAddress(
+            project_id=self.project_id,
+            channel_id=head.active_channel_id or DEFAULT_CHANNEL,
+            agent_id=head.agent_id,
+            agent_turn_id=head.active_agent_turn_id or "",
+            turn_epoch=turn_epoch,
+            recursion_depth=head.active_recursion_depth,
+            traceparent=traceparent_of(head.trace_id) if head.trace_id else None,
+        )

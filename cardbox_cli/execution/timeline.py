@@ -50,6 +50,8 @@ _ORDER = (
     "answer",
 )
 
+_CLOSED_BY_THE_END = frozenset({"step-end", "audit", "deliverable", "ended"})
+
 _Dated = tuple[datetime | None, str, str, str | None]
 
 
@@ -65,7 +67,14 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
         *_of_end(stored, end_status, ended_at),
     ]
     events = [Event(at, event, text, ref) for at, event, text, ref in dated if at is not None]
-    return sorted(events, key=lambda event: (event.at, _ORDER.index(event.event)))
+    # The end bears the date at which its transaction began, what it closed a later one.
+    closing = [event.at for event in events if event.event in _CLOSED_BY_THE_END]
+
+    def place(event: Event) -> tuple[datetime, int]:
+        at = max(closing) if event.event == "ended" else event.at
+        return at, _ORDER.index(event.event)
+
+    return sorted(events, key=place)
 
 
 def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:

@@ -12,8 +12,10 @@ from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.embedded.location import read_record
+from cardbox_cli.store.inbox_views import InboxViews
 from cardbox_cli.store.target import Target
 from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.store.turn_views import TurnViews
 
 RECENT = 50
 
@@ -65,6 +67,18 @@ def profile_names(database: Database, project_id: str) -> Pairs:
 def agent_ids(database: Database, project_id: str, typed: str) -> Pairs:
     """The first agents whose ids begin with what is typed, each with its worker target."""
     return database.rows("agent_ids_beginning", project_id=project_id, typed=typed, limit=RECENT)
+
+
+def recent_turns(database: Database, project_id: str) -> Pairs:
+    """The ids of the newest turns, each with its agent and its state."""
+    turns = TurnViews(database, project_id).newest(limit=RECENT)
+    return [(turn.agent_turn_id, f"{turn.agent_id}  {turn.status}") for turn in turns]
+
+
+def recent_inbox(database: Database, project_id: str) -> Pairs:
+    """The ids of the newest inbox rows, each with its agent, type and status."""
+    rows = InboxViews(database, project_id).newest(limit=RECENT)
+    return [(row.inbox_id, f"{row.agent_id}  {row.message_type}  {row.status}") for row in rows]
 
 
 def tool_names(database: Database, project_id: str) -> Pairs:

@@ -167,7 +167,7 @@ class TurnViews(ProjectStore):
             turn = self.get(turn_id)
             turns = TurnStore(self.database, self.project_id)
             inbox = InboxStore(self.database, self.project_id)
-            edges = turns.edges(turn_id)
+            edges, record = turns.edges(turn_id), turns.record(turn_id)
             return StoredTurn(
                 turn=turn,
                 head=turns.head_of(turn_id),
@@ -177,9 +177,14 @@ class TurnViews(ProjectStore):
                 waiting_tools=turns.waiting_tools(turn_id),
                 edges=edges,
                 children=self.get_many(_children(turn_id, edges)),
-                record=turns.record(turn_id),
+                record=record,
                 audit=turns.audit_of(turn_id),
-                cards=self._read("cards_of_turn", WrittenCard, turn_id=turn_id),
+                cards=self._read(
+                    "cards_of_turn",
+                    WrittenCard,
+                    turn_id=turn_id,
+                    deliverable_card_id=record.deliverable_card_id if record else None,
+                ),
             )
 
     def resolve(self, typed: str) -> str:

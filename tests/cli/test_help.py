@@ -70,7 +70,7 @@ def fillers(command: click.Command) -> list[str]:
     words: list[str] = []
     for parameter in command.params:
         if parameter.required:
-            words += [parameter.opts[0], "x"] if isinstance(parameter, click.Option) else ["x"]
+            words += [parameter.opts[0], "1"] if isinstance(parameter, click.Option) else ["x"]
     return words
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from cardbox_cli.execution.dispatch import DispatchRequest, DispatchResult, dispatch
 from cardbox_cli.execution.provision import AgentRequest, provision
-from cardbox_cli.execution.runtime import Call, Happening, Runtime
+from cardbox_cli.execution.runtime import Call, Runtime
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.database import Database
@@ -17,11 +17,10 @@ Asked = Callable[..., DispatchResult]
 
 
 class Heard:
-    """What a runtime rang and told, in order."""
+    """For whom a runtime rang, in order."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self.happenings: list[Happening] = []
 
 
 @pytest.fixture
@@ -38,9 +37,7 @@ def runtime(database: Database, heard: Heard) -> Runtime:
     )
     for agent_id in ("clerk", "scribe"):
         provision(database, PROJECT, AgentRequest(agent_id=agent_id, profile_name="clerk"))
-    return Runtime(
-        database, PROJECT, settings=Settings(), ring=heard.calls.append, emit=heard.happenings.append
-    )
+    return Runtime(database, PROJECT, settings=Settings(), ring=heard.calls.append)
 
 
 @pytest.fixture

@@ -6,19 +6,10 @@ state.agent_state_head AS h
     ON h.project_id = i.project_id AND h.agent_id = i.agent_id AND h.status <> 'idle'
     AND h.active_agent_turn_id = {turn_of_row}
 
--- fragment: leased_status
-CASE WHEN h.status <> 'dispatched' THEN h.status
-     WHEN EXISTS (SELECT FROM state.agent_inbox AS claimed
-                  WHERE claimed.project_id = h.project_id AND claimed.agent_id = h.agent_id
-                      AND claimed.agent_turn_id = h.active_agent_turn_id AND claimed.status = 'processing')
-     THEN 'dispatched'
-     ELSE 'pending' END
-
 -- fragment: turn_status
-CASE WHEN h.status IS NOT NULL THEN {leased_status}
+CASE WHEN h.status IS NOT NULL THEN h.status
      WHEN i.status = 'queued' THEN 'queued'
-     WHEN i.status IN ('pending', 'deferred') THEN 'pending'
-     WHEN i.status = 'processing' THEN 'dispatched'
+     WHEN i.status IN ('pending', 'deferred', 'processing') THEN 'pending'
      ELSE 'ended' END
 
 -- fragment: turn_json
@@ -101,7 +92,7 @@ ORDER BY created_at, inbox_id
 SELECT DISTINCT ON (e.target_agent_turn_id) json_build_object(
     'agent_turn_id', e.target_agent_turn_id,
     'agent_id', e.target_agent_id,
-    'status', coalesce({leased_status}, 'ended'),
+    'status', coalesce(h.status, 'ended'),
     'turn_epoch', coalesce(h.turn_epoch, 0),
     'channel_id', coalesce(e.channel_id, 'public'),
     'trace_id', e.trace_id,
@@ -177,7 +168,7 @@ WHERE e.project_id = %(project_id)s AND e.trace_id = %(trace_id)s AND e.primitiv
     AND e.target_agent_turn_id IS NOT NULL
 
 -- name: cards_of_turn
--- The cards that a turn wrote, in order; of their texts the beginnings.
+-- The cards that say that a turn wrote them, and its deliverable, in order; of their texts the beginnings.
 SELECT json_build_object(
     'card_id', c.card_id,
     'type', {card_type},
@@ -189,5 +180,6 @@ SELECT json_build_object(
     'created_at', to_char(c.created_at AT TIME ZONE 'UTC', {utc})
 )::text
 FROM public.cards AS c
-WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = %(turn_id)s AND c.deleted_at IS NULL
+WHERE c.tenant_id = %(project_id)s AND c.deleted_at IS NULL
+    AND (c.metadata ->> 'agent_turn_id' = %(turn_id)s OR c.card_id = %(deliverable_card_id)s)
 ORDER BY c.created_at, c.card_id

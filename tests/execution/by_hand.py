@@ -1,0 +1,58 @@
+"""The moves of a worker, made one by one."""
+
+from cardbox_cli.execution.claims import Task, begin, claim
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.content import JsonContent
+from cardbox_cli.model.turns import Fence, new_step_id
+
+OWNER = "w"
+
+
+def take(runtime: Runtime, owner: str = OWNER) -> Task:
+    """Claim the one row that is due, and find out what it asks for."""
+    [claimed] = claim(runtime, target=None, owner=owner)
+    return begin(runtime, claimed.row, owner=owner)
+
+
+def enter(runtime: Runtime, fence: Fence) -> str:
+    """Begin the first step of a turn; its id."""
+    with runtime.transaction():
+        runtime.heads.hold(fence)
+        runtime.heads.move(fence, "enter")
+        return begin_step(runtime, fence)
+
+
+def begin_step(runtime: Runtime, fence: Fence) -> str:
+    """Begin a step of a running turn; its id."""
+    step_id = new_step_id()
+    with runtime.transaction():
+        head = runtime.heads.hold(fence)
+        runtime.turns.begin_step(head, step_id, status="started", request_box_id=None)
+    return step_id
+
+
+def write(runtime: Runtime, fence: Fence, text: str | dict[str, object], type: str = "agent.thought") -> str:
+    """Write a card to the output box of a turn; its id."""
+    content = text if isinstance(text, str) else JsonContent(text)
+    card = draft_card(
+        type,
+        content,
+        author_id=fence.agent_id,
+        metadata={"agent_turn_id": fence.agent_turn_id},
+    )
+    with runtime.transaction():
+        head = runtime.heads.hold(fence)
+        runtime.cards.add(card)
+        runtime.boxes.append(head.output_box_id or "", [card.card_id], fence=fence)
+    return card.card_id
+
+
+def suspend(runtime: Runtime, fence: Fence, step_id: str, calls: dict[str, str]) -> None:
+    """Let a running turn wait for these calls, given with the names of their tools."""
+    with runtime.transaction():
+        runtime.heads.hold(fence)
+        runtime.turns.move_step(fence.agent_id, step_id, "suspended", tool_call_ids=list(calls))
+        runtime.turns.wait_for(fence, step_id, calls.items())
+        runtime.heads.move(fence, "suspend", waiting=len(calls))
+        runtime.inbox.close(fence.agent_turn_id)

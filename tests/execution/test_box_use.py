@@ -1,0 +1,235 @@
+"""Boxes that turns and agents use are not changed under them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.errors import BoxConflict, StaleEpoch
+from cardbox_cli.execution.claims import ack
+from cardbox_cli.execution.recovery import reclaim, stop
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.boxes import BoxTurn
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.target import Target
+from tests.conftest import PROJECT, Cbx
+from tests.execution import by_hand
+from tests.execution.conftest import Asked
+
+
+@pytest.fixture
+def card(runtime: Runtime) -> str:
+    return runtime.cards.add(draft_card("task.instruction", "And the cause of that.")).card.card_id
+
+
+def refused(change: Callable[[], object], saying: str) -> None:
+    with pytest.raises(BoxConflict) as raised:
+        change()
+    assert saying in raised.value.message, raised.value.message
+
+
+class TestContext:
+    def test_of_a_turn_that_waits_or_runs_stays_as_it_is(
+        self, runtime: Runtime, ask: Asked, context_box: str, card: str
+    ) -> None:
+        boxes = runtime.boxes
+        turn = ask().agent_turn_id or ""
+        ask("scribe", context_box_id=boxes.fork(context_box).box_id)
+
+        def is_kept(state: str) -> None:
+            use = f"box {context_box} is the context box of turn {turn} of agent 'clerk', which {state}"
+            refused(lambda: boxes.append(context_box, [card]), use)
+            refused(lambda: boxes.replace(context_box, [card]), use)
+            refused(lambda: boxes.delete(context_box), use)
+            refused(lambda: boxes.check_replaceable(context_box), use)
+
+        is_kept("is active")
+        stop(runtime, turn, actor="me", reason=None)
+        boxes.append(context_box, [card])
+        assert boxes.replace(context_box, [card]).card_ids == [card]
+
+    def test_of_a_queued_turn_too(self, runtime: Runtime, ask: Asked, card: str) -> None:
+        ask()
+        box = runtime.boxes.create([card]).box_id
+        queued = ask(context_box_id=box).agent_turn_id
+        use = f"box {box} is the context box of turn {queued} of agent 'clerk', which waits to run"
+        refused(lambda: runtime.boxes.append(box, [card]), use)
+        stop(runtime, queued or "", actor="me", reason=None)
+        runtime.boxes.append(box, [card])
+
+    def test_of_a_suspended_turn_too(self, runtime: Runtime, ask: Asked, context_box: str, card: str) -> None:
+        ask()
+        fence = by_hand.take(runtime).fence
+        by_hand.suspend(runtime, fence, by_hand.enter(runtime, fence), {"call-1": "add"})
+        refused(lambda: runtime.boxes.append(context_box, [card]), "which is active")
+
+    def test_of_another_project_does_not_matter(self, runtime: Runtime, ask: Asked, card: str) -> None:
+        ask()
+        theirs = BoxStore(runtime.database, "other")
+        box = theirs.create([]).box_id
+        theirs.append(box, [card], allow_dangling=True)
+
+    def test_an_append_that_waits_for_a_dispatch_is_refused(
+        self, runtime: Runtime, ask: Asked, target: Target, context_box: str, card: str
+    ) -> None:
+        with Database.open_target(target) as other:
+            theirs = BoxStore(other, PROJECT)
+            with runtime.transaction():
+                ask()
+                # It cannot be changed while the turn is being asked for …
+                other.connection.execute("SET lock_timeout = '50ms'")
+                with pytest.raises(Exception, match="another transaction was in the way"):
+                    theirs.append(context_box, [card])
+                other.connection.execute("SET lock_timeout = 0")
+            # … nor then.
+            refused(lambda: theirs.append(context_box, [card]), "which is active")
+
+
+class TestOutput:
+    def test_is_written_by_the_turn_alone(self, runtime: Runtime, ask: Asked, card: str) -> None:
+        boxes = runtime.boxes
+        asked = ask()
+        output = asked.output_box_id or ""
+        task = by_hand.take(runtime)
+        by_hand.enter(runtime, task.fence)
+        use = (
+            f"box {output} is the output box of turn {asked.agent_turn_id} of agent 'clerk', which is active"
+        )
+        refused(lambda: boxes.append(output, [card]), use)
+        assert boxes.append(output, [card], fence=task.fence) == 1
+        ack(runtime, task.row.inbox_id, owner=by_hand.OWNER)
+        assert boxes.append(output, [card]) == 3
+        with pytest.raises(StaleEpoch):
+            boxes.append(output, [card], fence=task.fence)
+
+    def test_is_not_written_with_the_fence_of_a_lost_lease(
+        self, runtime: Runtime, ask: Asked, card: str
+    ) -> None:
+        asked = ask()
+        old = by_hand.take(runtime).fence
+        reclaim(runtime, old.agent_turn_id, expect_epoch=1, actor="me", reason="it hangs")
+        with pytest.raises(StaleEpoch, match="reclaim by me: it hangs"):
+            runtime.boxes.append(asked.output_box_id or "", [card], fence=old)
+        assert runtime.boxes.get(asked.output_box_id or "").card_ids == []
+
+    def test_is_the_only_box_that_the_fence_opens(
+        self, runtime: Runtime, ask: Asked, context_box: str, card: str
+    ) -> None:
+        asked = ask()
+        fence = by_hand.take(runtime).fence
+        with pytest.raises(BoxConflict) as raised:
+            runtime.boxes.append(context_box, [card], fence=fence)
+        assert (
+            raised.value.message == f"box {context_box} is not the output box of turn {asked.agent_turn_id}"
+        )
+        assert raised.value.hint == f"that is box {asked.output_box_id}"
+
+    def test_may_be_the_context_of_the_turn_behind_it(self, runtime: Runtime, ask: Asked, card: str) -> None:
+        output = ask().output_box_id or ""
+        ask(context_box_id=output)
+        fence = by_hand.take(runtime).fence
+        assert runtime.boxes.append(output, [card], fence=fence) == 1
+        refused(lambda: runtime.boxes.append(output, [card]), "box")
+
+
+class TestDeletion:
+    def test_of_what_an_agent_names_is_refused(self, runtime: Runtime, ask: Asked) -> None:
+        output = ask().output_box_id or ""
+        task = by_hand.take(runtime)
+        refused(lambda: runtime.boxes.delete(output), "is the output box of turn")
+        by_hand.enter(runtime, task.fence)
+        ack(runtime, task.row.inbox_id, owner=by_hand.OWNER)
+        refused(lambda: runtime.boxes.delete(output), f"box {output} is the last output box of agent 'clerk'")
+
+    def test_of_an_agents_profile_is_refused_when_its_name_points_elsewhere(self, runtime: Runtime) -> None:
+        agent = runtime.roster.find("clerk")
+        assert agent is not None
+        runtime.database.connection.execute("DELETE FROM resource.profiles")
+        refused(lambda: runtime.boxes.delete(agent.profile_box_id), "is the profile of agent")
+
+    def test_of_an_ended_turns_context_is_allowed(
+        self, runtime: Runtime, ask: Asked, context_box: str
+    ) -> None:
+        stop(runtime, ask().agent_turn_id or "", actor="me", reason=None)
+        runtime.boxes.delete(context_box)
+
+
+def test_without_the_tables_of_agents_nothing_is_in_use(
+    runtime: Runtime, ask: Asked, context_box: str, card: str
+) -> None:
+    ask()
+    runtime.database.connection.execute("DROP SCHEMA state CASCADE")
+    runtime.database.forget_tables()
+    assert runtime.boxes.append(context_box, [card]) == 2
+    assert [reference.turns for reference in runtime.boxes.refs(card)] == [[]]
+    runtime.boxes.delete(context_box)
+
+
+def test_refs_name_the_turns_of_a_box(runtime: Runtime, ask: Asked, context_box: str) -> None:
+    ended = ask("scribe").agent_turn_id or ""
+    stop(runtime, ended, actor="me", reason=None)
+    asked = ask()
+    [card] = runtime.boxes.get(context_box).card_ids
+    [reference] = runtime.boxes.refs(card)
+    turn = asked.agent_turn_id or ""
+    assert reference.turns == [BoxTurn(turn, "clerk", "context"), BoxTurn(ended, "scribe", "context")]
+    fence = by_hand.take(runtime).fence
+    by_hand.enter(runtime, fence)
+    [wrote] = runtime.boxes.refs(by_hand.write(runtime, fence, "a thought"))
+    assert wrote.turns == [BoxTurn(turn, "clerk", "output")]
+
+
+class TestTheCommands:
+    def test_name_the_turn(self, cbx: Cbx, ask: Asked, context_box: str, card: str) -> None:
+        turn = ask().agent_turn_id
+        for command in (
+            ("append", context_box, card),
+            ("replace", context_box, card),
+            ("delete", context_box, "--yes"),
+        ):
+            result = cbx("box", *command)
+            assert result.code == 5
+            assert result.err == (
+                f"error: box {context_box} is the context box of turn {turn} of agent 'clerk', which is active\n"
+                f"hint: it can be changed when that has ended; `cbx box fork {context_box}` makes a copy to change now\n"
+            )
+        assert cbx("box", "edit", context_box, "--in-place", "--file", "/dev/null").code == 5
+        refs = cbx("card", "refs", cbx("box", "show", context_box, "-o", "json").json()["card_ids"][0]).out
+        assert f"context of {(turn or '')[-8:]}" in refs
+
+    def test_an_import_does_not_grow_a_box_in_use(
+        self, cbx: Cbx, runtime: Runtime, ask: Asked, tmp_path: Path, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        chat = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "world"}]
+        file = tmp_path / "chat.json"
+        file.write_text(json.dumps({"id": "one", "messages": chat[:1]}))
+        box = cbx("card", "import", str(file), "-o", "id").out.strip()
+        ask(context_box_id=box)
+        before = row_counts()
+        file.write_text(json.dumps({"id": "one", "messages": chat}))
+        grown = cbx("card", "import", str(file))
+        assert (grown.code, "is the context box of turn" in grown.err) == (5, True)
+        assert row_counts() == before
+
+    def test_a_workers_command_writes_to_its_turns_output(
+        self, cbx: Cbx, runtime: Runtime, ask: Asked, card: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = ask()
+        output = asked.output_box_id or ""
+        fence = by_hand.take(runtime).fence
+        assert cbx("box", "append", output, card).code == 5
+        monkeypatch.setenv("CBX_OUTPUT_BOX", output)
+        incomplete = cbx("box", "append", output, card)
+        assert incomplete.code == 2
+        assert "CBX_AGENT, CBX_TURN_ID and CBX_TURN_EPOCH do not name a turn" in incomplete.err
+        monkeypatch.setenv("CBX_AGENT", "clerk")
+        monkeypatch.setenv("CBX_TURN_ID", fence.agent_turn_id)
+        monkeypatch.setenv("CBX_TURN_EPOCH", "1")
+        assert cbx("box", "append", output[-8:], card).code == 0
+        reclaim(runtime, fence.agent_turn_id, expect_epoch=1, actor="me", reason="it hangs")
+        late = cbx("box", "append", output, card, "-o", "json")
+        assert (late.code, late.error["code"]) == (5, "stale-epoch")
+        assert runtime.boxes.get(output).card_ids == [card]
