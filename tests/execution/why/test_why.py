@@ -166,7 +166,7 @@ class TestWithoutTheTablesOfCbx:
         assert found["rule"] == "lost-doorbell"
         refused = world.cbx(*shlex.split(found["fix"])[1:])
         assert (refused.code, "`cbx db init`" in refused.err) == (7, True)
-        assert world.cbx("db", "init").code == 0
+        assert world.cbx("db", "init", "--yes").code == 0
         world.fix(found)
 
     def test_a_project_is_surveyed(self, world: World) -> None:
