@@ -88,6 +88,8 @@ CREATE TABLE IF NOT EXISTS resource.project_agents (
     last_seen_at   timestamptz,
     PRIMARY KEY (project_id, agent_id)
 );
+-- Who may have work for a target, in the order in which a claim asks them.
+CREATE INDEX IF NOT EXISTS idx_agents_target ON resource.project_agents (project_id, worker_target, agent_id);
 
 -- part: resource.tools
 CREATE SCHEMA IF NOT EXISTS resource;

@@ -16,6 +16,7 @@ from cardbox_cli.errors import CardConflict, NotFound
 from cardbox_cli.execution.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.execution.calls import Author, Call, calls_of
 from cardbox_cli.execution.ending import end_turn
+from cardbox_cli.execution.reports import report_ended_children
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_request import (
     Source,
@@ -255,6 +256,7 @@ def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) 
         runtime.inbox.move([row.inbox_id], "consume")
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
+        report_ended_children(runtime, turn.fence.agent_turn_id)
         runtime.tell_state(
             head,
             SUSPENDED,
