@@ -299,6 +299,8 @@ CREATE TABLE IF NOT EXISTS cbx.turns (
     ended_at            timestamptz,
     PRIMARY KEY (project_id, agent_turn_id)
 );
+-- People type the last characters of an id. An end changes no key: it costs this index nothing.
+CREATE INDEX IF NOT EXISTS idx_turns_suffix ON cbx.turns (project_id, reverse(agent_turn_id));
 
 -- part: cbx.leases
 CREATE SCHEMA IF NOT EXISTS cbx;

@@ -6,14 +6,15 @@ for `execution/turn_view.py` to say.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.ids import unique
+from cardbox_cli.model.ids import MIN_TYPED, unique
 from cardbox_cli.model.turns import (
     AuditEntry,
     Edge,
@@ -130,10 +131,15 @@ class TurnViews(ProjectStore):
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
         """The turns that `where` allows, newest first, read in pages as they are asked for."""
         self._require_tables()
+        if where is not None and where.trace_id is not None:
+            return islice(self._traced(where), limit)
         return paged(partial(self._page, self._dated(where or TurnFilter())), page=_PAGE, limit=limit)
 
     def further(self, where: TurnFilter, last: TurnRow) -> Further:
         """How many turns `newest` would give after `last`. Counts up to 10,000."""
+        if where.trace_id is not None:
+            behind = [turn for turn in self._traced(where) if _place(turn) < _place(last)]
+            return Further(len(behind), True)
         if last.created_at is None:
             return Further(0, False)
         query = "count_further_turns" if _may_have_ended(where) else "count_further_unfinished_turns"
@@ -193,12 +199,27 @@ class TurnViews(ProjectStore):
         A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """
         self._require_tables()
-        escaped = like_escape(typed)
-        rows = self._rows("find_turn_ids", typed=typed, beginning=f"{escaped}%", end=f"%{escaped}")
-        whole = unique(turn_id for turn_id, is_whole in rows if is_whole)
-        return the_one("turn", typed, whole or unique(turn_id for turn_id, _ in rows), self.project_id)
+        whole = self._value("whole_turn_id", typed=typed)
+        return str(whole) if whole else the_one("turn", typed, self._candidates(typed), self.project_id)
 
     # --- how
+
+    def _candidates(self, typed: str) -> list[str]:
+        """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
+        patterns = {
+            "beginning": f"{like_escape(typed)}%",
+            "reversed_end": f"{like_escape(typed[::-1])}%",
+        }
+        if len(typed) < MIN_TYPED:
+            return []
+        kept = self._rows("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
+        return [turn_id for (turn_id,) in kept or self._rows("find_turn_ids", **patterns)]
+
+    def _traced(self, where: TurnFilter) -> Iterator[TurnRow]:
+        """Those turns of the trace that `where` allows, newest first: a trace is short."""
+        dated = self._dated(where)
+        turns = sorted(self.of_trace(where.trace_id or ""), key=_place, reverse=True)
+        return (turn for turn in turns if _allows(dated, turn))
 
     def _dated(self, where: TurnFilter) -> TurnFilter:
         since, until = self._instant(where.since), self._instant(where.until)
@@ -243,6 +264,21 @@ def _may_have_ended(where: TurnFilter) -> bool:
     return where.status in (None, ENDED)
 
 
+def _place(turn: TurnRow) -> tuple[datetime, str]:
+    return turn.created_at or datetime.min.replace(tzinfo=UTC), turn.inbox_id or ""
+
+
+def _allows(where: TurnFilter, turn: TurnRow) -> bool:
+    """Whether a turn is one of these, its trace aside. The times are instants."""
+    made = _place(turn)[0]
+    return (
+        where.agent_id in (None, turn.agent_id)
+        and where.status in (None, turn.status)
+        and (not isinstance(where.since, datetime) or made >= where.since)
+        and (not isinstance(where.until, datetime) or made < where.until)
+    )
+
+
 def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
     given = (
         edge.target_agent_turn_id
@@ -256,7 +292,6 @@ def _query(where: TurnFilter, after: TurnRow | None, limit: int) -> dict[str, An
     return {
         "agent_id": where.agent_id,
         "status": where.status,
-        "trace_id": where.trace_id,
         "since": where.since,
         "until": where.until,
         "after_time": after.created_at if after else None,
