@@ -5,7 +5,7 @@ end that cbx keeps, or what the turn left where nobody kept one, comes with the 
 for `execution/turn_view.py` to say.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -131,20 +131,29 @@ class TurnViews(ProjectStore):
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
         """The turns that `where` allows, newest first, read in pages as they are asked for."""
         self._require_tables()
-        if where is not None and where.trace_id is not None:
+        where = self._dated(where or TurnFilter())
+        if where.trace_id is not None:
             return islice(self._traced(where), limit)
-        return paged(partial(self._page, self._dated(where or TurnFilter())), page=_PAGE, limit=limit)
+        size = _PAGE if limit is None else min(limit, _PAGE)
+        every = paged(partial(self._page, where), page=size, limit=None)
+        # That nearly all have ended the planner does not know: it would read every row to find them.
+        return islice(_each_once(turn for turn in every if where.status in (None, turn.status)), limit)
 
     def further(self, where: TurnFilter, last: TurnRow) -> Further:
         """How many turns `newest` would give after `last`. Counts up to 10,000."""
+        where = self._dated(where)
         if where.trace_id is not None:
-            behind = [turn for turn in self._traced(where) if _place(turn) < _place(last)]
-            return Further(len(behind), True)
+            return Further(sum(_place(turn) < _place(last) for turn in self._traced(where)), True)
         if last.created_at is None:
             return Further(0, False)
-        query = "count_further_turns" if _may_have_ended(where) else "count_further_unfinished_turns"
-        found = self._value(query, **_query(self._dated(where), last, _COUNTED + 1))
-        return Further.counted(found, found, limit=_COUNTED)
+        behind = _query(where, last, _COUNTED + 1)
+        if not _may_have_ended(where):
+            found = self._value("count_further_unfinished_turns", **behind)
+            return Further.counted(found, found, limit=_COUNTED)
+        found = passed = self._value("count_further_turns", **behind)
+        if where.status == ENDED:
+            found -= self._value("count_further_unfinished_turns", **{**behind, "status": None})
+        return Further.counted(found, passed, limit=_COUNTED)
 
     def get(self, turn_id: str) -> TurnRow:
         """The turn of this id. Raises NotFound."""
@@ -216,10 +225,9 @@ class TurnViews(ProjectStore):
         return [turn_id for (turn_id,) in kept or self._rows("find_turn_ids", **patterns)]
 
     def _traced(self, where: TurnFilter) -> Iterator[TurnRow]:
-        """Those turns of the trace that `where` allows, newest first: a trace is short."""
-        dated = self._dated(where)
+        """Those turns of the trace that `where` allows, its times dated, newest first: a trace is short."""
         turns = sorted(self.of_trace(where.trace_id or ""), key=_place, reverse=True)
-        return (turn for turn in turns if _allows(dated, turn))
+        return (turn for turn in turns if _allows(where, turn))
 
     def _dated(self, where: TurnFilter) -> TurnFilter:
         since, until = self._instant(where.since), self._instant(where.until)
@@ -262,6 +270,17 @@ class TurnViews(ProjectStore):
 
 def _may_have_ended(where: TurnFilter) -> bool:
     return where.status in (None, ENDED)
+
+
+def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
+    """`turns` without those that came before: other programs enqueue a turn again under its own id."""
+    seen: set[str] = set()
+    for turn in turns:
+        if turn.agent_turn_id not in seen:
+            yield turn
+        if len(seen) == _COUNTED:
+            seen.clear()
+        seen.add(turn.agent_turn_id)
 
 
 def _place(turn: TurnRow) -> tuple[datetime, str]:

@@ -9,8 +9,15 @@ state.agent_state_head AS h
 -- fragment: turn_status
 CASE WHEN h.status IS NOT NULL THEN h.status
      WHEN i.status = 'queued' THEN 'queued'
-     WHEN i.status IN ('pending', 'deferred', 'processing') THEN 'pending'
+     WHEN i.status IN ('pending', 'deferred', 'processing') AND {last_step_status} IS DISTINCT FROM 'over'
+     THEN 'pending'
      ELSE 'ended' END
+
+-- fragment: last_step_status
+(SELECT CASE WHEN s.status IN ('completed', 'failed') THEN 'over' ELSE s.status END
+ FROM state.agent_steps AS s
+ WHERE s.project_id = i.project_id AND s.agent_turn_id = i.agent_turn_id
+ ORDER BY s.started_at DESC, s.step_id DESC LIMIT 1)
 
 -- fragment: turn_json
 json_build_object(
@@ -37,7 +44,6 @@ json_build_object(
 -- fragment: turn_matches
     i.project_id = %(project_id)s AND i.message_type = 'turn'
     AND (%(agent_id)s::text IS NULL OR i.agent_id = %(agent_id)s)
-    AND (%(status)s::text IS NULL OR s.status = %(status)s)
     AND (%(since)s::timestamptz IS NULL OR i.created_at >= %(since)s)
     AND (%(until)s::timestamptz IS NULL OR i.created_at < %(until)s)
     AND (%(after_time)s::timestamptz IS NULL
@@ -47,6 +53,9 @@ json_build_object(
 state.agent_inbox AS i
 LEFT JOIN {active_head}
 CROSS JOIN LATERAL (SELECT {turn_status} AS status) AS s
+
+-- fragment: is_unfinished
+i.inbox_id IN ({unfinished_rows}) AND s.status <> 'ended' AND s.status = coalesce(%(status)s, s.status)
 
 -- fragment: unfinished_rows
     SELECT o.inbox_id FROM state.agent_inbox AS o
@@ -65,13 +74,14 @@ SELECT {turn_json} FROM {turns} WHERE {turn_matches} ORDER BY i.created_at DESC,
 SELECT count(*) FROM (SELECT FROM {turns} WHERE {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: list_unfinished_turns
--- `list_turns` of those that have not ended, found among what is open and active, however much has ended.
-SELECT {turn_json} FROM {turns} WHERE i.inbox_id IN ({unfinished_rows}) AND {turn_matches}
+-- `list_turns` of those that have not ended, all or those in one state: found among what is open and active,
+-- however much has ended.
+SELECT {turn_json} FROM {turns} WHERE {is_unfinished} AND {turn_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_unfinished_turns
--- `count_further_turns` of those that have not ended.
-SELECT count(*) FROM (SELECT FROM {turns} WHERE i.inbox_id IN ({unfinished_rows}) AND {turn_matches} LIMIT %(limit)s) AS further
+-- `count_further_turns` of those that have not ended, all or those in one state.
+SELECT count(*) FROM (SELECT FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: turns_by_ids
 -- The turns of these ids, oldest first. One that was enqueued twice comes once, as it was enqueued last.
