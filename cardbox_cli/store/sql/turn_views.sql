@@ -157,6 +157,10 @@ UNION ALL
 (SELECT e.target_agent_turn_id FROM state.execution_edges AS e
  WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(typed)s AND e.primitive = 'enqueue'
  LIMIT 1)
+UNION ALL
+(SELECT h.active_agent_turn_id FROM state.agent_state_head AS h
+ WHERE h.project_id = %(project_id)s AND h.active_agent_turn_id = %(typed)s
+ LIMIT 1)
 
 -- name: find_kept_turn_ids
 -- Up to six of the turns that cbx keeps which begin with what was typed, with or without "turn_"; and that end
