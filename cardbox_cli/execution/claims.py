@@ -47,9 +47,10 @@ def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -
     """
     runtime.database.require_execution()
     with runtime.transaction():
-        rows = runtime.inbox.claim(target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time)
-        leases = [runtime.inbox.lease(row.inbox_id) for row in rows]
-    return [Claimed(row=row, lease=lease) for row, lease in zip(rows, leases, strict=True) if lease]
+        claimed = runtime.inbox.claim(
+            target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time
+        )
+    return [Claimed(row=row, lease=lease) for row, lease in claimed]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
