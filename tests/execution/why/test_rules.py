@@ -377,6 +377,20 @@ def the_row_of_a_queued_turn_is_deleted(world: World) -> str:
     return turn
 
 
+@case("edge-without-row")
+def the_row_of_a_turn_that_another_waits_for_is_deleted(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    child = world.ask(
+        "scribe", source_agent_id="clerk", parent=Parent(agent_turn_id=parent, tool_call_id=CALL)
+    )
+    world.sql("DELETE FROM state.agent_inbox WHERE inbox_id = %(turn)s", turn=child)
+    world.sql(
+        "UPDATE state.agent_state_head SET status = 'idle', active_agent_turn_id = NULL WHERE agent_id = 'scribe'"
+    )
+    return child
+
+
 @case("row-lost")
 def its_row_and_its_edge_are_deleted(world: World) -> str:
     turn = its_row_is_deleted(world)
