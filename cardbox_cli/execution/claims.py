@@ -43,10 +43,7 @@ def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -
     Raises SchemaMissing where leases have no place.
     """
     runtime.database.require_execution()
-    with runtime.transaction():
-        claimed = runtime.inbox.claim(
-            target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time
-        )
+    claimed = runtime.inbox.claim(target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time)
     return [Claimed(row=row, lease=lease) for row, lease in claimed]
 
 
@@ -160,8 +157,7 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str) -> None:
 
 def ack_many(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
     """Consume raw rows that carry no turn, in one statement; the ids of those that `owner` had."""
-    with runtime.transaction():
-        return runtime.inbox.consume(inbox_ids, owner=owner)
+    return runtime.inbox.consume(inbox_ids, owner=owner)
 
 
 def fail(runtime: Runtime, inbox_id: str, *, owner: str, error: str, error_code: str = "failed") -> None:

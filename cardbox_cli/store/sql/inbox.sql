@@ -140,10 +140,14 @@ claimed AS (
 )
 SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 
+-- fragment: window
+-- No parameter: the planner counts on it, also in a plan that is kept.
+1000
+
 -- name: claim_due
 -- Up to `limit` due rows of agents of a target, one of each, the oldest. Agents whose row is due for the longest
--- time come first; those whose head another transaction holds are passed over. Looks at the first `window` due rows
--- of the project and no further, so that its cost does not grow with what waits.
+-- time come first; those whose head another transaction holds are passed over. Looks at the `window` rows of the
+-- project that are due for the longest time and no further, so that its cost does not grow with what waits.
 WITH picked AS MATERIALIZED (
     SELECT seen.inbox_id
     FROM (
@@ -151,7 +155,7 @@ WITH picked AS MATERIALIZED (
         FROM state.agent_inbox AS i
         WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
         ORDER BY i.next_retry_at, i.created_at, i.inbox_id
-        LIMIT %(window)s
+        LIMIT {window}
     ) AS seen
     JOIN resource.project_agents AS asked ON asked.project_id = %(project_id)s AND asked.agent_id = seen.agent_id
         AND (%(target)s::text IS NULL OR asked.worker_target = %(target)s)
@@ -171,7 +175,7 @@ SELECT EXISTS (
     SELECT FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
     ORDER BY i.next_retry_at, i.created_at, i.inbox_id
-    OFFSET %(window)s)
+    OFFSET {window})
 
 -- name: claim_due_by_agent
 -- The same, whatever waits before: agent by agent. Goes through two indexes at once, to the next agent of the target
