@@ -98,8 +98,8 @@ class Database:
 
         `more` are further options of libpq. Without `start` an embedded server that is down stays down.
         """
-        # No prepared statements: they break behind a transaction pooler, and a command runs a query once. What
-        # lives longer asks for them with `keep_plans`.
+        # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
+        # What lives longer asks for them with `keep_plans`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
         options |= more
         if target.conninfo is None:
