@@ -81,6 +81,18 @@ class InboxStore(ProjectStore):
         """The turn that is next for an agent, held until the end of the transaction."""
         return _decoded(self._value("oldest_queued", agent_id=agent_id))
 
+    def is_repeated(self, row: InboxRow) -> bool:
+        """Whether an older row asks for the same turn, as some programs' watchdogs make them."""
+        return bool(
+            self._value(
+                "has_older_row",
+                agent_id=row.agent_id,
+                agent_turn_id=row.agent_turn_id,
+                created_at=row.created_at,
+                inbox_id=row.inbox_id,
+            )
+        )
+
     def queue_position(self, row: InboxRow) -> int:
         """The place of a queued row among those of its agent, from 1."""
         return int(
@@ -186,6 +198,10 @@ class InboxStore(ProjectStore):
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
         """End the leases of these rows, whoever has them."""
         self._run("drop_leases", inbox_ids=list(inbox_ids))
+
+    def hold_agents(self, inbox_ids: Sequence[str], *, owner: str) -> None:
+        """Lock the heads of the agents whose rows these are, those that this owner has claimed."""
+        self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
         """Extend the leases of this owner; the epoch of each that he still has."""

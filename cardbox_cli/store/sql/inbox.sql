@@ -47,6 +47,14 @@ ORDER BY i.created_at, i.inbox_id
 LIMIT 1
 FOR UPDATE
 
+-- name: has_older_row
+-- Whether a turn has a row that is older than this one.
+SELECT EXISTS (
+    SELECT FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.agent_turn_id = %(agent_turn_id)s
+        AND i.message_type = 'turn'
+        AND (i.created_at, i.inbox_id) < (%(created_at)s::timestamptz, %(inbox_id)s))
+
 -- name: queue_position
 -- The place of a queued row among those of its agent, from 1.
 SELECT count(*)
@@ -212,10 +220,19 @@ WITH RECURSIVE asked AS (
 ), {claim_picked}
 
 -- name: consume_claimed
--- The claimed rows of an owner are done.
-WITH mine AS (
+-- The claimed rows of an owner are done. The heads are locked first, as by everybody, and in their order.
+WITH locked AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+        SELECT l.agent_id FROM cbx.leases AS l
+        WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+    ORDER BY h.agent_id
+    FOR UPDATE OF h
+), mine AS (
     DELETE FROM cbx.leases AS l
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING l.inbox_id
 )
 UPDATE state.agent_inbox AS i
@@ -230,6 +247,18 @@ SELECT DISTINCT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
 WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.worker_target = %(target)s
+
+-- name: unsettled_projects
+-- The projects where something of a target is open, and could be overdue.
+SELECT i.project_id
+FROM state.agent_inbox AS i
+JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+WHERE i.status IN ('queued', 'pending', 'deferred', 'processing') AND a.worker_target = %(target)s
+UNION
+SELECT h.project_id
+FROM state.agent_state_head AS h
+JOIN resource.project_agents AS a ON a.project_id = h.project_id AND a.agent_id = h.agent_id
+WHERE h.status <> 'idle' AND a.worker_target = %(target)s
 
 -- name: count_unfinished
 -- How many rows of a target are due, or claimed; retries that are not due yet do not count.
@@ -289,11 +318,19 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
 -- The owner lives: his leases last longer. Answers those that he still has, with their epochs. The dates that
--- other systems look at are touched too.
-WITH held AS (
+-- other systems look at are touched too. The heads are locked first, as by everybody.
+WITH locked AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+        SELECT l.agent_id FROM cbx.leases AS l
+        WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+    FOR UPDATE OF h
+), held AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {now} + %(lease)s::interval
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING l.project_id, l.inbox_id, l.agent_id, l.turn_epoch
 ), rows AS (
     UPDATE state.agent_inbox AS i
@@ -308,6 +345,16 @@ WITH held AS (
         AND h.status = 'running'
 )
 SELECT inbox_id, turn_epoch FROM held
+
+-- name: lock_heads_of_leases
+-- The heads of the agents whose rows an owner has claimed, held until the end of the transaction.
+SELECT h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+    SELECT l.agent_id FROM cbx.leases AS l
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+ORDER BY h.agent_id
+FOR UPDATE
 
 -- name: expired_leases
 -- Leases whose time is over, the longest first; those of rows that nobody claims any more too.
