@@ -93,10 +93,18 @@ SELECT inbox_id, agent_id, message_type, correlation_id, agent_turn_id, turn_epo
     retry_count, created_at
 FROM claimed
 """
+# Whoever writes inbox rows holds the heads of their agents first, else two of them may wait for each other.
 _COMPLETE = """
-WITH mine AS (
+WITH held AS MATERIALIZED (
+    SELECT agent_id
+    FROM state.agent_state_head
+    WHERE project_id = %(project)s AND agent_id = ANY(%(agents)s)
+    ORDER BY agent_id
+    FOR UPDATE
+), mine AS (
     DELETE FROM cbx.leases
     WHERE project_id = %(project)s AND inbox_id = ANY(%(ids)s) AND owner = %(owner)s
+        AND (SELECT count(*) FROM held) > 0
     RETURNING inbox_id
 )
 UPDATE state.agent_inbox AS i
@@ -136,7 +144,8 @@ def _plain(connection: psycopg.Connection[Any], batch: int) -> Side:
 
     def run() -> None:
         rows = connection.execute(_CLAIM, names, prepare=True).fetchall()
-        done = connection.execute(_COMPLETE, {**names, "ids": [row[0] for row in rows]}, prepare=True)
+        claimed = {"ids": [row[0] for row in rows], "agents": [row[1] for row in rows]}
+        done = connection.execute(_COMPLETE, {**names, **claimed}, prepare=True)
         _check(len(done.fetchall()), batch)
 
     return Side(before=partial(_refill, connection, batch), run=run, units=batch)

@@ -164,9 +164,11 @@ class InboxStore(ProjectStore):
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
         wanted = {"target": target, "owner": owner, "lease": lease}
         rows = self._rows("claim_due", **wanted, limit=limit)
-        if len(rows) < limit and self._value("more_due"):
-            rows += self._rows("claim_due_by_agent", **wanted, limit=limit - len(rows))
         claimed = [_row_decoder.decode(row) for (row,) in rows]
+        if len(claimed) < limit and self._value("more_due"):
+            served = [row.agent_id for row in claimed]
+            rows = self._rows("claim_due_by_agent", **wanted, limit=limit - len(claimed), served=served)
+            claimed += [_row_decoder.decode(row) for (row,) in rows]
         return [(row, _new_lease(row, owner, lease)) for row in claimed]
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:

@@ -186,9 +186,9 @@ SELECT EXISTS (
     OFFSET {window})
 
 -- name: claim_due_by_agent
--- The same, whatever waits before: agent by agent. Goes through two indexes at once, to the next agent of the target
--- and from there to the next with an open row, so that its cost grows with the fewer of these agents, and neither
--- with the rows of an agent nor with those of other targets.
+-- The same for agents that are not `served`, whatever waits before them: agent by agent. Goes through two indexes at
+-- once, to the next agent of the target and from there to the next with an open row, so that its cost grows with the
+-- fewer of these agents, and neither with the rows of an agent nor with those of other targets.
 WITH RECURSIVE asked AS (
     SELECT ''::text COLLATE "C" AS agent_id
     UNION ALL
@@ -214,6 +214,7 @@ WITH RECURSIVE asked AS (
         AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
     CROSS JOIN LATERAL ({oldest_due}) AS oldest
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = asked.agent_id
+    WHERE asked.agent_id <> ALL(%(served)s::text[])
     ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
