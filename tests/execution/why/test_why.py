@@ -163,7 +163,9 @@ class TestWithoutTheTablesOfCbx:
         world.later(31)
         found = world.why(turn)
         assert found["rule"] == "lost-doorbell"
-        world.fix(found)
+        answer = world.cbx("turn", "nudge", turn)
+        assert (found["fix"], answer.code) == (f"cbx turn nudge {turn}", 7)
+        assert "`cbx db init`" in answer.err
 
     def test_a_project_is_surveyed(self, world: World) -> None:
         turn = world.ask()
