@@ -9,7 +9,7 @@ from tests.foreign.scenes import SCENES, Scene
 from tests.foreign.tables import rows
 from tests.foreign.writer import Deployment
 
-# What `turn show` makes of each.
+# What `turn show` makes of each. The row of a reaped turn is open, but its last step has failed.
 EXPECTED: dict[Scene, tuple[str, str | None]] = {
     scenes.queued_on_an_idle_agent: ("queued", None),
     scenes.dispatched: ("dispatched", None),

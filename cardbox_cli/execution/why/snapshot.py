@@ -138,12 +138,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return self.record is None or finished
         return self.turn_row.status == SKIPPED
 
-    def _is_left_behind(self, row: InboxRow) -> bool:
-        """Whether the agent has moved on from a claimed row: other systems leave such rows open."""
-        if row.status != PROCESSING or self.head is None or self.lease_of(row) is not None:
-            return False
-        return self.head.turn_epoch >= row.turn_epoch
-
     # --- who works on it
 
     @cached_property

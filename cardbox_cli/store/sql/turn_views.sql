@@ -6,14 +6,6 @@ state.agent_state_head AS h
     ON h.project_id = i.project_id AND h.agent_id = i.agent_id AND h.status <> 'idle'
     AND h.active_agent_turn_id = {turn_of_row}
 
--- fragment: left_behind
--- Other systems end turns without closing the rows that a dead worker had claimed.
-(EXISTS (SELECT FROM state.agent_state_head AS past
-         WHERE past.project_id = i.project_id AND past.agent_id = i.agent_id AND past.turn_epoch >= i.turn_epoch)
- AND EXISTS (SELECT FROM state.agent_steps AS done
-             WHERE done.project_id = i.project_id AND done.agent_id = i.agent_id
-                 AND done.agent_turn_id = {turn_of_row} AND done.status IN ('completed', 'failed')))
-
 -- fragment: turn_status
 CASE WHEN h.status IS NOT NULL THEN h.status
      WHEN i.status = 'queued' THEN 'queued'
