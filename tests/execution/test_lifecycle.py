@@ -13,7 +13,7 @@ from cardbox_cli.execution.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import turns as t
 from cardbox_cli.model.lifecycle import HEAD_MOVES, INBOX_MOVES, Move
-from cardbox_cli.model.turns import Fence
+from cardbox_cli.model.turns import Fence, Head, InboxRow
 from cardbox_cli.store.inbox import NewRow
 from tests.execution.conftest import Asked
 from tests.execution.desk import HEAD_CHANGES, INBOX_CHANGES, Desk, unwatched
@@ -28,99 +28,109 @@ class TestHeadMoves:
     def fence(self, ask: Asked) -> Fence:
         return Fence("clerk", ask().agent_turn_id or "", 1)
 
-    @pytest.mark.parametrize("state", HEAD_STATES)
     @pytest.mark.parametrize("name", HEAD_MOVES)
-    def test_only_from_its_sources(self, name: str, state: str, fence: Fence, runtime: Runtime) -> None:
+    def test_only_from_its_sources(self, name: str, fence: Fence, runtime: Runtime) -> None:
         move = HEAD_MOVES[name]
-        put_head(runtime, state)
-        before = runtime.heads.get("clerk")
-        epoch = self.make(runtime, move, fence)
-        after = runtime.heads.get("clerk")
-        assert after is not None
-        if state in move.sources:
-            assert epoch == after.turn_epoch == 1 + move.epoch
-            assert after.status == move.target
-        else:
-            assert (epoch, after) == (None, before)
+        for state in HEAD_STATES:
+            before = put_head(runtime, state, fence)
+            epoch = make(runtime, move, fence)
+            after = runtime.heads.get("clerk")
+            assert after is not None
+            if state in move.sources:
+                assert epoch == after.turn_epoch == 1 + move.epoch, state
+                assert after.status == move.target, state
+            else:
+                assert (epoch, after) == (None, before), state
 
     @pytest.mark.parametrize("name", [name for name in HEAD_MOVES if name != "lease"])
-    @pytest.mark.parametrize(("turn", "epoch"), [("turn_other", 1), (None, 0), (None, 2)])
-    def test_nor_of_another_turn_or_epoch(
-        self, name: str, turn: str | None, epoch: int, fence: Fence, runtime: Runtime
-    ) -> None:
-        move = HEAD_MOVES[name]
-        put_head(runtime, move.sources[0])
-        before = runtime.heads.get("clerk")
-        other = Fence("clerk", turn or fence.agent_turn_id, epoch)
-        assert self.make(runtime, move, other) is None
+    def test_nor_of_another_turn_or_epoch(self, name: str, fence: Fence, runtime: Runtime) -> None:
+        before = put_head(runtime, HEAD_MOVES[name].sources[0], fence)
+        turn_id = fence.agent_turn_id
+        for other in (Fence("clerk", "turn_x", 1), Fence("clerk", turn_id, 0), Fence("clerk", turn_id, 2)):
+            assert make(runtime, HEAD_MOVES[name], other) is None, other
         assert runtime.heads.get("clerk") == before
 
-    def make(self, runtime: Runtime, move: Move, fence: Fence) -> int | None:
-        """The epoch after the move, or None where it was refused."""
-        if move.name == "lease":
-            row = runtime.inbox.get(fence.agent_turn_id)
-            return runtime.heads.lease(row, depth=0, trace_id=None, parent_step_id=None)
-        try:
-            if move.target == t.IDLE:
-                return runtime.heads.free(fence, move.name)
-            return runtime.heads.move(fence, move.name)
-        except StaleEpoch:
-            return None
+
+def make(runtime: Runtime, move: Move, fence: Fence) -> int | None:
+    """The epoch after the move, or None where it was refused."""
+    if move.name == "lease":
+        row = runtime.inbox.get(fence.agent_turn_id)
+        return runtime.heads.lease(row, depth=0, trace_id=None, parent_step_id=None)
+    try:
+        if move.target == t.IDLE:
+            return runtime.heads.free(fence, move.name)
+        return runtime.heads.move(fence, move.name)
+    except StaleEpoch:
+        return None
 
 
-def put_head(runtime: Runtime, state: str) -> None:
+def put_head(runtime: Runtime, state: str, fence: Fence) -> Head | None:
+    """The head of `clerk` at this turn and epoch, in this state."""
     with unwatched(runtime.database.connection) as connection:
-        connection.execute("UPDATE state.agent_state_head SET status = %s", [state])
+        connection.execute(
+            "UPDATE state.agent_state_head SET status = %s, active_agent_turn_id = %s, turn_epoch = %s",
+            [state, fence.agent_turn_id, fence.turn_epoch],
+        )
+    return runtime.heads.get("clerk")
 
 
 class TestInboxMoves:
-    @pytest.mark.parametrize("state", INBOX_STATES)
     @pytest.mark.parametrize("name", INBOX_MOVES)
-    def test_only_from_its_sources(self, name: str, state: str, runtime: Runtime) -> None:
-        move, row_id = INBOX_MOVES[name], self.put(runtime, state)
-        before = runtime.inbox.get(row_id)
-        moved = runtime.inbox.move([row_id], name, turn_epoch=7, attempts=1, error="so")
-        after = runtime.inbox.get(row_id)
-        if state in move.sources:
-            assert moved == [after]
-            assert (after.status, after.turn_epoch, after.retry_count) == (move.target, 7, 1)
-            assert (after.archived_at is not None) == (move.target in (t.CONSUMED, t.ERROR, t.SKIPPED))
-        else:
-            assert (moved, after) == ([], before)
+    def test_only_from_its_sources(self, name: str, runtime: Runtime) -> None:
+        move = INBOX_MOVES[name]
+        for state in INBOX_STATES:
+            before = put_row(runtime, state)
+            moved = runtime.inbox.move([before.inbox_id], name, turn_epoch=7, attempts=1, error="so")
+            after = runtime.inbox.get(before.inbox_id)
+            if state in move.sources:
+                assert moved == [after], state
+                assert (after.status, after.turn_epoch, after.retry_count) == (move.target, 7, 1), state
+                assert (after.archived_at is None) == (move.target in t.OPEN), state
+            else:
+                assert (moved, after) == ([], before), state
 
-    @pytest.mark.parametrize("state", INBOX_STATES)
-    def test_a_claim_takes_only_what_is_due(self, state: str, runtime: Runtime) -> None:
-        row_id = self.put(runtime, state)
-        claimed = claim(runtime, target=None, owner="w", limit=9)
-        assert [each.row.inbox_id for each in claimed] == ([row_id] if state in t.DUE else [])
+    def test_a_claim_takes_only_what_is_due(self, runtime: Runtime) -> None:
+        due = [put_row(runtime, state).inbox_id for state in t.DUE]
+        others = [put_row(runtime, state) for state in INBOX_STATES if state not in t.DUE]
+        claimed = [claim(runtime, target=None, owner="w", limit=9)[0].row.inbox_id for _ in due]
+        assert claimed == due
+        assert claim(runtime, target=None, owner="w", limit=9) == []
+        assert [runtime.inbox.get(row.inbox_id) for row in others] == others
 
-    @pytest.mark.parametrize("state", INBOX_STATES)
-    def test_an_owner_consumes_only_what_is_claimed(self, state: str, runtime: Runtime) -> None:
-        row_id = self.put(runtime, t.PENDING)
-        claim(runtime, target=None, owner="w")
-        with unwatched(runtime.database.connection) as connection:
-            connection.execute("UPDATE state.agent_inbox SET status = %s", [state])
-        assert runtime.inbox.consume([row_id], owner="w") == ([row_id] if state == t.PROCESSING else [])
+    def test_an_owner_consumes_only_what_is_claimed(self, runtime: Runtime) -> None:
+        for state in INBOX_STATES:
+            row_id = put_row(runtime, t.PENDING).inbox_id
+            assert claim(runtime, target=None, owner="w")[0].row.inbox_id == row_id
+            with unwatched(runtime.database.connection) as connection:
+                connection.execute(
+                    "UPDATE state.agent_inbox SET status = %s WHERE inbox_id = %s", [state, row_id]
+                )
+            consumed = runtime.inbox.consume([row_id], owner="w")
+            assert consumed == ([row_id] if state == t.PROCESSING else []), state
+            runtime.database.connection.execute("DELETE FROM state.agent_inbox")
 
-    @pytest.mark.parametrize("state", INBOX_STATES)
-    def test_the_end_of_a_turn_closes_only_what_is_open(self, state: str, runtime: Runtime) -> None:
-        row_id = self.put(runtime, state)
+    def test_the_end_of_a_turn_closes_only_what_is_open(self, runtime: Runtime) -> None:
+        rows = [put_row(runtime, state) for state in INBOX_STATES]
         runtime.inbox.close("turn_x")
-        closed = state in INBOX_MOVES["consume"].sources
-        assert runtime.inbox.get(row_id).status == ("consumed" if closed else state)
+        for row in rows:
+            closed = row.status in INBOX_MOVES["consume"].sources
+            assert runtime.inbox.get(row.inbox_id).status == ("consumed" if closed else row.status)
 
-    def put(self, runtime: Runtime, state: str) -> str:
-        row = NewRow(
-            inbox_id="inbox_x",
-            agent_id="clerk",
-            message_type=t.TOOL_RESULT,
-            status=state,
-            payload={},
-            context_headers={},
-            agent_turn_id="turn_x",
-        )
-        assert runtime.inbox.insert(row) is not None
-        return row.inbox_id
+
+def put_row(runtime: Runtime, state: str) -> InboxRow:
+    """A report of `turn_x` in this state."""
+    row = NewRow(
+        inbox_id=t.new_inbox_id(),
+        agent_id="clerk",
+        message_type=t.TOOL_RESULT,
+        status=state,
+        payload={},
+        context_headers={},
+        agent_turn_id="turn_x",
+    )
+    written = runtime.inbox.insert(row)
+    assert written is not None
+    return written
 
 
 def test_a_story_in_which_every_move_is_made(ask: Asked, desk: Desk, context_box: str) -> None:
