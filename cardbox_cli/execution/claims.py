@@ -47,9 +47,10 @@ def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -
     """
     runtime.database.require_execution()
     with runtime.transaction():
-        rows = runtime.inbox.claim(target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time)
-        leases = [runtime.inbox.lease(row.inbox_id) for row in rows]
-    return [Claimed(row=row, lease=lease) for row, lease in zip(rows, leases, strict=True) if lease]
+        claimed = runtime.inbox.claim(
+            target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time
+        )
+    return [Claimed(row=row, lease=lease) for row, lease in claimed]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,6 +305,7 @@ def _take_away(runtime: Runtime, row: InboxRow, head: Head | None) -> int | None
 
 def _own(runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None) -> tuple[InboxRow, Head | None]:
     """The row and its agent's head, both held. Raises LeaseLost."""
+    runtime.database.require_execution()
     known = runtime.inbox.get(inbox_id)
     head = runtime.heads.lock(known.agent_id)
     lease = runtime.inbox.lock_lease(inbox_id)

@@ -27,6 +27,7 @@ from cardbox_cli.model.turns import (
     Edge,
     Head,
     InboxRow,
+    edge_context,
     new_edge_id,
     new_turn_id,
 )
@@ -393,6 +394,7 @@ class _Dispatch:
     def _enqueue(self, agent_id: str, lineage: _Lineage, *, payload: dict[str, Any]) -> InboxRow | None:
         request = self.request
         turn_id = new_turn_id()
+        channel_id = request.channel_id.strip() or DEFAULT_CHANNEL
         named = {"display_name": request.display_name, "metadata": request.metadata}
         parent_turn_id, parent_step_id = self._above()
         return self.runtime.inbox.insert(
@@ -401,14 +403,14 @@ class _Dispatch:
                 agent_id=agent_id,
                 message_type=TURN,
                 status=QUEUED,
-                channel_id=request.channel_id,
+                channel_id=channel_id,
                 enqueue_mode="call",
                 correlation_id=request.correlation_id or turn_id,
                 agent_turn_id=turn_id,
                 payload={**payload, **{name: value for name, value in named.items() if value is not None}},
                 context_headers=turn_headers(
                     project_id=self.runtime.project_id,
-                    channel_id=request.channel_id,
+                    channel_id=channel_id,
                     agent_id=agent_id,
                     agent_turn_id=turn_id,
                     turn_epoch=0,
@@ -442,21 +444,7 @@ class _Dispatch:
         self, row: InboxRow, lineage: _Lineage, digest: str, report_to: dict[str, str] | None
     ) -> None:
         parent = self.request.parent
-        parent_turn_id, parent_step_id = self._above()
-        context = {
-            "project_id": self.runtime.project_id,
-            "channel_id": row.channel_id,
-            "agent_id": row.agent_id,
-            "agent_turn_id": row.turn_id,
-            "turn_epoch": 0,
-            "step_id": None,
-            "tool_call_id": None,
-            "trace_id": lineage.trace_id,
-            "recursion_depth": lineage.depth,
-            "parent_agent_id": lineage.parent_agent_id if parent_turn_id else None,
-            "parent_agent_turn_id": parent_turn_id,
-            "parent_step_id": parent_step_id,
-        }
+        parent_step_id = self._above()[1]
         self.runtime.turns.insert_edge(
             Edge(
                 edge_id=new_edge_id(),
@@ -478,7 +466,7 @@ class _Dispatch:
                     "enqueue_mode": "call",
                     "inbox_id": row.inbox_id,
                     "recursion_depth": lineage.depth,
-                    "cg_ctx": context,
+                    "cg_ctx": edge_context(row),
                     "request_sha256": digest,
                     "report_to": report_to,
                 },

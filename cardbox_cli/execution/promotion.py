@@ -1,14 +1,15 @@
 """Promotion: an idle agent is leased to its oldest queued turn, whose row then is pending and can be claimed.
 
 A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is
-looked at. The caller holds the head.
+looked at. One that asks again for a turn which has a row already is skipped: a turn runs once. The caller
+holds the head.
 """
 
 from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of
+from cardbox_cli.model.headers import depth_of, names_depth, parent_of, trace_id_of
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.model.turns import End, EndStatus, InboxRow
 
@@ -42,8 +43,8 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
     if head is None or head.status != "idle":
         return None
     while (row := runtime.inbox.oldest_queued(agent_id)) is not None:
-        if _has_ended(runtime, row):
-            runtime.inbox.move([row.inbox_id], "skip", error="its turn has ended before")
+        if runtime.inbox.is_repeated(row) or _has_ended(runtime, row):
+            runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
             continue
         problem = _problem(runtime, row)
         if problem is None:
@@ -86,6 +87,8 @@ def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
             return "missing_required_fields", f"its payload has no {name}"
     if trace_id_of(row.context_headers) is None:
         return "invalid_context", "its headers have no traceparent that can be read"
+    if not names_depth(row.context_headers):
+        return "invalid_context", "its headers name no recursion depth"
     return _output_box_problem(runtime, row)
 
 

@@ -1,7 +1,8 @@
 """Reaping: one pass over everything of a project that is overdue, safe from many places at once.
 
-Leases that have expired, deadlines that have passed, turns queued on idle agents, promoted turns that
-nobody came for. Each thing is a transaction of its own; what another one holds is passed over.
+Leases that have expired, results whose report was lost, deadlines that have passed, turns queued on idle
+agents, promoted turns that nobody came for. Each thing is a transaction of its own; what another one holds is
+passed over.
 """
 
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ from datetime import timedelta
 
 import msgspec
 
-from cardbox_cli.errors import Conflict, InvalidInput, NotFound
+from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.claims import give_up
 from cardbox_cli.execution.ending import end_turn
+from cardbox_cli.execution.lost_reports import report_lost
 from cardbox_cli.execution.promotion import promote_next
-from cardbox_cli.execution.reports import report_ended_children, report_timeouts
+from cardbox_cli.execution.reports import report_timeouts
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.turns import OPEN, PROCESSING, REPORTS, SUSPENDED, WATCHDOG, Head, Lease
 from cardbox_cli.store import workers
@@ -23,9 +25,9 @@ _AT_ONCE = 500
 
 
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did: `released` and `dead` are inbox ids, `timed_out` call ids, the others turn ids.
+    """What a pass did: `released` and `dead` are inbox ids; `failed`, `promoted` and `rung` turn ids.
 
-    `reported` turns had ended and the call that waited for them did not know. `troubles` says what could not
+    `timed_out` and `reported`, whose reports were lost, are ids of tool calls. `troubles` says what could not
     be done, and why.
     """
 
@@ -51,8 +53,8 @@ def reap(runtime: Runtime) -> Reaped:
     for lease in runtime.inbox.expired(limit=_AT_ONCE):
         with _trouble(reaped, f"the lease of {lease.inbox_id}"):
             _take_back(runtime, lease, reaped)
-    with _trouble(reaped, "the reports of ended turns"), runtime.transaction():
-        reaped.reported.extend(report_ended_children(runtime))
+    with _trouble(reaped, "the reports that were lost"):
+        reaped.reported.extend(report_lost(runtime))
     for head in runtime.turns.overdue():
         with _trouble(reaped, f"the deadline of turn {head.active_agent_turn_id}"):
             _time_out(runtime, head, reaped)
@@ -98,7 +100,15 @@ def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
         head = runtime.heads.try_lock(known.agent_id)
         if head is None or head.fence != known.fence or head.status != SUSPENDED:
             return
-        reports = report_timeouts(runtime, head)
+        try:
+            with runtime.transaction():
+                reports = report_timeouts(runtime, head)
+        except CardConflict as exc:
+            # A database may allow one result per call id, and another turn's call of this id has it.
+            message = f"no result came before the deadline, and none can be reported: {exc.message}"
+            end_turn(runtime, head.fence, "timeout", move="stop", error_code="tool_timeout", message=message)
+            reaped.failed.append(head.fence.agent_turn_id)
+            return
         reaped.timed_out.extend(report.tool_call_id for report in reports)
         if not reports and not _is_reported_to(runtime, head):
             message = "its deadline passed, and no result that it waits for is on its way"

@@ -16,6 +16,7 @@ from cardbox_cli.execution.ending import end_queued, end_turn
 from cardbox_cli.execution.promotion import POINTERS, promote_next
 from cardbox_cli.execution.reports import keep_results
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.strays import Stray, find_stray, give_up, put_back
 from cardbox_cli.model.headers import new_trace_id, turn_headers
 from cardbox_cli.model.turns import (
     DISPATCHED,
@@ -49,6 +50,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
     """Ring for what is due of a turn, and promote what lies queued while its agent is idle."""
+    runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
         head = runtime.heads.lock(row.agent_id)
@@ -81,8 +83,12 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
 
 
 def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """End an active turn as failed. Raises StaleEpoch where it is not at that epoch any more."""
+    """End a turn as failed. Raises StaleEpoch where its agent is not at that epoch any more."""
     with runtime.transaction():
+        stray = find_stray(runtime, agent_turn_id, expect_epoch)
+        if stray is not None:
+            ended = give_up(runtime, stray, message=reason)
+            return _fixed_stray(runtime, stray, "fail", actor=actor, reason=reason, end=ended)
         head = _expect(runtime, agent_turn_id, expect_epoch)
         return _end(
             runtime, head, "failed", "fail", actor=actor, reason=reason, error_code="failed_by_operator"
@@ -119,12 +125,16 @@ def reclaim(
 
 
 def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """Put an active turn back into its agent's queue, to begin anew, with as many tries as a new one.
+    """Put a turn back into its agent's queue, to begin anew, with as many tries as a new one.
 
     What it wrote stays in its output box, where results go that had come and were not applied yet. Its row is
     made anew if it is lost. Raises StaleEpoch as `fail` does.
     """
     with runtime.transaction():
+        stray = find_stray(runtime, agent_turn_id, expect_epoch)
+        if stray is not None and stray.row is not None:
+            promoted = put_back(runtime, stray, reason=reason)
+            return _fixed_stray(runtime, stray, "requeue", actor=actor, reason=reason, promoted=promoted)
         head = _expect(runtime, agent_turn_id, expect_epoch)
         twice = _may_start_twice(runtime, head)
         rows = runtime.inbox.of_turn(agent_turn_id)
@@ -398,4 +408,32 @@ def _fixed(
         status=now.status if now is not None and active else QUEUED,
         may_start_twice=twice,
         promoted_turn_id=promoted.turn_id if promoted else None,
+    )
+
+
+def _fixed_stray(
+    runtime: Runtime,
+    stray: Stray,
+    action: str,
+    *,
+    actor: str,
+    reason: str,
+    promoted: InboxRow | None = None,
+    end: End | None = None,
+) -> Fixed:
+    """What was done to a turn that its agent was not at."""
+    fence = Fence(stray.head.agent_id, stray.agent_turn_id, stray.head.turn_epoch)
+    now = runtime.heads.get(stray.head.agent_id)
+    active = now is not None and now.active_agent_turn_id == stray.agent_turn_id
+    epoch = now.turn_epoch if now is not None and active else None
+    runtime.turns.audit(fence, action=action, actor=actor, reason=reason, epoch_after=epoch)
+    return Fixed(
+        agent_turn_id=stray.agent_turn_id,
+        agent_id=stray.head.agent_id,
+        action=action,
+        turn_epoch=epoch,
+        status="ended" if end else now.status if now is not None and active else QUEUED,
+        may_start_twice=[],
+        promoted_turn_id=promoted.turn_id if promoted else None,
+        end=end,
     )

@@ -33,6 +33,7 @@ from cardbox_cli.model.turns import (
     InboxRow,
     TurnRecord,
     WaitingTool,
+    edge_context,
     new_edge_id,
     new_inbox_id,
 )
@@ -73,12 +74,36 @@ def report_result(
         if waiting.wait_status != WAITING:
             return _replayed(runtime, waiting, draft)
         runtime.cards.add(draft)
-        row = _send(runtime, waiting, draft, content, source_agent_id, message_type)
+        row = _send(runtime, waiting, draft.card_id, content, source_agent_id, message_type)
         runtime.turns.receive(agent_turn_id, tool_call_id, draft.card_id)
     return Reported(
         agent_turn_id=agent_turn_id,
         tool_call_id=tool_call_id,
         tool_result_card_id=draft.card_id,
+        inbox_id=row.inbox_id,
+        created=True,
+    )
+
+
+def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:
+    """Report a result whose card is stored already, and whose report is lost.
+
+    Raises NotFound for a call that the turn never waited for and for a card that is no result, Conflict where
+    there is a report.
+    """
+    with runtime.transaction():
+        waiting = _hold_waiting_tool(runtime, agent_turn_id, tool_call_id)
+        cards = runtime.cards.get_many([card_id]).cards
+        content = cards[0].content if cards else None
+        if not isinstance(content, ToolResultContent):
+            raise NotFound(f"the card {card_id!r} is no tool result", hint="`cbx card show` shows it")
+        source = cards[0].author_id or WATCHDOG
+        row = _send(runtime, waiting, card_id, content, source, TOOL_RESULT)
+        runtime.turns.receive(agent_turn_id, tool_call_id, card_id)
+    return Reported(
+        agent_turn_id=agent_turn_id,
+        tool_call_id=tool_call_id,
+        tool_result_card_id=card_id,
         inbox_id=row.inbox_id,
         created=True,
     )
@@ -145,7 +170,7 @@ def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported
 def _send(
     runtime: Runtime,
     tool: WaitingTool,
-    draft: CardDraft,
+    card_id: str,
     content: ToolResultContent,
     source_agent_id: str,
     message_type: str,
@@ -173,7 +198,7 @@ def _send(
             payload={
                 "after_execution": content.after_execution,
                 "status": content.status,
-                "tool_result_card_id": draft.card_id,
+                "tool_result_card_id": card_id,
             },
             context_headers=turn_headers(
                 project_id=runtime.project_id,
@@ -211,7 +236,12 @@ def _send(
             recursion_depth=depth,
             trace_id=trace_id,
             parent_step_id=tool.step_id,
-            metadata={"message_type": message_type, "inbox_id": row.inbox_id},
+            metadata={
+                "message_type": message_type,
+                "inbox_id": row.inbox_id,
+                "recursion_depth": depth,
+                "cg_ctx": edge_context(row, step_id=tool.step_id, tool_call_id=tool.tool_call_id),
+            },
             created_at=None,
         )
     )
@@ -302,8 +332,10 @@ def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
                 source_agent_id="worker.watchdog",
                 message_type=TIMEOUT,
             )
+    except CardConflict:
+        raise
     except Conflict:
-        # Another program wrote a result, or a report, that is not noted beside the call.
+        # Another program wrote a report that is not noted beside the call.
         return None
 
 
