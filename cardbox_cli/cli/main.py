@@ -27,6 +27,7 @@ COMMANDS = {
     "handover": Entry("cardbox_cli.cli.handover", "List, show and validate handover recipes."),
     "pack": Entry("cardbox_cli.cli.pack", "Pack a new context box by a handover recipe."),
     "dispatch": Entry("cardbox_cli.cli.dispatch", "Dispatch a turn into an agent's inbox."),
+    "worker": Entry("cardbox_cli.cli.worker", "Run turns by a command of yours; list the workers."),
     "reap": Entry("cardbox_cli.cli.reap", "Do what is overdue: expired leases, deadlines, promotions."),
     "render": Entry("cardbox_cli.cli.render", "Show the exact LLM request that boxes make."),
     "turn": Entry("cardbox_cli.cli.turn", "List, show, trace, await, stop and free turns; report to them."),

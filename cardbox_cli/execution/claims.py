@@ -236,9 +236,15 @@ def carries(row: InboxRow, head: Head | None) -> bool:
 
 
 def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict[str, int]:
-    """Extend the leases of these rows; the epoch of each that `owner` still has."""
-    with runtime.transaction():
-        return runtime.inbox.extend(inbox_ids, owner=owner, lease=runtime.settings.lease_time)
+    """Extend the leases of these rows; the epoch of each that `owner` still has.
+
+    One head is locked at a time: who ends a turn may hold two, in an order of his own.
+    """
+    epochs: dict[str, int] = {}
+    for inbox_id in inbox_ids:
+        with runtime.transaction():
+            epochs |= runtime.inbox.extend([inbox_id], owner=owner, lease=runtime.settings.lease_time)
+    return epochs
 
 
 def _own(runtime: Runtime, inbox_id: str, owner: str) -> tuple[InboxRow, Head | None]:

@@ -283,7 +283,9 @@ def _append(
     held = {card.card_id for card in own}
     new = [draft for draft in drafts if draft.card_id not in held]
     if new:
-        runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new])
+        runtime.boxes.append(
+            turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence
+        )
     return new
 
 

@@ -169,6 +169,18 @@ FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
 WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.worker_target = %(target)s
 
+-- name: unsettled_projects
+-- The projects where something of a target is open, and could be overdue.
+SELECT i.project_id
+FROM state.agent_inbox AS i
+JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+WHERE i.status IN ('queued', 'pending', 'deferred', 'processing') AND a.worker_target = %(target)s
+UNION
+SELECT h.project_id
+FROM state.agent_state_head AS h
+JOIN resource.project_agents AS a ON a.project_id = h.project_id AND a.agent_id = h.agent_id
+WHERE h.status <> 'idle' AND a.worker_target = %(target)s
+
 -- name: count_unfinished
 -- How many rows of a target are due, or claimed; retries that are not due yet do not count.
 SELECT count(*)
@@ -227,11 +239,19 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
 -- The owner lives: his leases last longer. Answers those that he still has, with their epochs. The dates that
--- other systems look at are touched too.
-WITH held AS (
+-- other systems look at are touched too. The heads are locked first, as by everybody.
+WITH locked AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+        SELECT l.agent_id FROM cbx.leases AS l
+        WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+    FOR UPDATE OF h
+), held AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {now} + %(lease)s::interval
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING l.project_id, l.inbox_id, l.agent_id, l.turn_epoch
 ), rows AS (
     UPDATE state.agent_inbox AS i
