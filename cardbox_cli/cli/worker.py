@@ -14,12 +14,16 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import age, time
 from cardbox_cli.cli.inputs import check_choice
+from cardbox_cli.cli.running import wired
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runner import Program, Rest
+    from cardbox_cli.execution.wakeup.ear import Ear
+    from cardbox_cli.execution.wakeup.service import Wakeups
     from cardbox_cli.execution.worker import Plan, Worker
+    from cardbox_cli.store.target import Target
 
 INTERRUPTED = 130
 
@@ -123,28 +127,38 @@ def _program(
 def _serve(plan: "Plan") -> int:
     import os
 
-    from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.settings import settings_from
-    from cardbox_cli.execution.worker import Patience, Worker
+    from cardbox_cli.execution.wakeup.service import Wakeups
+    from cardbox_cli.execution.worker import Worker
     from cardbox_cli.store.database import Database
 
     settings = settings_from(os.environ)
     target = session().target()
     journal = _Journal(session().output)
-    worker = Worker(
-        plan,
-        settings,
-        connect=lambda: Database.open_target(target),
-        make_runtime=lambda database, project_id: Runtime(database, project_id, settings=settings),
-        journal=journal,
-        ear=Patience(),
-    )
-    where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
-    journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
-    with _signals(worker) as received:
-        worker.run()
+    with Wakeups(journal.line) as wakeups, _ear(plan, target, wakeups) as ear:
+        worker = Worker(
+            plan,
+            settings,
+            connect=lambda: Database.open_target(target),
+            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            journal=journal,
+            ear=ear,
+        )
+        where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
+        journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
+        with _signals(worker) as received:
+            worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def _ear(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Ear":
+    """Doorbells are for a worker that goes on waiting; others only wait for their own turns."""
+    from cardbox_cli.execution.wakeup.ear import Ear
+
+    if plan.mode != "serve":
+        return Ear()
+    return wakeups.ear(target, project_id=plan.project_id, worker_targets=[plan.target])
 
 
 @contextmanager

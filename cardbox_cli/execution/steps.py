@@ -7,7 +7,6 @@ Owns how a turn is taken in from its boxes, and what is still to be done of it. 
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Literal
 
 import msgspec
 
@@ -27,6 +26,7 @@ from cardbox_cli.execution.turn_request import (
     snapshot_cards,
     turn_request,
 )
+from cardbox_cli.execution.wakeup.events import Phase
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.identity import Tool
@@ -34,6 +34,8 @@ from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.model.turns import (
     DISPATCHED,
     END_STATUSES,
+    RUNNING,
+    SUSPENDED,
     End,
     EndStatus,
     Fence,
@@ -45,8 +47,6 @@ from cardbox_cli.store.tools import ToolStore
 
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
-Phase = Literal["started", "executing", "completed"]
-
 _LOST = "its lease was lost before it was done"
 
 
@@ -135,7 +135,7 @@ def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
     start = turn.boxes.output_start
     runtime.turns.keep(fence.agent_turn_id, fence.agent_id, output_start=start, report_to=None)
     runtime.turns.close_steps(fence.agent_turn_id, "failed", _LOST)
-    runtime.tell_state(fence, "running", head.active_channel_id, head.output_box_id)
+    runtime.tell_state(head, RUNNING, head.turn_epoch)
 
 
 def begin_step(runtime: Runtime, turn: Turn, *, format: str, model: str | None) -> Step:
@@ -152,7 +152,7 @@ def begin_step(runtime: Runtime, turn: Turn, *, format: str, model: str | None) 
             request_box_ids(snapshots, turn.boxes), title=f"request of {step_id}", allow_dangling=True
         )
         runtime.turns.begin_step(head, step_id, status="llm_ready", request_box_id=box.box_id)
-        _tell(runtime, head, step_id, "started", [])
+        runtime.tell_step(head, step_id, "started")
     return Step(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
 
@@ -195,7 +195,7 @@ def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> En
             metadata={} if answer.usage is None else {"llm_usage": answer.usage},
         )
         phase: Phase = "executing" if calls else "completed"
-        _tell(runtime, head, step.step_id, phase, [card.card_id for card in new])
+        runtime.tell_step(head, step.step_id, phase, [card.card_id for card in new])
         return None if calls else end_turn(runtime, turn.fence, "success")
 
 
@@ -216,7 +216,7 @@ def complete_step(runtime: Runtime, turn: Turn) -> End | None:
         own = _own_cards(runtime, turn)
         if turn.step_id is not None:
             runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
-            _tell(runtime, head, turn.step_id, "completed", [])
+            runtime.tell_step(head, turn.step_id, "completed")
         status = _ended_by_result(own)
         if status is not None:
             return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
@@ -242,10 +242,9 @@ def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) 
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
         runtime.tell_state(
-            turn.fence,
-            "suspended",
-            head.active_channel_id,
-            head.output_box_id,
+            head,
+            SUSPENDED,
+            head.turn_epoch,
             waiting_tool_count=len(calls),
             waiting_tool_call_ids=[call.tool_call_id for call in calls],
             resume_deadline=deadline.isoformat(),
@@ -283,9 +282,7 @@ def _append(
     held = {card.card_id for card in own}
     new = [draft for draft in drafts if draft.card_id not in held]
     if new:
-        runtime.boxes.append(
-            turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence
-        )
+        runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
     return new
 
 
@@ -304,20 +301,3 @@ def _ended_by_result(own: Sequence[Card]) -> EndStatus | None:
         return None
     first = next((result.status for result in results if result.status != "success"), "success")
     return next((status for status in END_STATUSES if status == first), "failed")
-
-
-def _tell(
-    runtime: Runtime,
-    head: Head,
-    step_id: str,
-    phase: Phase,
-    new_card_ids: list[str],
-) -> None:
-    facts = {
-        "agent_turn_id": head.fence.agent_turn_id,
-        "step_id": step_id,
-        "phase": phase,
-        "metadata": {},
-        "new_card_ids": new_card_ids,
-    }
-    runtime.tell("step", head.agent_id, head.active_channel_id, facts)

@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Protocol, TypeVar
 
@@ -23,6 +22,7 @@ from cardbox_cli.execution.reaping import reap
 from cardbox_cli.execution.runner import Program, Reins, Rest, Run
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings
+from cardbox_cli.execution.wakeup.ear import Ear
 from cardbox_cli.store import workers
 from cardbox_cli.store.database import Database
 
@@ -35,36 +35,6 @@ MakeRuntime = Callable[[Database, str], Runtime]
 _SOON, _LATE = 0.2, 5.0
 # Seconds between two looks at whether it is time to leave.
 _LOOK = 0.2
-
-
-class Ear(Protocol):
-    """What the claiming thread waits on between two looks."""
-
-    def wait(self, seconds: float) -> bool:
-        """Wait so long at most; True when somebody rang."""
-
-    def wake(self) -> None:
-        """End the wait; from any thread, and from a signal handler."""
-
-
-class Patience:
-    """An ear that hears no doorbell: plain polling."""
-
-    def __init__(self) -> None:
-        self._rings: SimpleQueue[None] = SimpleQueue()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait so long at most; True when `wake` was called since the last wait."""
-        try:
-            self._rings.get(timeout=seconds)
-            while True:
-                self._rings.get_nowait()
-        except Empty:
-            return False
-
-    def wake(self) -> None:
-        """End the wait; from any thread, and from a signal handler."""
-        self._rings.put(None)
 
 
 class Journal(Protocol):
@@ -376,6 +346,7 @@ class _Line:
         self._say_down = say_down
         self._say_up = say_up
         self._database: Database | None = None
+        self._runtimes: dict[str, Runtime] = {}
 
     def database(self) -> Database:
         """The connection, made if there is none. Raises DatabaseUnavailable."""
@@ -402,18 +373,24 @@ class _Line:
 
     def attempt(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
         """`with_database` for a use case of a project."""
-        return self.with_database(lambda database: action(self._make_runtime(database, project_id)))
+        return self.with_database(lambda database: action(self._runtime(database, project_id)))
 
     def once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
         """What `action` answers, which is not to be done twice. A connection that broke is let go of."""
         try:
-            return action(self._make_runtime(self.database(), project_id))
+            return action(self._runtime(self.database(), project_id))
         except DatabaseUnavailable:
             self.close()
             raise
 
+    def _runtime(self, database: Database, project_id: str) -> Runtime:
+        if project_id not in self._runtimes:
+            self._runtimes[project_id] = self._make_runtime(database, project_id)
+        return self._runtimes[project_id]
+
     def close(self) -> None:
         """Let go of the connection; the next use makes another."""
+        self._runtimes.clear()
         if self._database is not None:
             self._database.close()
             self._database = None
