@@ -47,7 +47,7 @@ from cardbox_cli.store.tools import ToolStore
 
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
-_LOST = "its lease was lost before it was done"
+_LOST = "given up before it was done"
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

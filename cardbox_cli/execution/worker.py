@@ -356,7 +356,7 @@ class _Line:
 
     def with_database(self, action: Callable[[Database], _T]) -> _T:
         """What `action` answers, once the database is there: tried again until it is all over."""
-        pause = _SOON
+        pause = 0.0
         while True:
             try:
                 answer = action(self.database())
@@ -364,9 +364,11 @@ class _Line:
                 self.close()
                 if type(exc) is not DatabaseUnavailable or self._is_over():
                     raise
-                self._say_down(exc)
+                # A connection may just have grown old: the first try is made in silence.
+                if pause:
+                    self._say_down(exc)
                 time.sleep(pause)
-                pause = min(pause * 2, _LATE)
+                pause = min(pause * 2, _LATE) or _SOON
             else:
                 self._say_up()
                 return answer
