@@ -271,17 +271,25 @@ class Fleet:
     # --- troubles
 
     def _make_trouble(self) -> None:
-        """Kill a worker, or freeze it for longer than its leases, each time that some more turns have ended."""
-        rng = Random(f"{self.seed} troubles")
-        for number in range(self.scale.troubles):
-            due = self.scale.turns * (number + 1) // (self.scale.troubles + 2)
-            while self._ended < due:
-                if self._over.wait(0.05):
-                    return
-            if number % 3 == 1:
-                self._freeze(rng.randrange(self.scale.workers))
-            else:
-                self._kill(rng.randrange(self.scale.workers))
+        """Kill a worker amid its work, or freeze it, each time that some more turns have ended."""
+        with self._desk("troubles") as (desk, rng):
+            for number in range(self.scale.troubles):
+                due = self.scale.turns * (number + 1) // (self.scale.troubles + 2)
+                while self._ended < due or (busy := self._busy(desk)) == []:
+                    if self._over.wait(0.02):
+                        return
+                slot, owner = rng.choice(busy)
+                if number % 3 == 1:
+                    self._freeze(desk, slot, owner)
+                else:
+                    self._kill(slot)
+
+    def _busy(self, desk: _Desk) -> list[tuple[int, str]]:
+        """The workers that have a lease right now, as (slot, owner)."""
+        owners = {owner for _, owner in desk.do(_leases)}
+        slots = {worker.pid: slot for slot, worker in enumerate(self._workers)}
+        pids = {owner: int(owner.split("-")[-2]) for owner in owners}
+        return sorted((slots[pid], owner) for owner, pid in pids.items() if pid in slots)
 
     def _kill(self, slot: int) -> None:
         self._workers[slot].kill()
@@ -289,11 +297,18 @@ class Fleet:
         self._workers[slot] = self._start_worker(slot)
         self.killed += 1
 
-    def _freeze(self, slot: int) -> None:
+    def _freeze(self, desk: _Desk, slot: int, owner: str) -> None:
+        """Stop a worker, and let it go on as soon as another has what it had."""
         worker = self._workers[slot]
         worker.send_signal(signal.SIGSTOP)
         try:
-            self._over.wait(1.5 * _LEASE)
+            had = {inbox_id for inbox_id, who in desk.do(_leases) if who == owner}
+            while not self._over.wait(0.02):
+                now = dict(desk.do(_leases))
+                if all(now.get(inbox_id) != owner for inbox_id in had) or any(
+                    now.get(inbox_id, owner) != owner for inbox_id in had
+                ):
+                    break
         finally:
             worker.send_signal(signal.SIGCONT)
         self.frozen += 1
@@ -312,7 +327,9 @@ class Fleet:
         }
         if slot % 2:
             environment["CBX_LISTEN_URL"] = self._elsewhere.conninfo or ""
-        log = self._folder / f"worker-{slot}-{len(self._logs)}.log"
+        name = f"worker-{slot}-{len(self._logs)}"
+        environment["PGOPTIONS"] = f"-c history.writer={name}"
+        log = self._folder / f"{name}.log"
         self._logs.append(log)
         with log.open("wb") as errors:
             return subprocess.Popen(
@@ -439,6 +456,11 @@ def _count_ended(runtime: Runtime) -> int:
             "SELECT count(*) FROM cbx.turns WHERE end_status IS NOT NULL"
         ).fetchall()
     return int(rows[0][0])
+
+
+def _leases(runtime: Runtime) -> list[tuple[str, str]]:
+    with runtime.database.snapshot():
+        return runtime.database.connection.execute("SELECT inbox_id, owner FROM cbx.leases").fetchall()
 
 
 def _waiting_calls(runtime: Runtime) -> list[tuple[Any, ...]]:

@@ -15,15 +15,16 @@ from cardbox_cli.model import turns as t
 from cardbox_cli.model.lifecycle import HEAD_MOVES, INBOX_MOVES
 from cardbox_cli.store.database import Database
 
-HEADS, INBOX, LEASES, TURNS = "agent_state_head", "agent_inbox", "leases", "turns"
+HEADS, INBOX, LEASES, TURNS, BOXES = "agent_state_head", "agent_inbox", "leases", "turns", "card_boxes"
 Row = dict[str, Any]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of one row: None before is an insert, None after a delete."""
+    """A change of one row: None before is an insert, None after a delete. `writer` is None for the test."""
 
     number: int
     transaction: int
+    writer: str | None
     source: str
     before: Row | None
     after: Row | None
@@ -43,17 +44,16 @@ def begin(database: Database) -> None:
 def read(database: Database) -> list[Event]:
     """All that happened until now, in order."""
     rows = database.connection.execute(
-        "SELECT number, transaction::text::bigint, source, before, after FROM history.events ORDER BY number"
+        "SELECT number, transaction::text::bigint, writer, source, before, after FROM history.events"
+        " ORDER BY number"
     ).fetchall()
-    return [
-        Event(number=row[0], transaction=row[1], source=row[2], before=row[3], after=row[4]) for row in rows
-    ]
+    return [Event(**dict(zip(Event.__struct_fields__, row, strict=True))) for row in rows]
 
 
 def violations(events: Iterable[Event]) -> list[str]:
     """Everything in this history that may not be, in words, each with the number of its event."""
     found: list[str] = []
-    ordered = sorted(events, key=lambda event: (event.row["agent_id"], event.number))
+    ordered = sorted(_with_owners_of_boxes(events), key=lambda event: (event.row["agent_id"], event.number))
     for agent_id, of_agent in groupby(ordered, key=lambda event: event.row["agent_id"]):
         found.extend(f"{agent_id}: {each}" for each in _Replay().all(list(of_agent)))
     return found
@@ -72,6 +72,18 @@ def asked_and_ended(events: Iterable[Event]) -> tuple[dict[str, list[str]], dict
     return asked, ended
 
 
+def _with_owners_of_boxes(events: Iterable[Event]) -> Iterator[Event]:
+    """The events, those of output boxes as their agents', those of other boxes left out."""
+    owners: dict[str, str] = {}
+    for event in events:
+        if event.source == HEADS and event.row["output_box_id"] is not None:
+            owners[event.row["output_box_id"]] = event.row["agent_id"]
+        if event.source != BOXES:
+            yield event
+        elif (owner := owners.get(event.row["box_id"])) is not None:
+            yield msgspec.structs.replace(event, after={**event.row, "agent_id": owner})
+
+
 class _Replay:
     """One agent, event by event. What must hold between transactions is looked at after each of them."""
 
@@ -79,6 +91,7 @@ class _Replay:
         self.head: Row = {}
         self.inbox: dict[str, Row] = {}
         self.leases: dict[str, Row] = {}
+        self.holders: dict[str, str | None] = {}
         self.turns: dict[str, Row] = {}
 
     def all(self, events: list[Event]) -> Iterator[str]:
@@ -97,6 +110,8 @@ class _Replay:
         before, after = event.before, event.after
         if event.source == HEADS:
             yield from _head_problems(before, after)
+            if before and after and _is_workers_own(before, after):
+                yield from self._foreign(event, f"took the head from {before['status']} to {after['status']}")
             self.head = after or {}
         elif event.source == INBOX:
             yield from _inbox_problems(before, after)
@@ -104,9 +119,22 @@ class _Replay:
         elif event.source == LEASES:
             yield from _lease_problems(before, after)
             _put(self.leases, "inbox_id", before, after)
+            if before is None:
+                self.holders[event.row["inbox_id"]] = event.writer
+        elif event.source == BOXES:
+            yield from self._foreign(event, "wrote to the output box")
+            if self.head.get("output_box_id") != event.row["box_id"]:
+                yield f"the output box {event.row['box_id']} was written to, and no turn of it is active"
         else:
             yield from _turn_problems(before, after)
             _put(self.turns, "agent_turn_id", before, after)
+
+    def _foreign(self, event: Event, what: str) -> Iterator[str]:
+        """What only the holder of a lease of the active turn may do."""
+        turn_id = self.head.get("active_agent_turn_id")
+        holders = [self.holders[key] for key, row in self.leases.items() if row["agent_turn_id"] == turn_id]
+        if event.writer not in holders:
+            yield f"{event.writer} {what} of turn {turn_id}, whose leases {holders} have"
 
     # --- between transactions
 
@@ -139,6 +167,13 @@ class _Replay:
             self.head.get("active_agent_turn_id"),
             self.head.get("turn_epoch"),
         )
+
+
+def _is_workers_own(before: Row, after: Row) -> bool:
+    """Whether only who has a claim makes this move: all but a lease, and what takes a turn away."""
+    moves = [HEAD_MOVES[name] for name in ("enter", "suspend", "resume", "end")]
+    step = before["status"], after["status"], after["turn_epoch"] - before["turn_epoch"]
+    return any(step == (source, move.target, move.epoch) for move in moves for source in move.sources)
 
 
 def _put(rows: dict[str, Row], key: str, before: Row | None, after: Row | None) -> None:
