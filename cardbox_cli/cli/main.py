@@ -32,6 +32,7 @@ COMMANDS = {
     "render": Entry("cardbox_cli.cli.render", "Show the exact LLM request that boxes make."),
     "turn": Entry("cardbox_cli.cli.turn", "List, show, trace, await, stop and free turns; report to them."),
     "inbox": Entry("cardbox_cli.cli.inbox", "List, show, claim and give back what agents must process."),
+    "why": Entry("cardbox_cli.cli.why", "Explain why a turn stands still, and how to free it."),
     "shell": Entry("cardbox_cli.cli.shell", "Run commands line by line: one process, one connection."),
     "completion": Entry("cardbox_cli.cli.completion", "Print the script that completes cbx in your shell."),
     "db": Entry("cardbox_cli.cli.db", "Start, inspect, upgrade and remove the database."),

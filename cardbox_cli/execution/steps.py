@@ -7,6 +7,7 @@ Owns how a turn is taken in from its boxes, and what is still to be done of it. 
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from cardbox_cli.errors import CardConflict, NotFound
 from cardbox_cli.execution.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.execution.calls import Author, Call, calls_of
 from cardbox_cli.execution.ending import end_turn
+from cardbox_cli.execution.reports import report_ended_children
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_request import (
     Source,
@@ -36,6 +38,7 @@ from cardbox_cli.model.turns import (
     END_STATUSES,
     RUNNING,
     SUSPENDED,
+    TURN,
     End,
     EndStatus,
     Fence,
@@ -51,13 +54,17 @@ _LOST = "given up before it was done"
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last."""
+    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last.
+
+    `config` is what the dispatch asked of the worker.
+    """
 
     head: Head
     boxes: TurnBoxes
     tools: list[Tool]
     steps: int
     step_id: str | None
+    config: dict[str, Any]
 
     @property
     def fence(self) -> Fence:
@@ -96,6 +103,7 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
         )
         profile = profile_of(present_cards(boxes.profile.slots))
         tools = offered_tools(profile, ToolStore(runtime.database, runtime.project_id).all())
+        rows = runtime.inbox.of_turn(fence.agent_turn_id)
         answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
     return Turn(
         head=head,
@@ -103,7 +111,14 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
         tools=tools,
         steps=len(answered),
         step_id=answered[-1].step_id if answered else None,
+        config=_config(rows),
     )
+
+
+def _config(rows: Sequence[InboxRow]) -> dict[str, Any]:
+    payloads = [row.payload for row in rows if row.message_type == TURN and isinstance(row.payload, dict)]
+    config = payloads[0].get("runtime_config") if payloads else None
+    return config if isinstance(config, dict) else {}
 
 
 def _source(runtime: Runtime, name: str, box_id: str | None) -> Source:
@@ -241,6 +256,7 @@ def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) 
         runtime.inbox.move([row.inbox_id], "consume")
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
+        report_ended_children(runtime, turn.fence.agent_turn_id)
         runtime.tell_state(
             head,
             SUSPENDED,

@@ -7,6 +7,7 @@ import msgspec
 
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.turns import (
+    ANCHOR,
     REPORTS,
     STOP,
     TURN,
@@ -80,6 +81,8 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
 def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
     leases = {lease.inbox_id: lease for lease in stored.leases}
     for row in stored.inbox:
+        if row.message_type == ANCHOR:
+            continue
         yield _enqueued(row, stored.edges)
         lease = leases.get(row.inbox_id)
         if lease is not None:

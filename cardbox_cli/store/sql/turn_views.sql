@@ -34,8 +34,14 @@ json_build_object(
     'created_at', to_char(i.created_at AT TIME ZONE 'UTC', {utc})
 )::text
 
+-- fragment: enqueued_again
+EXISTS (SELECT FROM state.agent_inbox AS later
+        WHERE later.project_id = i.project_id AND later.agent_id = i.agent_id AND later.message_type = 'turn'
+            AND later.agent_turn_id = i.agent_turn_id
+            AND (later.created_at, later.inbox_id) > (i.created_at, i.inbox_id))
+
 -- fragment: turn_matches
-    i.project_id = %(project_id)s AND i.message_type = 'turn'
+    i.project_id = %(project_id)s AND i.message_type = 'turn' AND NOT {enqueued_again}
     AND (%(agent_id)s::text IS NULL OR i.agent_id = %(agent_id)s)
     AND (%(status)s::text IS NULL OR s.status = %(status)s)
     AND (%(trace_id)s::text IS NULL OR {turn_of_row} IN (
@@ -150,6 +156,10 @@ LEFT JOIN LATERAL (
 UNION ALL
 (SELECT e.target_agent_turn_id, true FROM state.execution_edges AS e
  WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(typed)s AND e.primitive = 'enqueue'
+ LIMIT 1)
+UNION ALL
+(SELECT h.active_agent_turn_id, true FROM state.agent_state_head AS h
+ WHERE h.project_id = %(project_id)s AND h.active_agent_turn_id = %(typed)s
  LIMIT 1)
 UNION ALL
 (SELECT DISTINCT i.agent_turn_id, false FROM state.agent_inbox AS i

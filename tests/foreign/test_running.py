@@ -1,0 +1,173 @@
+"""After `cbx db init` turns run there: cbx's tables stand beside the others, which stay as they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import succeed
+from tests.conftest import Cbx
+from tests.foreign.checking import assert_valid_dispatch, assert_valid_end, assert_valid_report
+from tests.foreign.scenes import (
+    AGENT,
+    Scene,
+    dispatched,
+    finished,
+    queued_on_an_idle_agent,
+    retransmitted,
+    running,
+    suspended,
+)
+from tests.foreign.tables import definitions, rows
+from tests.foreign.writer import Deployment
+
+
+@pytest.fixture
+def initialized(cbx: Cbx) -> Cbx:
+    """`cbx` on a deployment that has got cbx's tables."""
+    succeed(cbx("db", "init", "--yes"))
+    return cbx
+
+
+def test_init_adds_tables_of_cbx_and_touches_no_other(deployment: Deployment, cbx: Cbx) -> None:
+    suspended(deployment)
+    defined, filled = definitions(deployment.connection), rows(deployment.connection)
+    added = cbx("db", "init", "--yes", "-o", "json").json()["added"]
+    assert [name for name in added if not name.startswith("cbx.")] == []
+    after = definitions(deployment.connection)
+    theirs = {kind: [row for row in found if not row[0].startswith("cbx.")] for kind, found in after.items()}
+    assert theirs == defined
+    assert {name: found for name, found in rows(deployment.connection).items() if name in filled} == filled
+
+
+def test_upgrade_touches_no_other_either(deployment: Deployment, initialized: Cbx) -> None:
+    deployment.connection.execute("UPDATE cbx.schema_version SET version = 2")
+    defined = definitions(deployment.connection)
+    assert initialized("db", "upgrade", "-o", "json").json() == {"before": 2, "after": 3}
+    assert definitions(deployment.connection) == defined
+
+
+@pytest.fixture
+def run(initialized: Cbx) -> Callable[[], Any]:
+    """Claim what is due and end its turn as a shell script would; the row."""
+
+    def run() -> Any:
+        [row] = initialized("inbox", "claim", "--owner", "script", "-o", "json").json()
+        succeed(initialized("inbox", "ack", row["inbox_id"], "--owner", "script"))
+        return row
+
+    return run
+
+
+class TestTheirTurns:
+    def test_one_that_they_dispatched_is_claimed_and_ended(
+        self, deployment: Deployment, run: Callable[[], Any]
+    ) -> None:
+        turn = dispatched(deployment)
+        assert run()["inbox_id"] == turn.inbox_id
+        assert_valid_end(deployment.connection, "p", turn.agent_turn_id, steps=False)
+
+    def test_what_is_queued_behind_it_is_promoted(
+        self, deployment: Deployment, run: Callable[[], Any]
+    ) -> None:
+        dispatched(deployment)
+        second = deployment.dispatch(AGENT, deployment.context("Refund order 119"))
+        run()
+        promoted = assert_valid_dispatch(deployment.connection, "p", second.agent_turn_id)
+        assert (promoted["status"], promoted["turn_epoch"]) == ("pending", 2)
+
+    def test_one_that_their_watchdog_queued_again_runs_once(
+        self, deployment: Deployment, run: Callable[[], Any], initialized: Cbx
+    ) -> None:
+        turn = retransmitted(deployment)
+        run()
+        assert initialized("inbox", "claim").code == 3
+        shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert (shown["status"], shown["end_status"]) == ("ended", "success")
+        assert [row["status"] for row in shown["inbox"]] == ["consumed", "skipped"]
+
+    def test_a_row_without_its_headers_is_refused_and_the_next_promoted(
+        self, deployment: Deployment, initialized: Cbx
+    ) -> None:
+        refused = queued_on_an_idle_agent(deployment)
+        deployment.connection.execute(
+            "UPDATE state.agent_inbox SET context_headers = context_headers - 'CG-Recursion-Depth'"
+        )
+        sound = deployment.enqueue(AGENT, deployment.context("Refund order 119"))
+        assert initialized("reap", "-o", "json").json()["promoted"] == [sound.agent_turn_id]
+        shown = initialized("turn", "show", refused.agent_turn_id, "-o", "json").json()
+        assert (shown["status"], shown["end_status"]) == ("ended", "failed")
+        assert shown["inbox"][0]["last_error"] == "invalid_context: its headers name no recursion depth"
+
+    def test_one_whose_worker_died_is_reclaimed_and_ended(
+        self, deployment: Deployment, run: Callable[[], Any], initialized: Cbx
+    ) -> None:
+        turn = running(deployment)
+        told = ("--expect-epoch", "1", "--reason", "its worker died")
+        succeed(initialized("turn", "reclaim", turn.agent_turn_id, *told))
+        assert run()["turn_epoch"] == 2
+        assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
+
+    @pytest.mark.parametrize("scene", [queued_on_an_idle_agent, dispatched, running, suspended])
+    def test_one_that_is_stopped_leaves_what_they_leave(
+        self, scene: Scene, deployment: Deployment, initialized: Cbx
+    ) -> None:
+        turn = scene(deployment)
+        succeed(initialized("turn", "stop", turn.agent_turn_id))
+        shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert (shown["status"], shown["end_status"]) == ("ended", "canceled")
+        if scene is not queued_on_an_idle_agent:
+            assert_valid_end(deployment.connection, "p", turn.agent_turn_id, steps=False)
+
+
+def pass_deadlines(deployment: Deployment) -> None:
+    """Whatever waits there has waited too long."""
+    deployment.connection.execute(
+        "UPDATE state.agent_state_head SET resume_deadline = now() - interval '1 second'"
+        " WHERE resume_deadline IS NOT NULL"
+    )
+
+
+class TestTheirWaitingTurns:
+    def test_a_report_is_as_theirs(self, deployment: Deployment, initialized: Cbx) -> None:
+        turn = suspended(deployment)
+        call_id = deployment.waiting_call(turn)
+        asked = ("--tool-call-id", call_id, "--result", '{"refunded": true}')
+        succeed(initialized("turn", "report", turn.agent_turn_id, *asked))
+        assert_valid_report(deployment.connection, "p", turn.agent_turn_id, call_id)
+
+    def test_their_worker_goes_on_with_it(self, deployment: Deployment, initialized: Cbx) -> None:
+        turn = suspended(deployment)
+        call_id = deployment.waiting_call(turn)
+        asked = ("--tool-call-id", call_id, "--result", "done")
+        succeed(initialized("turn", "report", turn.agent_turn_id, *asked))
+        [report] = deployment.claim(AGENT)
+        deployment.finish(deployment.resume(turn, report))
+        assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
+
+    def test_a_passed_deadline_becomes_a_timeout(self, deployment: Deployment, initialized: Cbx) -> None:
+        turn = suspended(deployment)
+        call_id = deployment.waiting_call(turn)
+        pass_deadlines(deployment)
+        assert initialized("reap", "-o", "json").json()["timed_out"] == [call_id]
+        assert_valid_report(deployment.connection, "p", turn.agent_turn_id, call_id)
+
+    def test_so_it_ends_where_another_turn_s_call_has_its_id(
+        self, deployment: Deployment, initialized: Cbx
+    ) -> None:
+        """Their database allows one result per call id, and models repeat ids."""
+        first = finished(deployment)
+        second = deployment.begin(deployment.dispatch(AGENT, deployment.context("Refund order 119")))
+        [repeated] = deployment.connection.execute(
+            "SELECT tool_call_id FROM cards WHERE metadata ->> 'type' = 'tool.result'"
+        ).fetchone() or [None]
+        deployment.suspend(second, deployment.new_call(second, "help", repeated))
+        third = deployment.begin(
+            deployment.dispatch(deployment.agent("clerk-2", first.profile_box_id), first.context_box_id)
+        )
+        [call] = deployment.wait_for(third, "help")
+        pass_deadlines(deployment)
+        assert initialized("reap", "-o", "json").json()["timed_out"] == [call.tool_call_id]
+        shown = initialized("turn", "show", second.agent_turn_id, "-o", "json").json()
+        assert (shown["status"], shown["end_status"]) == ("ended", "timeout")
+        assert_valid_end(deployment.connection, "p", second.agent_turn_id)
