@@ -9,7 +9,18 @@ import msgspec
 
 from cardbox_cli.execution.promotion import end_unpromoted, promote_next
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.turns import CONSUMED, OPEN, QUEUED, SKIPPED, TURN, End, Fence, Head, InboxRow
+from cardbox_cli.model.turns import (
+    CONSUMED,
+    OPEN,
+    PROCESSING,
+    QUEUED,
+    SKIPPED,
+    TURN,
+    End,
+    Fence,
+    Head,
+    InboxRow,
+)
 
 
 class Stray(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,10 +88,11 @@ def _over(runtime: Runtime, agent_turn_id: str, row: InboxRow | None) -> bool:
     record = runtime.turns.record(agent_turn_id)
     if record is not None and record.end_status is not None:
         return True
-    if row is not None and row.status in OPEN:
+    if row is not None and row.status in OPEN and row.status != PROCESSING:
         return row.status == QUEUED
     if row is not None and (row.status == SKIPPED or (row.status == CONSUMED and record is None)):
         return True
+    # Other systems end turns without closing the rows that a dead worker had claimed.
     return any(step.status in ("completed", "failed") for step in runtime.turns.steps(agent_turn_id))
 
 

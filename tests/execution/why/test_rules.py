@@ -275,9 +275,19 @@ def the_doorbell_of_a_report_is_dropped(world: World) -> str:
 def a_tool_stores_its_result_and_dies(world: World) -> str:
     world.ask()
     turn = world.suspend()
-    card = draft_card("tool.result", GOOD, author_id="tool.search", tool_call_id=CALL)
+    metadata = {"agent_turn_id": turn}
+    card = draft_card("tool.result", GOOD, author_id="tool.search", tool_call_id=CALL, metadata=metadata)
     world.runtime.cards.add(card)
     world.later(31)
+    return turn
+
+
+@case("deadline-passed")
+def a_conversation_holds_a_result_of_the_same_id(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.runtime.cards.add(draft_card("tool.result", GOOD, author_id="a", tool_call_id=CALL))
+    world.later(601)
     return turn
 
 
