@@ -20,6 +20,8 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
     """Call `command`; its exit code, after its failure if any was printed on stderr."""
     try:
         code = command()
+        if code == PIPE_CLOSED:
+            raise BrokenPipeError
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except CbxError as exc:
@@ -33,7 +35,8 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
         _tell("\n" + ": ".join(["interrupted", *map(str, exc.args)]))
         return INTERRUPTED
     except BrokenPipeError:
-        _forget(sys.stdout)
+        _let_go(sys.stdout)
+        _let_go(sys.stderr)
         return PIPE_CLOSED
     except UnicodeEncodeError as exc:
         return _report(_not_text(exc), argv, session)
@@ -46,6 +49,13 @@ def _tell(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
     except OSError:
         _forget(sys.stderr)
+
+
+def _let_go(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        _forget(stream)
 
 
 def _forget(stream: TextIO) -> None:
@@ -87,10 +97,7 @@ def _bug(exc: Exception) -> CbxError:
 
 
 def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _forget(sys.stdout)
+    _let_go(sys.stdout)
     if session.debug or "--debug" in argv:
         import traceback
 

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Lock
@@ -161,6 +161,7 @@ def _serve(plan: "Plan") -> int:
             ear=ear,
         )
         where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
+        journal.leave = worker.leave
         journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
         with _signals(worker) as received:
             worker.run()
@@ -195,15 +196,31 @@ def _signals(worker: "Worker") -> Iterator[list[int]]:
 
 
 class _Journal:
-    """What happens, a line each on stderr; turns that came to rest on stdout, where data is asked for."""
+    """What happens, a line each on stderr; turns that came to rest on stdout, where data is asked for.
+
+    What cannot be written is no failure of a turn: `leave` is called once, and `close` raises it.
+    """
 
     def __init__(self, format_: str) -> None:
+        self.leave: Callable[[], None] | None = None
         self._format = format_
         self._lock = Lock()
         self._rests: list[dict[str, Any]] = []
+        self._unwritten: OSError | None = None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except OSError as exc:
+            self._unwritten = self._unwritten or exc
+            leave, self.leave = self.leave, None
+            if leave is not None:
+                leave()
 
     def line(self, text: str) -> None:
-        with self._lock:
+        with self._writing():
             announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
 
     def rested(self, project_id: str, rest: "Rest") -> None:
@@ -214,7 +231,7 @@ class _Journal:
         kind = rest.kind.replace("_", " ")
         self.line(f"turn {rest.agent_turn_id} of {rest.agent_id}: {kind}{end}{code}{said}{deliverable}")
         if rest.kind in ("ended", "suspended"):
-            with self._lock:
+            with self._writing():
                 self._keep(_shown(project_id, rest))
 
     def _keep(self, shown: dict[str, Any]) -> None:
@@ -229,7 +246,9 @@ class _Journal:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Print what was kept for the end."""
+        """Print what was kept for the end. Raises what kept something from being written."""
+        if self._unwritten is not None:
+            raise self._unwritten
         if self._format in ("json", "yaml"):
             output.emit(self._rests, table=lambda: None)
 

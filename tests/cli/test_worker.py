@@ -233,6 +233,21 @@ class TestProcesses:
         assert said(turn) == ["agent.thought", "task.deliverable"]
         assert [step["status"] for step in shown(turn)["steps"]] == ["failed", "completed"]
 
+    @pytest.mark.parametrize("stream", ["stdout", "stderr"])
+    def test_one_that_nobody_reads_leaves_once_its_turn_rests(
+        self, dispatch: Dispatch, worker: Any, shown: Any, tmp_path: Path, stream: str
+    ) -> None:
+        turn, next_turn = dispatch(), dispatch()
+        with worker("-o", "jsonl") as process:
+            getattr(process, stream).close()
+            (tmp_path / "go").touch()
+            assert process.wait(PATIENCE) == 141
+            told = b"" if stream == "stderr" else process.stderr.read()
+        assert b"failed" not in told
+        assert b"Traceback" not in told
+        assert shown(turn)["end_status"] == "success"
+        assert shown(next_turn)["status"] == "dispatched"
+
     def test_one_that_was_paused_past_its_lease_writes_nothing(
         self,
         cbx: Cbx,
