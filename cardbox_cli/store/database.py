@@ -6,7 +6,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -69,6 +69,7 @@ class Database:
     def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
         self.connection = connection
         self.target = target
+        self._longest_pause: timedelta | None = None
 
     @classmethod
     def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
@@ -152,11 +153,20 @@ class Database:
             self._begin()
             outermost = self._idle()
             with self.connection.transaction():
+                if outermost and self._longest_pause is not None:
+                    self.run("limit_pause", pause=self._longest_pause)
                 yield
                 if outermost:
                     passing("commit")
             if outermost:
                 passing("committed")
+
+    def limit_pauses(self, longest: timedelta) -> None:
+        """From now on the server ends this connection where a transaction of it lies idle for longer.
+
+        A process that was stopped, or cut off, then holds its locks no longer than that.
+        """
+        self._longest_pause = longest
 
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
