@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-app = noun("Run turns by a command of yours; list the workers that do.")
+app = noun("Run turns by a command of yours; list the workers.")
 
 
 @app.command(

@@ -8,7 +8,7 @@ where whoever had it before left it. Knows no threads; the reins tell it when to
 from collections.abc import Callable, Mapping, Sequence
 from signal import Signals
 from threading import Event
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -62,6 +62,22 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 600
     max_steps: int = 8
     environment: Mapping[str, str] = {}
+
+    def for_turn(self, config: Mapping[str, Any]) -> "Program":
+        """The program as the dispatch of a turn wants it: another model, timeout or number of steps."""
+        wishes = {name: config[name] for name in ("model", "timeout", "max_steps") if name in config}
+        try:
+            wanted = msgspec.convert(wishes, _Wishes)
+        except msgspec.ValidationError as exc:
+            raise InvalidInput(f"the turn's runtime_config is invalid: {exc}") from exc
+        said = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None}
+        return msgspec.structs.replace(self, **said)
+
+
+class _Wishes(msgspec.Struct):
+    model: str | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class Reins:
@@ -147,7 +163,7 @@ class Run:
     # --- the model
 
     def _step(self, turn: Turn) -> Rest | None:
-        program = self._program
+        program = self._program = self._wanted(turn)
         if turn.steps >= program.max_steps:
             raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
         step = self._attempt(
@@ -165,6 +181,12 @@ class Run:
         except (CardConflict, InvalidInput) as exc:
             raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", _diagnostics(ran)) from exc
         return None if end is None else self._ended(end)
+
+    def _wanted(self, turn: Turn) -> Program:
+        try:
+            return self._program.for_turn(turn.config)
+        except InvalidInput as exc:
+            raise _Failed("invalid_runtime_config", exc.message) from exc
 
     # --- its tools
 

@@ -7,6 +7,7 @@ Owns how a turn is taken in from its boxes, and what is still to be done of it. 
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -37,6 +38,7 @@ from cardbox_cli.model.turns import (
     END_STATUSES,
     RUNNING,
     SUSPENDED,
+    TURN,
     End,
     EndStatus,
     Fence,
@@ -52,13 +54,17 @@ _LOST = "given up before it was done"
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last."""
+    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last.
+
+    `config` is what the dispatch asked of the worker.
+    """
 
     head: Head
     boxes: TurnBoxes
     tools: list[Tool]
     steps: int
     step_id: str | None
+    config: dict[str, Any]
 
     @property
     def fence(self) -> Fence:
@@ -97,6 +103,7 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
         )
         profile = profile_of(present_cards(boxes.profile.slots))
         tools = offered_tools(profile, ToolStore(runtime.database, runtime.project_id).all())
+        rows = runtime.inbox.of_turn(fence.agent_turn_id)
         answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
     return Turn(
         head=head,
@@ -104,7 +111,14 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
         tools=tools,
         steps=len(answered),
         step_id=answered[-1].step_id if answered else None,
+        config=_config(rows),
     )
+
+
+def _config(rows: Sequence[InboxRow]) -> dict[str, Any]:
+    payloads = [row.payload for row in rows if row.message_type == TURN and isinstance(row.payload, dict)]
+    config = payloads[0].get("runtime_config") if payloads else None
+    return config if isinstance(config, dict) else {}
 
 
 def _source(runtime: Runtime, name: str, box_id: str | None) -> Source:

@@ -122,6 +122,10 @@ class Worker:
         try:
             self._claim_until_done(line)
             self._see_off()
+        except BaseException:
+            self._leaving = self._at_once = True
+            self._see_off()
+            raise
         finally:
             self._over.set()
             beats.join()
@@ -165,8 +169,8 @@ class Worker:
         else:
             projects = line.with_database(lambda database: workers.unsettled_projects(database, target))
         for each in projects:
-            reaped = line.attempt(each, reap)
-            if reaped.total:
+            reaped = self._tried(partial(line.attempt, each, reap))
+            if reaped is not None and reaped.total:
                 facts = {name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids}
                 said = "; ".join(f"{name.replace('_', ' ')} {', '.join(ids)}" for name, ids in facts.items())
                 self._journal.line(f"reaped: {said}")
@@ -177,13 +181,22 @@ class Worker:
             free = self._free()
             if free == 0 or self._leaving:
                 break
-            found = line.attempt(
-                project_id, partial(claim, target=self._plan.target, owner=self.worker_id, limit=free)
-            )
+            look = partial(claim, target=self._plan.target, owner=self.worker_id, limit=free)
+            found = self._tried(partial(line.attempt, project_id, look)) or []
             for claimed in found:
                 self._start(claimed)
             count += len(found)
         return count
+
+    def _tried(self, action: Callable[[], _T]) -> _T | None:
+        """What `action` answers; None where it failed for another reason than the database's absence."""
+        try:
+            return action()
+        except DatabaseUnavailable:
+            raise
+        except CbxError as exc:
+            self._journal.line(f"warning: {exc.message}")
+            return None
 
     def _free(self) -> int:
         with self._lock:

@@ -374,6 +374,23 @@ def test_a_box_that_is_gone_fails_the_turn(
     assert (rest.kind, rest.error_code) == ("ended", "box_not_found")
 
 
+def test_the_dispatch_may_ask_for_another_model_and_other_limits(
+    runtime: Runtime, ask: Asked, run: Callable[..., Rest], tmp_path: Path
+) -> None:
+    ask(runtime_config={"model": "small", "max_steps": 3, "colour": "red"})
+    run(f"cat > {tmp_path}/request; printf done", model="large")
+    assert json.loads((tmp_path / "request").read_text())["model"] == "small"
+    ask(runtime_config={"timeout": 0.1})
+    assert run("sleep 100").error_code == "command_timeout"
+    ask(runtime_config={"timeout": "soon"})
+    rest = run("printf done")
+    assert rest.error_code == "invalid_runtime_config"
+    assert (
+        rest.said
+        == "the turn's runtime_config is invalid: Expected `float | null`, got `str` - at `$.timeout`"
+    )
+
+
 def test_earlier_output_is_history_and_no_answer(
     runtime: Runtime, ask: Asked, run: Callable[..., Rest], tmp_path: Path
 ) -> None:

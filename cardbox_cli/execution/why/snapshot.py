@@ -126,10 +126,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.record is not None and self.record.end_status is not None:
             return True
         finished = any(step.status in ("completed", "failed") for step in self.steps)
-        if finished and self.turn_row is not None and self._is_left_behind(self.turn_row):
-            return True
-        if any(row.status in OPEN for row in self.rows if row.message_type == TURN):
-            return False
+        still = {row.status for row in self.rows if row.message_type == TURN and row.status in OPEN}
+        if still:
+            # Other systems end a turn first, and its claimed row later.
+            return self.record is None and finished and QUEUED not in still
         if self.turn_row is None:
             # Rows of finished turns may have been cleaned up; their steps stay.
             return finished
@@ -137,12 +137,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             # Where cbx keeps an end, only another system's worker ends a turn without it.
             return self.record is None or finished
         return self.turn_row.status == SKIPPED
-
-    def _is_left_behind(self, row: InboxRow) -> bool:
-        """Whether the agent has moved on from a claimed row: other systems leave such rows open."""
-        if row.status != PROCESSING or self.head is None or self.lease_of(row) is not None:
-            return False
-        return self.head.turn_epoch >= row.turn_epoch
 
     # --- who works on it
 
@@ -154,16 +148,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _carriers(self) -> Iterator[InboxRow]:
         promoted = [row for row in self.rows if row.status in (PENDING, DEFERRED, PROCESSING)]
         yield from (row for row in promoted if row.message_type == TURN)
-        reports = [row for row in promoted if row.message_type in REPORTS and row.turn_epoch == self.epoch]
         if self.dispatched or self.running:
-            yield from sorted(reports, key=lambda row: row.status != PROCESSING)
-        if self.running:
-            # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
-            yield from (
-                row
-                for row in promoted
-                if row.message_type in REPORTS and row.status == PROCESSING and self.lease_of(row) is None
-            )
+            reports = [row for row in promoted if row.message_type in REPORTS]
+            at_epoch = [row for row in reports if row.turn_epoch == self.epoch]
+            yield from sorted(at_epoch, key=lambda row: row.status != PROCESSING)
+            # Other systems leave a report that resumed its turn at the epoch before.
+            yield from (row for row in reports if row.status == PROCESSING)
 
     @cached_property
     def open_reports(self) -> tuple[InboxRow, ...]:
