@@ -301,6 +301,8 @@ CREATE TABLE IF NOT EXISTS cbx.turns (
     ended_at            timestamptz,
     PRIMARY KEY (project_id, agent_turn_id)
 );
+-- People type the last characters of an id.
+CREATE INDEX IF NOT EXISTS idx_turns_suffix ON cbx.turns (project_id, reverse(agent_turn_id));
 -- Who waits for the end of which turns.
 CREATE INDEX IF NOT EXISTS idx_turns_report_to ON cbx.turns (project_id, (report_to ->> 'agent_turn_id'))
     WHERE report_to IS NOT NULL;
@@ -321,7 +323,6 @@ CREATE TABLE IF NOT EXISTS cbx.leases (
     expires_at    timestamptz NOT NULL,
     PRIMARY KEY (project_id, inbox_id)
 );
-CREATE INDEX IF NOT EXISTS idx_leases_agent ON cbx.leases (project_id, agent_id);
 
 -- part: cbx.workers
 CREATE SCHEMA IF NOT EXISTS cbx;

@@ -332,8 +332,10 @@ def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
                 source_agent_id="worker.watchdog",
                 message_type=TIMEOUT,
             )
+    except CardConflict:
+        raise
     except Conflict:
-        # Another program wrote a result, or a report, that is not noted beside the call.
+        # Another program wrote a report that is not noted beside the call.
         return None
 
 

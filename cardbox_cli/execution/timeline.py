@@ -39,6 +39,7 @@ _ORDER = (
     "called",
     "answered",
     "asked",
+    "row",
     "waiting",
     "reported",
     "received",
@@ -103,7 +104,7 @@ def _enqueued(row: InboxRow, edges: list[Edge]) -> _Dated:
         reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
         text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
         return row.created_at, "stop", text, row.inbox_id
-    return row.created_at, "reported", f"inbox row of type {row.message_type!r}", row.inbox_id
+    return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
 
 
 def _asks_for(edge: Edge, row: InboxRow) -> bool:

@@ -113,7 +113,11 @@ class Worker:
     def run(self) -> None:
         """Work until the plan is fulfilled, or until told to leave. Raises what connecting first raises."""
         line = self._new_line(lambda: self._leaving)
-        line.database().require_execution()
+        try:
+            line.database().require_execution()
+        except BaseException:
+            line.close()
+            raise
         beats = Thread(target=self._beat_until_over, name="heartbeat", daemon=True)
         beats.start()
         try:

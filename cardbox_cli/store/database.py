@@ -53,6 +53,8 @@ _KNOWN = (
 )
 
 _STREAMED_AT_ONCE = 500
+# What was executed so often on a connection that keeps plans is prepared.
+_OFTEN = 5
 _cursor_numbers = count(1)
 
 
@@ -98,6 +100,7 @@ class Database:
         `more` are further options of libpq. Without `start` an embedded server that is down stays down.
         """
         # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
+        # What lives longer asks for them with `keep_plans`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
         options |= more
         if target.conninfo is None:
@@ -119,6 +122,17 @@ class Database:
     def adopt(cls, connection: psycopg.Connection[Any]) -> "Database":
         """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
         return cls(connection, Target("", "the caller's connection", Path()))
+
+    def keep_plans(self) -> bool:
+        """Let the server keep the plans of what is executed again and again; False where a pooler forbids it.
+
+        For what uses the connection for long: planning is most of what a small claim costs.
+        """
+        if self.value("serving_process") != self.connection.info.backend_pid:
+            return False
+        self.run("keep_plans")
+        self.connection.prepare_threshold = _OFTEN
+        return True
 
     def close(self) -> None:
         """Close the connection; harmless when it is closed already."""

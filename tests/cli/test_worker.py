@@ -205,6 +205,8 @@ class TestProcesses:
             with shell.started("worker", "run", "--exec", command, *options) as process:
                 until((tmp_path / "begun").exists)
                 yield process
+            # The command of a worker that was killed outlives it.
+            (tmp_path / "go").touch()
 
         return start
 

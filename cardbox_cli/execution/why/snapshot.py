@@ -125,9 +125,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return False
         if self.record is not None and self.record.end_status is not None:
             return True
-        if any(row.status in OPEN for row in self.rows if row.message_type == TURN):
-            return False
         finished = any(step.status in ("completed", "failed") for step in self.steps)
+        still = {row.status for row in self.rows if row.message_type == TURN and row.status in OPEN}
+        if still:
+            # Other systems end a turn first, and its claimed row later.
+            return self.record is None and finished and QUEUED not in still
         if self.turn_row is None:
             # Rows of finished turns may have been cleaned up; their steps stay.
             return finished
@@ -146,9 +148,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _carriers(self) -> Iterator[InboxRow]:
         promoted = [row for row in self.rows if row.status in (PENDING, DEFERRED, PROCESSING)]
         yield from (row for row in promoted if row.message_type == TURN)
-        reports = [row for row in promoted if row.message_type in REPORTS and row.turn_epoch == self.epoch]
         if self.dispatched or self.running:
-            yield from sorted(reports, key=lambda row: row.status != PROCESSING)
+            reports = [row for row in promoted if row.message_type in REPORTS]
+            at_epoch = [row for row in reports if row.turn_epoch == self.epoch]
+            yield from sorted(at_epoch, key=lambda row: row.status != PROCESSING)
+            # Other systems leave a report that resumed its turn at the epoch before.
+            yield from (row for row in reports if row.status == PROCESSING)
 
     @cached_property
     def open_reports(self) -> tuple[InboxRow, ...]:

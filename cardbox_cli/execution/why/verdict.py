@@ -59,7 +59,8 @@ def judge(snapshot: Snapshot) -> Diagnosis:
         (each for each in holding if each[0].verdict == "stuck" and not each[0].aside(snapshot)), None
     )
     chief = chief or next((each for each in holding if each[0].verdict != "stuck"), None)
-    also = tuple(_seen(snapshot, *each) for each in holding if each is not chief) + _unchecked(snapshot)
+    others = [each for each in holding if each is not chief and each[0].verdict == "stuck"]
+    also = tuple(_seen(snapshot, *each) for each in others) + _unchecked(snapshot)
     if chief is None:
         return _unknown(snapshot, also)
     rule, _ = chief

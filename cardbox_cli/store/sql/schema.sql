@@ -39,3 +39,7 @@ SELECT pg_advisory_xact_lock(hashtext('cbx import'), hashtext(%(project_id)s))
 -- name: unique_tool_results
 -- Whether this database allows one tool result per tool-call id only, as card-box libraries do.
 SELECT to_regclass('public.uniq_cards_tool_result_call') IS NOT NULL
+
+-- name: keep_plans
+-- What is prepared is planned once, whatever its parameters are.
+SET plan_cache_mode = 'force_generic_plan'

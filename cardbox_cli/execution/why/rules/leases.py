@@ -117,7 +117,8 @@ def _orphan_lease(s: Snapshot) -> Proof:
 
 def _reclaim(reason: str) -> Remedy:
     def build(s: Snapshot) -> Command:
-        carries = s.carrier is not None and s.at_head in ("dispatched", "running")
+        row = s.carrier
+        carries = (s.dispatched or s.running) and row is not None and row.turn_epoch == s.epoch
         stuck = _crashed(s)
         if s.keeps_turns and not carries and stuck and all(_expired(s, row) for row in stuck):
             return ("reap",)
@@ -181,6 +182,7 @@ RULES = (
         holds=_orphan_lease,
         actor="`cbx reap` or any worker's next look",
         fix=REAP,
+        aside=lambda s: s.worked_on,
         after_end=True,
     ),
 )
