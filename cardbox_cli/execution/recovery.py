@@ -25,6 +25,8 @@ from cardbox_cli.model.turns import (
     PENDING,
     PROCESSING,
     QUEUED,
+    REPORTS,
+    RUNNING,
     SUSPENDED,
     TURN,
     End,
@@ -243,7 +245,14 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     rows = [row for row in runtime.inbox.of_turn(head.fence.agent_turn_id) if row.status in OPEN]
     rows = [row for row in rows if row.status != QUEUED]
     at_epoch = [row for row in rows if carries(runtime, row, head)]
-    return next(iter(at_epoch or [row for row in rows if row.message_type == TURN]), None)
+    asking = [row for row in rows if row.message_type == TURN]
+    # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
+    resuming = [
+        row
+        for row in rows
+        if head.status == RUNNING and row.status == PROCESSING and row.message_type in REPORTS
+    ]
+    return next(iter(at_epoch or asking or resuming), None)
 
 
 def _restamp(runtime: Runtime, row: InboxRow, epoch: int) -> None:

@@ -9,7 +9,18 @@ import msgspec
 
 from cardbox_cli.execution.promotion import end_unpromoted, promote_next
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.turns import CONSUMED, OPEN, QUEUED, SKIPPED, TURN, End, Fence, Head, InboxRow
+from cardbox_cli.model.turns import (
+    CONSUMED,
+    OPEN,
+    PROCESSING,
+    QUEUED,
+    SKIPPED,
+    TURN,
+    End,
+    Fence,
+    Head,
+    InboxRow,
+)
 
 
 class Stray(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,11 +39,9 @@ def find_stray(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Stray
     agent_id = _agent_of(runtime, agent_turn_id)
     if agent_id is None or not runtime.database.keeps_turns:
         return None
-    runtime.heads.ensure(agent_id)
     head = runtime.heads.lock(agent_id)
-    assert head is not None
     row = _turn_row(runtime, agent_turn_id)
-    if head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id, row):
+    if head is None or head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id, row):
         return None
     if head.turn_epoch != expect_epoch:
         raise runtime.heads.stale(Fence(agent_id, agent_turn_id, expect_epoch), head)
@@ -44,7 +53,14 @@ def put_back(runtime: Runtime, stray: Stray, *, reason: str) -> InboxRow | None:
     assert stray.row is not None
     rows = runtime.inbox.of_turn(stray.agent_turn_id)
     runtime.inbox.drop_leases([each.inbox_id for each in rows])
-    runtime.inbox.move([stray.row.inbox_id], "requeue", turn_epoch=0, delay=timedelta(0), error=reason)
+    runtime.inbox.move(
+        [stray.row.inbox_id],
+        "requeue",
+        turn_epoch=0,
+        attempts=-stray.row.retry_count,
+        delay=timedelta(0),
+        error=reason,
+    )
     return promote_next(runtime, stray.head.agent_id, reason="requeue")
 
 
@@ -72,10 +88,11 @@ def _over(runtime: Runtime, agent_turn_id: str, row: InboxRow | None) -> bool:
     record = runtime.turns.record(agent_turn_id)
     if record is not None and record.end_status is not None:
         return True
-    if row is not None and row.status in OPEN:
+    if row is not None and row.status in OPEN and row.status != PROCESSING:
         return row.status == QUEUED
     if row is not None and (row.status == SKIPPED or (row.status == CONSUMED and record is None)):
         return True
+    # Other systems end turns without closing the rows that a dead worker had claimed.
     return any(step.status in ("completed", "failed") for step in runtime.turns.steps(agent_turn_id))
 
 

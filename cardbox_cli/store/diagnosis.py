@@ -170,10 +170,10 @@ class DiagnosisStore(ProjectStore):
         lost = (LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes)))
         return _grouped((card.box_id, card) for card in lost)
 
-    def results(self, calls: Collection[str]) -> dict[str, list[ResultCard]]:
-        """The results that the project holds of calls, by call."""
-        cards = (ResultCard(*row) for row in self._rows("why_results", calls=list(calls)))
-        return _grouped((card.tool_call_id, card) for card in cards)
+    def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[ResultCard]]:
+        """The results of calls that turns wait for, by turn."""
+        rows = self._rows("why_results", turns=list(turns), calls=list(calls))
+        return _grouped((turn, ResultCard(*card)) for turn, *card in rows)
 
     def children(self, turns: Collection[str]) -> dict[str, list[Child]]:
         """The turns that turns asked for."""

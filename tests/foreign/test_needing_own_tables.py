@@ -18,6 +18,7 @@ COMMANDS = [
     ("turn", "report", "TURN", "--tool-call-id", "CALL", "--result", "done"),
     ("turn", "rebuild", "clerk-1"),
     ("reap",),
+    ("worker", "run", "--exec", "true", "--once"),
     ("inbox", "claim"),
     ("inbox", "ack", "TURN"),
     ("inbox", "fail", "TURN", "--error", "test"),
@@ -43,7 +44,7 @@ def test_it_is_exit_7_and_names_the_remedy(
     before = rows(deployment.connection)
     result = cbx(*(values.get(word, word) for word in command))
     assert (result.code, result.out) == (7, "")
-    message, hint = result.err.splitlines()
+    message, hint = result.err.splitlines()[-2:]
     assert message.startswith("error: the database has no table cbx.")
     assert hint == "hint: `cbx db init` shows what it would add, and adds it"
     assert rows(deployment.connection) == before

@@ -9,7 +9,7 @@ from tests.foreign.scenes import SCENES, Scene
 from tests.foreign.tables import rows
 from tests.foreign.writer import Deployment
 
-# What `turn show` makes of each. The row of a reaped turn is open, and its agent is at no turn.
+# What `turn show` makes of each. The row of a reaped turn is open, but its last step has failed.
 EXPECTED: dict[Scene, tuple[str, str | None]] = {
     scenes.queued_on_an_idle_agent: ("queued", None),
     scenes.dispatched: ("dispatched", None),
@@ -25,7 +25,7 @@ EXPECTED: dict[Scene, tuple[str, str | None]] = {
     scenes.resumed: ("running", None),
     scenes.finished: ("ended", "success"),
     scenes.failed: ("ended", "failed"),
-    scenes.reaped: ("pending", None),
+    scenes.reaped: ("ended", "failed"),
     scenes.retransmitted: ("dispatched", None),
     scenes.retransmitted_and_finished: ("dispatched", None),
     scenes.asked_to_stop: ("running", None),

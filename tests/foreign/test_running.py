@@ -1,25 +1,31 @@
 """After `cbx db init` turns run there: cbx's tables stand beside the others, which stay as they are."""
 
+import shlex
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import succeed
+from tests.cli.test_worker import CLIENT
 from tests.conftest import Cbx
 from tests.foreign.checking import assert_valid_dispatch, assert_valid_end, assert_valid_report
 from tests.foreign.scenes import (
     AGENT,
+    SCENES,
     Scene,
     dispatched,
+    failed,
     finished,
     queued_on_an_idle_agent,
+    reaped,
+    reported,
     retransmitted,
     running,
     suspended,
 )
 from tests.foreign.tables import definitions, rows
-from tests.foreign.writer import Deployment
+from tests.foreign.writer import Call, Deployment
 
 
 @pytest.fixture
@@ -171,3 +177,78 @@ class TestTheirWaitingTurns:
         shown = initialized("turn", "show", second.agent_turn_id, "-o", "json").json()
         assert (shown["status"], shown["end_status"]) == ("ended", "timeout")
         assert_valid_end(deployment.connection, "p", second.agent_turn_id)
+
+
+class TestOurWorker:
+    """`cbx worker run` on turns of theirs: the rows that it leaves are such as theirs leaves."""
+
+    def test_runs_what_they_dispatched_to_its_end(self, deployment: Deployment, initialized: Cbx) -> None:
+        turn = dispatched(deployment)
+        succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
+        row = assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
+        assert row["turn_epoch"] == 1
+        shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert (shown["end_status"], len(shown["steps"])) == ("success", 1)
+        assert shown["steps"][0]["request_box_id"] is not None
+        deliverable = initialized("card", "show", shown["deliverable_card_id"], "-o", "json").json()
+        assert deliverable["content"]["text"] == "I read 2 messages. The last request was: Refund order 118"
+
+    def test_waits_for_their_tool_and_goes_on_with_its_report(
+        self, deployment: Deployment, initialized: Cbx
+    ) -> None:
+        turn = dispatched(deployment)
+        succeed(initialized("worker", "run", "--exec", f"{CLIENT} --call help '{{}}'", "--drain"))
+        call_id = deployment.waiting_call(turn)
+        shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert (shown["status"], shown["steps"][0]["status"]) == ("suspended", "suspended")
+        call = Call(call_id, "help", shown["steps"][0]["step_id"])
+        deployment.report(deployment.now(turn), call, result="It is order 118.")
+        succeed(initialized("worker", "run", "--exec", f"{CLIENT} --call help '{{}}'", "--drain"))
+        assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
+        shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert (shown["end_status"], shown["turn_epoch"]) == ("success", 2)
+
+    def test_goes_on_with_a_turn_that_theirs_suspended(
+        self, deployment: Deployment, initialized: Cbx
+    ) -> None:
+        turn = reported(deployment)
+        succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
+        assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
+        types = [
+            card["type"]
+            for card in initialized("box", "show", turn.output_box_id, "-o", "json").json()["cards"]
+        ]
+        assert types == ["agent.thought", "tool.call", "tool.result", "agent.thought", "task.deliverable"]
+
+    def test_runs_a_turn_once_that_their_watchdog_queued_again(
+        self, deployment: Deployment, initialized: Cbx
+    ) -> None:
+        turn = retransmitted(deployment)
+        succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
+        shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert (shown["status"], len(shown["steps"])) == ("ended", 1)
+        assert sorted(row["status"] for row in shown["inbox"]) == ["consumed", "skipped"]
+
+
+STUCK_LATER = [scene for scene in SCENES if scene not in (finished, failed, reaped)]
+
+
+@pytest.mark.parametrize("scene", STUCK_LATER, ids=lambda scene: scene.__name__)
+def test_what_hangs_there_is_explained_freed_as_printed_and_ends(
+    scene: Scene, deployment: Deployment, initialized: Cbx
+) -> None:
+    turn = scene(deployment)
+    name = deployment.connection.info.dbname
+    deployment.connection.execute(f"ALTER DATABASE {name} SET cbx.clock_offset = '700 seconds'")
+    found = initialized("why", turn.agent_turn_id, "-o", "json").json()
+    assert found["verdict"] == "stuck"
+    if found["fix"] is None:
+        assert found["rule"] == "no-live-worker"
+    else:
+        program, *words = shlex.split(found["fix"])
+        assert program == "cbx"
+        succeed(initialized(*words))
+    succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
+    shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+    assert shown["status"] == "ended", found
+    assert initialized("why", turn.agent_turn_id).code == 0

@@ -99,7 +99,7 @@ class _Facts:
         self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
         self.children: dict[str, list[Child]] = store.children(turns)
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
-        self.results = store.results(calls)
+        self.results = store.results(turns, calls)
         self.calls = store.calls([_report_to(record) for record in self.records.values() if record.report_to])
         self.boxes = {turn: self._pointers(turn) for turn in turns}
         boxes = sorted({box_id for pointers in self.boxes.values() for box_id in pointers.values()})
@@ -143,7 +143,7 @@ class _Facts:
             workers=tuple(self.workers.get(target, [])),
             loads=self.loads,
             boxes=tuple(self._box(name, box_id) for name, box_id in pointers.items()),
-            results=tuple(card for call in waiting for card in self.results.get(call.tool_call_id, [])),
+            results=tuple(self.results.get(turn, [])),
             children=tuple(self.children.get(turn, [])),
             call=self.calls.get(_report_to(record)[2]) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),

@@ -277,11 +277,11 @@ FROM (
 ORDER BY lost.box_id, lost.place
 
 -- name: why_results
--- The results that the project holds of these calls.
-SELECT c.tool_call_id, c.card_id, c.created_at
+-- The results of these calls, as cards of these turns. Ids of calls repeat, in imported conversations for instance.
+SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, c.card_id, c.created_at
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.metadata ->> 'type' = 'tool.result'
-    AND c.deleted_at IS NULL
+    AND c.metadata ->> 'agent_turn_id' = ANY(%(turns)s) AND c.deleted_at IS NULL
 ORDER BY c.created_at, c.card_id
 
 -- name: why_children

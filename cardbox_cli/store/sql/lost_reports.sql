@@ -9,6 +9,7 @@ LEFT JOIN LATERAL (
     SELECT c.card_id
     FROM public.cards AS c
     WHERE c.tenant_id = h.project_id AND c.tool_call_id = w.tool_call_id
+        AND c.metadata ->> 'agent_turn_id' = w.agent_turn_id
         AND c.metadata ->> 'type' = 'tool.result' AND {visible} AND c.created_at <= {now} - %(age)s::interval
     ORDER BY c.created_at, c.card_id
     LIMIT 1
