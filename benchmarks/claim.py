@@ -17,8 +17,9 @@ from benchmarks import queues
 from benchmarks.measure import Row, Side, Target, at_least, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
 from cardbox_cli.execution import claims
-from cardbox_cli.execution.dispatch import DispatchRequest, dispatch
+from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.provision import AgentRequest, provision
+from cardbox_cli.execution.requests import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.database import Database
@@ -40,7 +41,8 @@ SELECT '{PROJECT}', 'agent-' || n FROM generate_series(1, {_AGENTS}) AS n
 _ADD_ROWS = f"""
 INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, agent_turn_id,
     turn_epoch, context_headers, payload, status, processed_at, archived_at)
-SELECT '{PROJECT}', 'inbox_' || id, 'agent-' || n %% {_AGENTS} + 1, 'tool_result', 'call_' || id, 'turn_' || id, 1,
+SELECT '{PROJECT}', 'inbox_' || id, 'agent-' || n %% {_AGENTS} + 1, 'tool_result', 'call_' || id,
+    'turn_' || id, 1,
     jsonb_build_object('traceparent', '00-' || md5(n::text) || '-b7ad6b7169203331-01'),
     jsonb_build_object(
         'after_execution', 'suspend', 'status', 'success', 'tool_result_card_id', md5(n::text)),

@@ -20,9 +20,10 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
-from cardbox_cli.execution.dispatch import DispatchRequest, Parent, dispatch
+from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.reports import report_result
+from cardbox_cli.execution.requests import DispatchRequest, Parent
 from cardbox_cli.execution.runtime import Call, Runtime
 from cardbox_cli.execution.wakeup.bell import wakeup_for
 from cardbox_cli.execution.wakeup.service import Wakeups
