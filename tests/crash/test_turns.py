@@ -113,6 +113,10 @@ def no_turn_is_lost(connection: Connection) -> None:
     assert value(connection, LOST) == 0
 
 
+def nothing_is_claimed(connection: Connection) -> None:
+    assert value(connection, "SELECT count(*) FROM cbx.leases") == 0
+
+
 class TestDispatch:
     COMMAND = ("dispatch", "--agent", "clerk", "--correlation-id", "nightly")
 
@@ -132,7 +136,10 @@ class TestWorking:
             office(scene)
             ask(scene)
 
-        explore(stage(files=FILES, prepare=dispatched), "inbox", "claim", "--owner", "w")
+        # One statement, which no point divides: whoever is killed before it has claimed nothing.
+        prepared = stage(files=FILES, prepare=dispatched)
+        points = explore_steps(prepared, "inbox", "claim", "--owner", "w", invariant=nothing_is_claimed)
+        assert points[-1] == "claim_due:1"
 
     def test_acknowledging_which_ends_the_turn_and_promotes_the_next(
         self, known: Callable[..., tuple[Stage, str]]
