@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import Block, block_id, is_call, is_result
+from cardbox_cli.context.blocks import Block, block_id, is_call, is_result, kind
 from cardbox_cli.context.messages import Message
 
 
@@ -23,8 +23,29 @@ class Renamed(msgspec.Struct, frozen=True, kw_only=True):
 
 def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[Renamed]]:
     """Messages of content blocks whose calls have ids that are unique, the repeated `x` as `x_2`, `x_3`, …"""
+    if _are_fine(messages):
+        return list(messages), []
     naming = _Naming(messages)
     return [naming.renamed(place, message) for place, message in enumerate(messages)], naming.changes
+
+
+def _are_fine(messages: Sequence[Message]) -> bool:
+    """Whether nothing has to be renamed, at a glance."""
+    called: set[str] = set()
+    for message in messages:
+        for block in _blocks(message):
+            name = kind(block)
+            if name == "tool_use" and is_call(block):
+                if block["id"] in called or not _is_spelled_well(block["id"]):
+                    return False
+                called.add(block["id"])
+            elif name == "tool_result" and is_result(block) and not _is_spelled_well(block["tool_use_id"]):
+                return False
+    return True
+
+
+def _is_spelled_well(call_id: str) -> bool:
+    return block_id(call_id) == call_id
 
 
 class _Naming:

@@ -13,14 +13,15 @@ from cardbox_cli.context.blocks import block_id, is_text, kind
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of
 from cardbox_cli.context.lint.contents import tool_name
 from cardbox_cli.context.lint.models import takes_prefill
-from cardbox_cli.context.lint.openai import arguments_problem
+from cardbox_cli.context.lint.openai import arguments_problem, bad_name
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject, Turn
+from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry
-from cardbox_cli.model.pairing import call_ids
 
 _MOST_BREAKPOINTS = 4
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_REASONING = "agent.reasoning"
 _THINKING = ("thinking", "redacted_thinking")
 # Which blocks only one side may send.
 _SIDES = {
@@ -44,7 +45,7 @@ def _first_message(subject: Subject) -> Iterator[Hit]:
 
 def _prefill(subject: Subject) -> Iterator[Hit]:
     last = _prefilled(subject)
-    if last is None:
+    if last is None or last.kinds[-1] == "tool_use":
         return
     if not takes_prefill(subject.request.model):
         model = subject.request.model
@@ -52,7 +53,7 @@ def _prefill(subject: Subject) -> Iterator[Hit]:
             _place(subject, last, -1),
             f"{model} does not go on with an assistant's message, which is the last",
         )
-    elif _thinks(subject) and kind(last.blocks[-1][0]) != "tool_use":
+    elif _thinks(subject):
         yield _place(subject, last, -1), "with thinking on, the last message must not be the assistant's"
 
 
@@ -78,50 +79,60 @@ def _place(subject: Subject, turn: Turn, index: int) -> Entry | None:
 
 
 def _wrong_sides(subject: Subject) -> Iterator[Hit]:
+    if not any(_SIDES.get(name, role) != role for role, name in subject.kinds):
+        return
     for turn in subject.turns:
-        for block, message in turn.blocks:
-            side = _SIDES.get(kind(block))
-            if side is not None and side != turn.role:
-                yield subject.place(message), f"a {kind(block)} block stands in a message of the {turn.role}"
+        for name, (_, message) in zip(turn.kinds, turn.blocks, strict=True):
+            if _SIDES.get(name, turn.role) != turn.role:
+                yield subject.place(message), f"a {name} block stands in a message of the {turn.role}"
 
 
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
     for message in subject.request.messages:
         if message.body["role"] == "system" and not _has_words(message.body["content"]):
             yield subject.place(message), "the system text is empty"
-    for turn in subject.turns:
-        for block, message in turn.blocks:
-            inner = block.get("content") if kind(block) == "tool_result" else None
-            if isinstance(inner, list) and any(is_text(each) and not each["text"].strip() for each in inner):
-                yield subject.place(message), "a text block of the tool result is empty"
+    for block, message in _blocks(subject, "tool_result"):
+        inner = block.get("content")
+        if isinstance(inner, list) and any(is_text(each) and not each["text"].strip() for each in inner):
+            yield subject.place(message), "a text block of the tool result is empty"
 
 
 def _has_words(content: Any) -> bool:
     return all(not is_text(block) or block["text"].strip() for block in as_blocks(content))
 
 
+def _blocks(subject: Subject, wanted: str) -> Iterator[tuple[Any, Message]]:
+    for turn in subject.turns:
+        if wanted in turn.kinds:
+            for name, pair in zip(turn.kinds, turn.blocks, strict=True):
+                if name == wanted:
+                    yield pair
+
+
 def _breakpoints(subject: Subject) -> Iterator[Hit]:
-    body = subject.body
-    marked = [None] * ("cache_control" in body)
-    marked += [None for tool in body.get("tools", []) if isinstance(tool, dict) and tool.get("cache_control")]
-    system = [message for message in subject.request.messages if message.body["role"] == "system"]
-    places: list[Entry | None] = [*marked]
-    for message in system:
-        places += [subject.place(message)] * _marks(as_blocks(message.body["content"]))
+    request = subject.request
+    places: list[Entry | None] = [None for tool in request.tools if tool.get("cache_control")]
+    places += [None] * bool(request.config.get("cache_control"))
+    for message in request.messages:
+        if message.body["role"] == "system" and isinstance(message.body["content"], list):
+            for block in message.body["content"]:
+                places += [subject.place(message)] * _marks(block)
     for turn in subject.turns:
         for block, message in turn.blocks:
-            places += [subject.place(message)] * _marks([block])
+            if marks := _marks(block):
+                places += [subject.place(message)] * marks
     if len(places) > _MOST_BREAKPOINTS:
         words = f"cache breakpoint {_MOST_BREAKPOINTS + 1} of {len(places)}; there may be {_MOST_BREAKPOINTS}"
         yield places[_MOST_BREAKPOINTS], words
 
 
-def _marks(blocks: Any) -> int:
-    """How many of these blocks, and of those within them, say what to cache."""
-    if not isinstance(blocks, list):
+def _marks(block: Any) -> int:
+    """How often a block, and those within it, say that what is before should be cached."""
+    if not isinstance(block, dict):
         return 0
-    inner = (block for block in blocks if isinstance(block, dict))
-    return sum(bool(block.get("cache_control")) + _marks(block.get("content")) for block in inner)
+    inner = block.get("content")
+    within = sum(map(_marks, inner)) if isinstance(inner, list) else 0
+    return within + bool(block.get("cache_control"))
 
 
 # --- thinking
@@ -133,17 +144,16 @@ def _thinks(subject: Subject) -> bool:
 
 
 def _unsigned(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.cards:
-        if card.type == "agent.reasoning":
-            for block in as_blocks(content_of(card)):
-                if kind(block) == "thinking" and not block.get("signature"):
-                    yield entry, "the thinking has no signature, and is left out"
+    for entry, card in subject.by_type.get(_REASONING, []):
+        for block in as_blocks(content_of(card)):
+            if kind(block) == "thinking" and not block.get("signature"):
+                yield entry, "the thinking has no signature, and is left out"
 
 
 def _modified(subject: Subject) -> Iterator[Hit]:
     said: dict[str, str] = {}
-    for entry, card, message in subject.history:
-        if card.type != "agent.reasoning":
+    for entry, card, message in subject.history if _REASONING in subject.by_type else []:
+        if card.type != _REASONING:
             continue
         for block in as_blocks(message.body["content"]):
             signature, thought = (block.get(key) for key in ("signature", "thinking"))
@@ -155,10 +165,12 @@ def _modified(subject: Subject) -> Iterator[Hit]:
 
 def _late_thinking(subject: Subject) -> Iterator[Hit]:
     for turn in subject.turns:
-        kinds = [kind(block) for block, _ in turn.blocks]
-        found = next((index for index, name in enumerate(kinds) if name in _THINKING), None)
-        if found and turn.role == "assistant" and kinds[0] not in _THINKING:
-            yield _place(subject, turn, found), f"thinking stands behind a {kinds[0] or 'strange'} block"
+        if turn.role != "assistant" or not turn.kinds or turn.kinds[0] in _THINKING:
+            continue
+        found = next((index for index, name in enumerate(turn.kinds) if name in _THINKING), None)
+        if found is not None:
+            before = turn.kinds[0] or "strange"
+            yield _place(subject, turn, found), f"thinking stands behind a {before} block"
 
 
 def _torn_thinking(subject: Subject) -> Iterator[Hit]:
@@ -166,12 +178,14 @@ def _torn_thinking(subject: Subject) -> Iterator[Hit]:
     ended: set[str | None] = {None}
     for group, run in groupby(subject.history, key=lambda each: each[2].group):
         for entry, card, _ in run:
-            if group in ended and group is not None and card.type == "agent.reasoning":
+            if group in ended and group is not None and card.type == _REASONING:
                 yield entry, "another message parts the thinking from its own"
         ended.add(group)
 
 
 def _thinking_order(subject: Subject) -> Iterator[Hit]:
+    if not any(name in _THINKING for _, name in subject.kinds):
+        return
     yield from _late_thinking(subject)
     yield from _torn_thinking(subject)
 
@@ -195,33 +209,27 @@ def _missing_thinking(subject: Subject) -> Iterator[Hit]:
 
 
 def _renamed(subject: Subject) -> Iterator[Hit]:
-    places = {entry.slot.card_id: entry for entry, _ in subject.cards}
-    for change in subject.renamed:
+    renamed = subject.renamed
+    places = {entry.slot.card_id: entry for entry, _ in subject.cards} if renamed else {}
+    for change in renamed:
         if change.card_id is not None and block_id(change.old) != change.new:
             yield places.get(change.card_id), f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
 def _id_characters(subject: Subject) -> Iterator[Hit]:
-    for entry, card, _ in subject.history:
-        for call_id in call_ids(card):
-            if call_id and block_id(call_id) != call_id:
-                yield entry, f"the id {call_id!r} is sent as {block_id(call_id)!r}"
+    for call in subject.calls:
+        call_id = call.value.get("id") if isinstance(call.value, dict) else None
+        if isinstance(call_id, str) and call_id and block_id(call_id) != call_id:
+            yield call.entry, f"the id {call_id!r} is sent as {block_id(call_id)!r}"
 
 
 def _names(subject: Subject) -> Iterator[Hit]:
-    for turn in subject.turns:
-        for block, message in turn.blocks:
-            if kind(block) == "tool_use":
-                yield from _bad_name(subject.place(message), tool_name(block), "called tool")
-    for number, tool in enumerate(subject.body.get("tools", [])):
-        yield from _bad_name(None, tool_name(tool), f"tool {number}")
-
-
-def _bad_name(entry: Entry | None, name: str | None, what: str) -> Iterator[Hit]:
-    if name is None:
-        yield entry, f"the {what} has no name"
-    elif not _NAME.fullmatch(name):
-        yield entry, f"the name {name!r} of the {what} is not 1 to 128 letters, digits, _ and -"
+    for block, message in _blocks(subject, "tool_use"):
+        name = tool_name(block)
+        if name is None or not _NAME.fullmatch(name):
+            yield from bad_name(subject.place(message), name, "called tool", _NAME, 128)
+    for number, tool in enumerate(subject.request.tools):
+        yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 128)
 
 
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
@@ -233,8 +241,8 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     for entry, card, _ in subject.history:
-        if sources.anthropic_blocks(card) is not msgspec.UNSET:
-            continue  # its calls are sent as they came
+        if not card.tool_calls or sources.anthropic_blocks(card) is not msgspec.UNSET:
+            continue  # blocks are sent as they came
         for call in card.tool_calls if isinstance(card.tool_calls, list) else []:
             function = call.get("function") if isinstance(call, dict) else None
             arguments = function.get("arguments") if isinstance(function, dict) else None

@@ -1,13 +1,14 @@
 """Rules about single cards and what they say, which hold for every provider."""
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import Any
 
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import SILENT_TYPES
-from cardbox_cli.model.cards import CARD_TYPES, ROLES, card_text
+from cardbox_cli.context.request import Entry
+from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, card_text
+from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
 
 # Texts that are shorter may well be said twice: "continue", "ok", an empty list.
 _LONG = 400
@@ -23,7 +24,7 @@ _LATE_SYSTEM = ("meta.parent_pointer", "task.result_fields")
 
 
 def _with_fate(subject: Subject, fate: str, words: str) -> Iterator[Hit]:
-    for entry in subject.entries:
+    for entry in subject.gone:
         if entry.slot.fate == fate:
             yield entry, f"card {entry.slot.card_id!r} {words}"
 
@@ -42,25 +43,28 @@ def _expired(subject: Subject) -> Iterable[Hit]:
 
 def _unknown_roles(subject: Subject) -> Iterator[Hit]:
     for entry, card in subject.cards:
-        if card.type in SILENT_TYPES or card.type == "tool.result" or card.tool_calls:
+        if card.role in _ROLES or card.type in SILENT_TYPES or card.type == "tool.result" or card.tool_calls:
             continue  # what speaks is decided by more than the role
         if card.role is None:
             yield entry, "the card has no role"
-        elif card.role not in ROLES:
+        else:
             yield entry, f"no provider knows the role {card.role!r}"
+
+
+_ROLES = frozenset(ROLES)
 
 
 def _unreadable(subject: Subject) -> Iterator[Hit]:
     for entry, card in subject.cards:
         problem = card.metadata.get(UNREADABLE)
-        if isinstance(problem, str) and card.role in ROLES:
+        if problem is not None and isinstance(problem, str) and card.role in _ROLES:
             yield entry, problem
 
 
 def _unknown_types(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.cards:
-        if card.type not in CARD_TYPES:
-            yield entry, f"cbx does not know the card type {card.type!r}, and sends it as a message"
+    for card_type in subject.by_type.keys() - CARD_TYPES.keys():
+        for entry, _ in subject.by_type[card_type]:
+            yield entry, f"cbx does not know the card type {card_type!r}, and sends it as a message"
 
 
 def _unknown_contents(subject: Subject) -> Iterator[Hit]:
@@ -70,16 +74,24 @@ def _unknown_contents(subject: Subject) -> Iterator[Hit]:
 
 
 def _empty(subject: Subject) -> Iterator[Hit]:
-    said = {entry.slot.card_id: message.body.get("content") for entry, _, message in subject.history}
-    for entry, card in subject.cards:
-        if card.type in SILENT_TYPES or card.type in _MAY_BE_EMPTY or card.tool_calls:
+    wordless = [pair for pair in subject.cards if not pair[1].tool_calls and not _has_words(pair[1])]
+    said: dict[str, Any] = {}
+    if wordless:
+        said = {entry.slot.card_id: message.body.get("content") for entry, _, message in subject.history}
+    for entry, card in wordless:
+        if card.type in SILENT_TYPES or card.type in _MAY_BE_EMPTY:
             continue
-        if not card_text(card.content).strip() and _is_empty(said.get(card.card_id, "")):
+        if _is_empty(said.get(card.card_id, "")):
             yield entry, "the card says nothing"
 
 
 # What may be empty, and what other rules speak of.
 _MAY_BE_EMPTY = ("tool.result", "agent.reasoning", "agent.aside")
+
+
+def _has_words(card: Card) -> bool:
+    text = card.content.text if isinstance(card.content, TextContent) else card_text(card.content)
+    return text != "" and not text.isspace()
 
 
 def _is_empty(content: Any) -> bool:
@@ -96,18 +108,22 @@ def _late_system_text(subject: Subject) -> Iterator[Hit]:
 
 
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
-    spoken = [each for each in subject.history if each[2].body.get("role") != "system"]
-    for (_, before, one), (entry, card, other) in pairwise(spoken):
-        if one.body.get("role") == other.body.get("role") == "user" and card.type != "tool.result":
-            same = one.body.get("content") == other.body.get("content") and card.type == before.type
-            if same and other.body.get("content"):
-                yield entry, f"the user says again what card {before.card_id!r} said right before"
+    before: tuple[Card, Any] | None = None
+    for entry, card, message in subject.history:
+        role, content = message.body.get("role"), message.body.get("content")
+        if role == "system":
+            continue
+        asked = (card, content) if role == "user" and content and card.type != "tool.result" else None
+        if asked and before and before[0].type == card.type and before[1] == content:
+            yield entry, f"the user says again what card {before[0].card_id!r} said right before"
+        before = asked
 
 
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
-    first: dict[str, Any] = {}
+    first: dict[str, Entry] = {}
     for entry, card, _ in subject.history:
-        text = card_text(card.content)
+        content = card.content
+        text = content.text if isinstance(content, TextContent) else _text_of_result(content)
         if len(text) < _LONG:
             continue
         earlier = first.setdefault(text, entry)
@@ -116,24 +132,28 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
             yield entry, f"says the same as card {slot.card_id!r} at position {slot.position}"
 
 
+def _text_of_result(content: StoredContent) -> str:
+    """The text that a tool answered with; "" for what is no text, and too dear to spell only to compare."""
+    result = content.result if isinstance(content, ToolResultContent) else None
+    return result if isinstance(result, str) else ""
+
+
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
-    spoken = {entry.slot.card_id for entry, _, _ in subject.history}
-    for entry, card in subject.cards:
-        covers = card.metadata.get("covers") if card.type == "context.compression" else None
+    summaries = subject.by_type.get("context.compression", [])
+    spoken = {entry.slot.card_id for entry, _, _ in subject.history} if summaries else set()
+    for entry, card in summaries:
+        covers = card.metadata.get("covers")
         there = [each for each in covers if each in spoken] if isinstance(covers, list) else []
         if there:
             yield entry, f"{len(there)} of the {len(covers or [])} cards that it sums up are sent as well"
 
 
 def _uncallable(subject: Subject) -> Iterator[Hit]:
-    offered = {name for tool in subject.request.tools if (name := tool_name(tool)) is not None}
-    if not subject.request.tools:
-        return
-    for entry, card, _ in subject.history:
-        for call in card.tool_calls if isinstance(card.tool_calls, list) else []:
-            name = tool_name(call)
-            if name is not None and name not in offered:
-                yield entry, f"the tool {name!r} is called, and is not among the request's tools"
+    offered = {tool_name(tool) for tool in subject.request.tools}
+    for call in subject.calls if offered else []:
+        name = tool_name(call.value)
+        if name is not None and name not in offered:
+            yield call.entry, f"the tool {name!r} is called, and is not among the request's tools"
 
 
 def tool_name(value: Any) -> str | None:

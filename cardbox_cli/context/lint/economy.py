@@ -43,11 +43,11 @@ def _nearly_too_long(subject: Subject) -> Iterator[Hit]:
 
 
 def _volatile_texts(subject: Subject) -> Iterator[Hit]:
-    places = {message.card_id: (entry, card) for entry, card, message in subject.history}
     for message in subject.request.messages:
         if message.body.get("role") not in ("system", "developer"):
             return
-        entry, card = places.get(message.card_id, (subject.place(message), None))
+        entry = subject.place(message)
+        card = None if entry is None else entry.slot.card
         if card is not None and card.type == "meta.parent_pointer":
             continue
         for name, pattern in _VOLATILE.items():
@@ -64,6 +64,8 @@ def _text(content: Any) -> str:
 
 
 def _tool_order(subject: Subject) -> Iterator[Hit]:
+    if len(subject.request.tools) < 2:
+        return
     bringing = [entry for entry, card in subject.cards if isinstance(card.content, ToolContent)]
     names = [tool_name(tool) or "" for tool in subject.request.tools]
     if len(bringing) > 1 and names != sorted(names):

@@ -42,6 +42,8 @@ def _orphans(subject: Subject) -> Iterator[tuple[Entry, str, bool]]:
     """The results that answer no call, and whether a call before them has their id: it was answered then."""
     called: set[str] = set()
     orphans = set(subject.pairing.orphans)
+    if not orphans:
+        return
     for place, (entry, card, _) in enumerate(subject.history):
         called.update(call_ids(card))
         if place in orphans and card.tool_call_id is not None:
@@ -67,17 +69,11 @@ def _split_exchanges(subject: Subject) -> Iterator[Hit]:
 
 
 def _apart(subject: Subject) -> Iterator[tuple[Entry, Entry, str | None, str]]:
-    """The calls and results that are a pair, but not neighbours in the request, and what is between them."""
-    for place, call_place in subject.pairing.results.items():
-        entry, card, message = subject.history[place]
-        call, _, call_message = subject.history[call_place]
-        first, second = (subject.step_of.get(each.card_id or "") for each in (call_message, message))
-        if first is not None and second is not None and second != first + 1:
-            between = second - first - 1
-            where = (
-                f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
-            )
-            yield call, entry, card.tool_call_id, where
+    """The places of calls and results that are a pair and no neighbours, and what is between them."""
+    for call_place, place, between in subject.apart:
+        where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
+        entry, card, _ = subject.history[place]
+        yield subject.history[call_place][0], entry, card.tool_call_id, where
 
 
 def _is_inherited(entry: Entry) -> bool:
@@ -85,13 +81,13 @@ def _is_inherited(entry: Entry) -> bool:
 
 
 def _missing_ids(subject: Subject) -> Iterator[Hit]:
-    for entry, card, _ in subject.history:
-        calls = card.tool_calls if isinstance(card.tool_calls, list) else []
-        for number, call in enumerate(calls):
-            call_id = call.get("id") if isinstance(call, dict) else None
-            if not isinstance(call_id, str) or not call_id:
-                yield entry, f"tool call {number} of this card has no id"
-        if card.type == "tool.result" and not card.tool_call_id and card.role != "function":
+    for call in subject.calls:
+        call_id = call.value.get("id") if isinstance(call.value, dict) else None
+        if not isinstance(call_id, str) or not call_id:
+            yield call.entry, "a tool call of this card has no id"
+    spoken = {entry.slot.card_id for entry, card, _ in subject.history if not card.tool_call_id}
+    for entry, card in subject.by_type.get("tool.result", []):
+        if card.card_id in spoken and card.role != "function":
             yield entry, "this tool result does not say which call it answers"
 
 

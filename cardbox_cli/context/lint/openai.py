@@ -21,38 +21,38 @@ _ASSISTANT = "OpenAI API reference, Create chat completion: messages, assistant 
 _TOOLS = "OpenAI API reference, Create chat completion: tools"
 
 
-def _calls(subject: Subject) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    for entry, _, message in subject.history:
-        calls = message.body.get("tool_calls")
-        for call in calls if isinstance(calls, list) else []:
-            if isinstance(call, dict):
-                yield entry, call
+def _functions(subject: Subject) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    for call in subject.calls:
+        if isinstance(call.value, dict) and call.value.get("type", "function") == "function":
+            yield call.entry, call.value
 
 
 def _long_ids(subject: Subject) -> Iterator[Hit]:
-    for entry, call in _calls(subject):
+    for entry, call in _functions(subject):
         call_id = call.get("id")
         if isinstance(call_id, str) and len(call_id) > _LONGEST_ID:
             yield (
                 entry,
-                f"the tool-call id {call_id!r} has {len(call_id)} characters, not up to {_LONGEST_ID}",
+                f"the id {call_id!r} has {len(call_id)} characters, not up to {_LONGEST_ID}",
             )
 
 
 def _names(subject: Subject) -> Iterator[Hit]:
-    for entry, call in _calls(subject):
-        if call.get("type", "function") == "function":
-            yield from _bad_name(entry, tool_name(call), "called tool")
-    for number, tool in enumerate(subject.body.get("tools", [])):
-        if isinstance(tool, dict) and tool.get("type") == "function":
-            yield from _bad_name(None, tool_name(tool), f"tool {number}")
+    for entry, call in _functions(subject):
+        yield from bad_name(entry, tool_name(call), "called tool", _NAME, 64)
+    for number, tool in enumerate(subject.request.tools):
+        if tool.get("type") == "function" or "input_schema" in tool:
+            yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 64)
 
 
-def _bad_name(entry: Entry | None, name: str | None, what: str) -> Iterator[Hit]:
+def bad_name(
+    entry: Entry | None, name: str | None, what: str, allowed: re.Pattern[str], most: int
+) -> Iterator[Hit]:
+    """What is wrong with a tool's name."""
     if name is None:
         yield entry, f"the {what} has no name"
-    elif not _NAME.fullmatch(name):
-        yield entry, f"the name {name!r} of the {what} is not 1 to 64 letters, digits, _ and -"
+    elif not allowed.fullmatch(name):
+        yield entry, f"the name {name!r} of the {what} is not 1 to {most} letters, digits, _ and -"
 
 
 def _too_many_tools(subject: Subject) -> Iterator[Hit]:
@@ -62,11 +62,9 @@ def _too_many_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _bad_arguments(subject: Subject) -> Iterator[Hit]:
-    for entry, call in _calls(subject):
+    for entry, call in _functions(subject):
         function = call.get("function")
-        if call.get("type", "function") != "function" or not isinstance(function, dict):
-            continue
-        problem = arguments_problem(function.get("arguments"))
+        problem = arguments_problem(function.get("arguments")) if isinstance(function, dict) else None
         if problem is not None:
             yield entry, f"the arguments of {tool_name(call)!r} are {problem}"
 

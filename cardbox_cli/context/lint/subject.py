@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.context.blocks import kind
 from cardbox_cli.context.composer import CHECKPOINT
-from cardbox_cli.context.formats import DIALECTS, anthropic, openai
+from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
@@ -19,10 +20,18 @@ from cardbox_cli.model.pairing import Pairing, pair_calls
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A message as Anthropic gets it: its role, and its blocks with the messages that they come from."""
+    """A message as Anthropic gets it: its role, its blocks with the messages they come from, their kinds."""
 
     role: str
     blocks: list[tuple[Any, Message]]
+    kinds: list[str]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call of the history: the place of its card, and the call as it is sent to OpenAI."""
+
+    entry: Entry
+    value: Any
 
 
 class Subject:
@@ -68,26 +77,56 @@ class Subject:
         return pair_calls([card for _, card, _ in self.history])
 
     @cached_property
-    def body(self) -> dict[str, Any]:
-        """The request's body."""
-        return DIALECTS[self.provider].body(self.request)
+    def gone(self) -> list[Entry]:
+        """The places whose card no reader sees."""
+        return [entry for entry in self.entries if entry.slot.fate != "present"]
 
     @cached_property
-    def step_of(self) -> dict[str, int]:
-        """The number of the step of the conversation that each card belongs to.
+    def by_type(self) -> dict[str, list[tuple[Entry, Card]]]:
+        """The cards by their type."""
+        typed: dict[str, list[tuple[Entry, Card]]] = {}
+        for pair in self.cards:
+            typed.setdefault(pair[1].type, []).append(pair)
+        return typed
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """The tool calls of the history, as their cards have them."""
+        return [
+            Call(entry, call)
+            for entry, card, _ in self.history
+            if isinstance(card.tool_calls, list)
+            for call in card.tool_calls
+        ]
+
+    @cached_property
+    def apart(self) -> list[tuple[int, int, int]]:
+        """The calls and results that are a pair and no neighbours: their places in the history, and how many
+        steps of the conversation stand between them.
 
         A step is a message as it is sent; for OpenAI the neighbouring tool messages together are one.
         """
+        steps = self._steps
+        return [
+            (call, result, steps[result] - steps[call] - 1)
+            for result, call in self.pairing.results.items()
+            if steps[result] != steps[call] + 1
+        ]
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        """The number of the step that each message of the history belongs to."""
         steps: dict[str, int] = {}
-        number = -1
-        role_before = None
+        number, role_before = -1, None
         for run in self._runs():
             role = run[0].body.get("role")
             if not (role == role_before == "tool"):
                 number += 1
             role_before = role
-            steps.update((message.card_id, number) for message in run if message.card_id is not None)
-        return steps
+            for message in run:
+                if message.card_id is not None:
+                    steps[message.card_id] = number
+        return [steps.get(entry.slot.card_id, -1) for entry, _, _ in self.history]
 
     def _runs(self) -> Sequence[list[Message]]:
         if self.provider == "anthropic":
@@ -98,6 +137,11 @@ class Subject:
     def turns(self) -> list[Turn]:
         """The messages as Anthropic gets them."""
         return [_turn(run) for run in anthropic.runs(self._spoken[0])]
+
+    @cached_property
+    def kinds(self) -> set[tuple[str, str]]:
+        """The roles of turns, and the kinds of blocks that they have."""
+        return {(turn.role, name) for turn in self.turns for name in turn.kinds}
 
     @property
     def renamed(self) -> list[Renamed]:
@@ -116,6 +160,6 @@ _MAKERS = {"system_prompt": "sys.profile", "compression__context": "context.comp
 def _turn(run: Sequence[Message]) -> Turn:
     role = run[0].body["role"]
     blocks = [(block, message) for message in run for block in anthropic.as_blocks(message.body["content"])]
-    if role == "user":
+    if role == "user" and len(blocks) > 1:
         blocks.sort(key=lambda pair: anthropic.results_first(pair[0]))
-    return Turn(role, blocks)
+    return Turn(role, blocks, [kind(block) for block, _ in blocks])

@@ -1,5 +1,7 @@
 """Every rule of every provider: a minimal context that it finds at the right card, and near misses."""
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -208,6 +210,19 @@ def test_the_table_has_every_rule_of_every_provider() -> None:
     tabled = {(provider, case.rule) for case in CASES for provider in case.providers}
     tabled |= {(provider, "layer-before-history") for provider in BOTH}
     assert tabled == {(provider, rule.id) for provider, rules in RULES.items() for rule in rules}
+
+
+def test_the_documentation_has_the_same_rules() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "lint.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, ]+) \| (.+) \|$", page, re.MULTILINE)
+    documented = {
+        (provider, rule, severity, finds)
+        for rule, severity, providers, finds in rows
+        for provider in providers.split(", ")
+    }
+    assert documented == {
+        (provider, rule.id, rule.severity, rule.finds) for provider, rules in RULES.items() for rule in rules
+    }
 
 
 @pytest.mark.parametrize("provider", RULES)
