@@ -88,6 +88,8 @@ CREATE TABLE IF NOT EXISTS resource.project_agents (
     last_seen_at   timestamptz,
     PRIMARY KEY (project_id, agent_id)
 );
+-- Who may have work for a target, in the order in which a claim asks them.
+CREATE INDEX IF NOT EXISTS idx_agents_target ON resource.project_agents (project_id, worker_target, agent_id);
 
 -- part: resource.tools
 CREATE SCHEMA IF NOT EXISTS resource;
@@ -299,6 +301,12 @@ CREATE TABLE IF NOT EXISTS cbx.turns (
     ended_at            timestamptz,
     PRIMARY KEY (project_id, agent_turn_id)
 );
+-- People type the last characters of an id.
+CREATE INDEX IF NOT EXISTS idx_turns_suffix ON cbx.turns (project_id, reverse(agent_turn_id));
+-- Who waits for the end of which turns.
+CREATE INDEX IF NOT EXISTS idx_turns_report_to ON cbx.turns (project_id, (report_to ->> 'agent_turn_id'))
+    WHERE report_to IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_turns_unended ON cbx.turns (project_id, agent_turn_id) WHERE end_status IS NULL;
 
 -- part: cbx.leases
 CREATE SCHEMA IF NOT EXISTS cbx;

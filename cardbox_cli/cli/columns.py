@@ -204,7 +204,7 @@ TURN_DEFAULT = ("ID", "AGENT", "STATUS", "END", "EPOCH", "AGE", "TOOK", "PARENT"
 
 
 def _why(row: "InboxRow") -> str:
-    return one_line(row.last_error or row.defer_reason or NOTHING, PREVIEW)
+    return one_line(row.trouble or NOTHING, PREVIEW)
 
 
 INBOX: Columns = {

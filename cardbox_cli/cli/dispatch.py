@@ -31,7 +31,9 @@ app = everyday("Dispatch a turn into an agent's inbox.")
     )
 )
 def command(
-    agent: Annotated[str, typer.Option("--agent", metavar="A", help="The agent that shall run the turn.")],
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="AGENT", help="The agent that shall run the turn.")
+    ],
     context_box: Annotated[
         str | None,
         typer.Option("--context-box", "-c", metavar="BOX", help="What the turn reads. Or give --handover."),

@@ -16,8 +16,9 @@ app = everyday("Do what is overdue: expired leases, deadlines, promotions.")
 def command() -> None:
     """Do what is overdue in the project, once. Harmless from many places at the same time.
 
-    Expired leases make their rows due again, or dead after too many tries; a passed deadline becomes a
-    timeout report; a turn that is queued on an idle agent is promoted; what nobody came for rings again.
+    Expired leases make their rows due again, or dead after too many tries; a result whose report was lost is
+    reported; a passed deadline becomes a timeout report; a turn that is queued on an idle agent is promoted;
+    what nobody came for rings again.
     """
     from cardbox_cli.execution.reaping import reap
 
@@ -35,7 +36,10 @@ def _say(reaped: "Reaped") -> None:
             ("released", ", ".join(reaped.released) or None),
             ("dead", ", ".join(reaped.dead) or None),
             ("timed out", ", ".join(reaped.timed_out) or None),
+            ("reported", ", ".join(reaped.reported) or None),
+            ("failed", ", ".join(reaped.failed) or None),
             ("promoted", ", ".join(reaped.promoted) or None),
             ("rung for", ", ".join(reaped.rung) or None),
+            ("trouble", "; ".join(reaped.troubles) or None),
         ]
     )

@@ -31,7 +31,7 @@ def runtime() -> "Iterator[Runtime]":
 
     settings = settings_from(os.environ)
     with Wakeups(announce) as wakeups, session().database() as database:
-        yield wired(database, settings, wakeups)
+        yield wired(database, session().project_id, settings, wakeups)
 
 
 @contextmanager
@@ -47,15 +47,15 @@ def ear(worker_target: str | None) -> "Iterator[Ear]":
         yield opened
 
 
-def wired(database: "Database", settings: "Settings", wakeups: "Wakeups") -> "Runtime":
-    """The project of this run on a connection, its bells and events wired."""
+def wired(database: "Database", project_id: str, settings: "Settings", wakeups: "Wakeups") -> "Runtime":
+    """A project on a connection, its bells and events wired."""
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.wakeup.bell import wakeup_for
 
     bells = wakeups.bells(database)
     return Runtime(
         database,
-        session().project_id,
+        project_id,
         settings=settings,
         ring=lambda call: bells.ring(wakeup_for(call.row, call.worker_target, call.reason)),
         events=wakeups.events,

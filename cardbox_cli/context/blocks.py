@@ -4,7 +4,6 @@ Pure functions of single values. What has no counterpart becomes text that names
 Sources: the types of the packages `anthropic` and `openai`.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -160,7 +159,7 @@ def block_of_call(call: Any) -> Block:
         "type": "tool_use",
         "id": block_id(call.get("id")),
         "name": str(function.get("name")),
-        "input": _input(function.get("arguments")),
+        "input": input_of(function.get("arguments")),
     }
 
 
@@ -169,17 +168,24 @@ def block_id(call_id: Any) -> str:
     return _NO_ID_CHARACTER.sub("_", call_id if isinstance(call_id, str) else "") or "_"
 
 
-def _input(arguments: Any) -> dict[str, Any]:
-    if isinstance(arguments, dict):
-        return arguments
-    if not isinstance(arguments, str):
-        return {} if arguments is None else {"_raw": exact_json.encode(arguments).decode()}
+def input_of(arguments: Any) -> dict[str, Any]:
+    """The input that a call's arguments are; those that are no JSON object stand in it as `_raw`."""
+    value = arguments_of(arguments)
+    if value is not None:
+        return value
+    return {"_raw": arguments if isinstance(arguments, str) else exact_json.encode(arguments).decode()}
+
+
+def arguments_of(arguments: Any) -> dict[str, Any] | None:
+    """The object that a call's arguments spell, {} where there are none; None for what is no JSON object."""
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return {}
     try:
-        value = exact_json.read(arguments) if arguments.strip() else {}
+        value = exact_json.read(arguments) if isinstance(arguments, str) else arguments
         exact_json.check_storable(value)
-    except (json.JSONDecodeError, ValueError):
-        value = None
-    return value if isinstance(value, dict) else {"_raw": arguments}
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def blocks_of_content(content: Any) -> list[Block]:

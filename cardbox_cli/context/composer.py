@@ -10,6 +10,7 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.errors import InvalidInput
 
 SUFFIX = "__context"
+SYSTEM_PROMPT = "system_prompt"
 CHECKPOINT = "checkpoint_messages"
 
 # The layers that are texts, in the order of the spec's table; all of them come before the history.
@@ -35,7 +36,7 @@ def compose(
     """
     messages: list[Message] = []
     if system_prompt:
-        messages.append(_text_message("system_prompt", "system", system_prompt))
+        messages.append(_text_message(SYSTEM_PROMPT, "system", system_prompt))
     for name in _ordered(contexts):
         if contexts[name]:
             messages.append(_text_message(name, "system", contexts[name]))

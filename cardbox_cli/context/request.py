@@ -4,7 +4,7 @@ Pure. Sorts every card into the part of the request that it belongs to, and keep
 belong to none. Which order the parts take is the composer's, how a provider spells them `formats/`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -60,7 +60,7 @@ def request_of(entries: Sequence[Entry], *, model: str | None = None, spell: Spe
     `model` overrides the profile's, `spell` says what a card is in the dialect of a format.
     """
     kept, left_out = _readable(entries)
-    profile = _profile([card for _, card in kept])
+    profile = profile_of(card for _, card in kept)
     tools = [tool for _, card in kept if isinstance(card.content, ToolContent) for tool in card.content.tools]
     history: list[Message] = []
     for entry, card in kept:
@@ -111,7 +111,8 @@ def _left_out(entry: Entry, reason: str) -> Omitted:
     )
 
 
-def _profile(cards: Sequence[Card]) -> dict[str, Any]:
+def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
+    """The first profile among these cards; {} where there is none."""
     for card in cards:
         if card.type == "sys.profile" and isinstance(card.content, JsonContent):
             return card.content.data if isinstance(card.content.data, dict) else {}

@@ -7,14 +7,12 @@ its fields cannot spell them; the keys beside the content stay with the first ca
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any
 
-import msgspec
-
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import call_of_block, is_call, is_result, is_text, kind, text_of
-from cardbox_cli.context.formats.anthropic import as_blocks, content_of, role_of, standard_content
+from cardbox_cli.context.blocks import kind, text_of
+from cardbox_cli.context.drafting import as_list, content_cards, imported_card, keep
+from cardbox_cli.context.formats.anthropic import as_blocks, content_of, role_of
 from cardbox_cli.context.messages import SILENT_TYPES
 from cardbox_cli.context.sources import same_json
 from cardbox_cli.conversations.conversation import (
@@ -23,7 +21,6 @@ from cardbox_cli.conversations.conversation import (
     Rereadable,
     checked_message,
     file_pieces,
-    imported_card,
 )
 from cardbox_cli.conversations.files import MessageList, all_messages, find_messages, message_entries
 from cardbox_cli.conversations.json_documents import Documents
@@ -41,11 +38,6 @@ _OWN_BLOCKS = frozenset(
 _OWN_SUFFIX = "_tool_result"
 # What an entry's value is for the system prompt that stands beside the messages.
 _SYSTEM = "system"
-
-# The type of the cards that a stretch of one sort makes.
-_TALK = {"user": "task.instruction", "assistant": "agent.thought", "system": "sys.rendered_prompt"}
-_RESULT, _REASONING, _ASIDE = "tool.result", "agent.reasoning", "agent.aside"
-
 
 # --- reading
 
@@ -109,72 +101,10 @@ def _prompt_card(prompt: Any) -> CardDraft:
     return card if isinstance(prompt, str) else keep(card, NAME, source_blocks=prompt)
 
 
-def content_cards(role: str, content: Any, source_format: str) -> list[CardDraft]:
-    """The cards that hold the content of a message, one at least."""
-    if not isinstance(content, list) or not content:
-        return [imported_card(_TALK[role], text_of(as_list(content)), role=role)]
-    return [_stretch_card(sort, role, blocks, source_format) for sort, blocks in _stretches(role, content)]
-
-
-def _stretches(role: str, content: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The card types and blocks of a content in order; a result and a thought are cards of their own."""
-    for sort, run in groupby(content, key=lambda block: _sort(role, block)):
-        if sort in (_RESULT, _REASONING):
-            yield from ((sort, [block]) for block in run)
-        else:
-            yield sort, list(run)
-
-
-def _sort(role: str, block: Any) -> str:
-    if role == "user" and is_result(block):
-        return _RESULT
-    if role != "assistant" or is_text(block) or is_call(block):
-        return _TALK[role]
-    return _REASONING if kind(block) in ("thinking", "redacted_thinking") else _ASIDE
-
-
-def _stretch_card(sort: str, role: str, blocks: list[Any], source_format: str) -> CardDraft:
-    card = _CARDS.get(sort, _talk_card)(sort, role, blocks)
-    spelled = as_blocks(standard_content(card))
-    return card if same_json(spelled, blocks) else keep(card, source_format, source_blocks=blocks)
-
-
-def _talk_card(sort: str, role: str, blocks: list[Any]) -> CardDraft:
-    makes_calls = role == "assistant"
-    calls = [call_of_block(block) for block in blocks if makes_calls and is_call(block)]
-    said = text_of(block for block in blocks if not (makes_calls and is_call(block)))
-    return imported_card(sort, said, role=role, tool_calls=calls or None)
-
-
-def _result_card(sort: str, role: str, blocks: list[Any]) -> CardDraft:
-    [result] = blocks
-    return imported_card(sort, text_of(as_list(result.get("content"))), tool_call_id=result["tool_use_id"])
-
-
-def _reasoning_card(sort: str, role: str, blocks: list[Any]) -> CardDraft:
-    [thought] = blocks
-    signature = thought.get("signature")
-    metadata = {"signature": signature} if isinstance(signature, str) else None
-    return imported_card(sort, text_of([thought.get("thinking")]), metadata=metadata)
-
-
-_CARDS = {_RESULT: _result_card, _REASONING: _reasoning_card}
-
-
-def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
-    """`card` with `source_…` keys in its metadata."""
-    return msgspec.structs.replace(card, metadata={**card.metadata, "source_format": source_format, **source})
-
-
 def keep_original(changed: CardDraft, original: CardDraft) -> CardDraft:
     """`changed`, with the blocks of `original` as its own."""
     source_format = original.metadata.get("source_format", NAME)
     return keep(changed, source_format, source_blocks=as_blocks(content_of(original)))
-
-
-def as_list(content: Any) -> list[Any]:
-    """Content as a list, whatever it is."""
-    return content if isinstance(content, list) else [] if content is None else [content]
 
 
 # --- content and what stands around it

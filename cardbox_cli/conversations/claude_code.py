@@ -12,19 +12,18 @@ from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.blocks import text_of
+from cardbox_cli.context.drafting import content_cards, imported_card, keep
 from cardbox_cli.context.formats.anthropic import role_of
 from cardbox_cli.context.messages import SILENT_TYPES
 from cardbox_cli.conversations import anthropic
 from cardbox_cli.conversations.anthropic import (
-    content_cards,
     emptied,
     filled,
     gathered,
     joined_content,
-    keep,
     message_of,
 )
-from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable, imported_card
+from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_documents import Document, Documents
 from cardbox_cli.conversations.json_window import held

@@ -7,11 +7,7 @@ import msgspec
 
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CardDraft, draft_card
-from cardbox_cli.model.content import Content
 from cardbox_cli.model.wording import json_kind
-
-AUTHOR = "cbx.import"
 
 _Item = TypeVar("_Item", covariant=True)
 
@@ -65,11 +61,6 @@ def checked_message(entry: Entry, roles: Collection[str], provider: str) -> dict
             f"{entry.place}: the role {role!r} is none of {provider}'s", hint=f"roles are {', '.join(roles)}"
         )
     return message
-
-
-def imported_card(card_type: str, content: Content | str, **parts: Any) -> CardDraft:
-    """A draft by the importer; its id is a placeholder until its conversation is known."""
-    return draft_card(card_type, content, author_id=AUTHOR, card_id="?", **parts)
 
 
 def file_pieces(messages: Iterable[Any], **beside: Any) -> Iterator[str]:

@@ -8,19 +8,17 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from cardbox_cli.context import sources
 from cardbox_cli.context.composer import CHECKPOINT
+from cardbox_cli.context.drafting import OPENAI_TYPES, card_of_message, keep_message
 from cardbox_cli.context.formats.openai import welded
-from cardbox_cli.context.messages import Message, Silence, message_body, spoken_body, standard_body
+from cardbox_cli.context.messages import Message, Silence, message_body, spoken_body
 from cardbox_cli.conversations.conversation import (
     Conversation,
     Entry,
     Rereadable,
     checked_message,
     file_pieces,
-    imported_card,
 )
 from cardbox_cli.conversations.files import all_messages, find_messages, message_entries
 from cardbox_cli.conversations.json_documents import Documents
@@ -29,14 +27,6 @@ from cardbox_cli.model.cards import Card, CardDraft
 NAME = sources.OPENAI
 KEYSPACE: tuple[str, ...] = ()
 
-_TYPES = {
-    "user": "task.instruction",
-    "assistant": "agent.thought",
-    "tool": "tool.result",
-    "function": "tool.result",
-    "system": "sys.rendered_prompt",
-    "developer": "sys.rendered_prompt",
-}
 _OWN_ROLES = ("tool", "function", "developer")
 _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 
@@ -69,32 +59,12 @@ def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversatio
 
 def draft(entry: Entry) -> list[CardDraft]:
     """The one card that holds a message."""
-    return [card_of_message(checked_message(entry, _TYPES, "OpenAI"))]
-
-
-def card_of_message(message: dict[str, Any]) -> CardDraft:
-    """The card that holds `message`; `export` gives the same message back."""
-    role = message["role"]
-    name = message.get("name")
-    card = imported_card(
-        _TYPES[role],
-        message_text(message),
-        role=role,
-        metadata={"function_name": name} if _TYPES[role] == "tool.result" and isinstance(name, str) else None,
-        tool_calls=_tool_calls(message),
-        tool_call_id=_tool_call_id(message),
-    )
-    return card if standard_body(card) == message else _keep_source(card, message)
+    return [card_of_message(checked_message(entry, OPENAI_TYPES, "OpenAI"))]
 
 
 def keep_original(changed: CardDraft, original: CardDraft) -> CardDraft:
     """`changed`, with the message of `original` as its own."""
-    return _keep_source(changed, spoken_body(original))
-
-
-def _keep_source(card: CardDraft, message: dict[str, Any]) -> CardDraft:
-    original = {"source_format": NAME, "source_message": message}
-    return msgspec.structs.replace(card, metadata={**card.metadata, **original})
+    return keep_message(changed, spoken_body(original))
 
 
 def export(cards: Iterable[Card]) -> Iterator[str]:
@@ -106,24 +76,3 @@ def export(cards: Iterable[Card]) -> Iterator[str]:
         if not isinstance(body, Silence)
     )
     return file_pieces(welded(messages))
-
-
-def message_text(message: dict[str, Any]) -> str:
-    """What a message says in words: its text, or that of its parts, a line each."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = (part.get("text") for part in content if isinstance(part, dict))
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _tool_calls(message: dict[str, Any]) -> list[Any] | None:
-    calls = message.get("tool_calls")
-    return calls if message["role"] == "assistant" and isinstance(calls, list) and calls else None
-
-
-def _tool_call_id(message: dict[str, Any]) -> str | None:
-    call_id = message.get("tool_call_id")
-    return call_id if message["role"] == "tool" and isinstance(call_id, str) and call_id else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
-from cardbox_cli.errors import CorrelationConflict
+from cardbox_cli.errors import BoxConflict, CorrelationConflict
 from cardbox_cli.execution.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
@@ -27,6 +27,7 @@ from cardbox_cli.model.turns import (
     Edge,
     Head,
     InboxRow,
+    edge_context,
     new_edge_id,
     new_turn_id,
 )
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.recipes import Recipe
 
 DepthPolicy = Literal["descend", "peer", "root"]
+_TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
 # Agents of the platform need no row of the roster.
 _TRUSTED = ("sys.", "tool.")
 
@@ -110,6 +112,14 @@ class Dispatched(msgspec.Struct, frozen=True):
     packed: Packed | None = None
 
 
+class _Lineage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a new turn stands: how deep, in which trace, and whose turn it is asked for by."""
+
+    depth: int
+    trace_id: str
+    parent_agent_id: str | None
+
+
 class _Refusal(Exception):
     """Leaves the transaction, so that nothing of it stays."""
 
@@ -143,11 +153,17 @@ class _Dispatch:
 
     def __init__(self, runtime: Runtime, request: DispatchRequest, *, queue: bool) -> None:
         self.runtime = runtime
-        self.request = request
+        self.request = msgspec.structs.replace(
+            request,
+            channel_id=request.channel_id.strip() or DEFAULT_CHANNEL,
+            correlation_id=request.correlation_id or None,
+        )
         self.queue = queue
 
     def carry_out(self) -> Dispatched:
         request, runtime = self.request, self.runtime
+        for table in _TABLES:
+            runtime.database.require(table)
         agent = self._target()
         ensure_project(runtime.database, runtime.project_id, request.source_agent_id)
         runtime.roster.begin_head(agent)
@@ -159,9 +175,9 @@ class _Dispatch:
                 f"agent {agent.agent_id!r} has lost its head: `cbx turn rebuild {agent.agent_id}`",
             )
         profile_box_id = self._profile_box(agent)
-        depth, trace_id = self._lineage()
+        lineage = self._lineage()
         self._check_source()
-        digest = self._digest(agent, profile_box_id, depth)
+        digest = self._digest(agent, profile_box_id, lineage.depth)
         if request.correlation_id is not None:
             earlier = runtime.inbox.by_correlation(TURN, request.correlation_id)
             if earlier is not None:
@@ -173,8 +189,7 @@ class _Dispatch:
         output_box_id = self._output_box(agent.agent_id)
         row = self._enqueue(
             agent.agent_id,
-            depth=depth,
-            trace_id=trace_id,
+            lineage,
             payload={
                 "profile_box_id": profile_box_id,
                 "context_box_id": context_box_id,
@@ -184,8 +199,9 @@ class _Dispatch:
         )
         if row is None:
             return self._replay_of_another(digest)
-        self._write_edge(row, digest, depth=depth, trace_id=trace_id)
-        runtime.turns.keep(row.turn_id, agent.agent_id, output_start=None, report_to=self._report_to())
+        report_to = self._report_to(lineage)
+        self._write_edge(row, lineage, digest, report_to)
+        runtime.turns.keep(row.turn_id, agent.agent_id, output_start=None, report_to=report_to)
         promoted = promote_next(runtime, agent.agent_id)
         if request.emit_state and promoted is not None:
             leased = runtime.heads.get(agent.agent_id)
@@ -212,7 +228,7 @@ class _Dispatch:
 
     def _profile_box(self, agent: Agent) -> str:
         box_id = self.request.profile_box_id or agent.profile_box_id
-        view = self._view(box_id)
+        view = self._view(as_box_id(box_id))
         if view is None:
             _refuse(
                 "rejected",
@@ -225,7 +241,9 @@ class _Dispatch:
         self._check_recipe_profile(getattr(profile.content, "data", None), agent)
         return view.box.box_id
 
-    def _view(self, box_id: str) -> BoxView | None:
+    def _view(self, box_id: str | None) -> BoxView | None:
+        if box_id is None:
+            return None
         found = self.runtime.boxes.get_many([box_id])
         return self.runtime.boxes.view(box_id) if found.boxes else None
 
@@ -258,16 +276,20 @@ class _Dispatch:
             )
         return box_id
 
-    def _lineage(self) -> tuple[int, str]:
-        """The depth and the trace of the new turn."""
+    def _parent_row(self) -> InboxRow | None:
         parent = self.request.parent
-        depth, trace_id = -1, None
-        if parent is not None:
-            rows = self.runtime.inbox.of_turn(parent.agent_turn_id)
-            row = next((row for row in rows if row.message_type == TURN), None)
-            if row is None:
-                _refuse("rejected", "parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
-            depth, trace_id = depth_of(row.context_headers), trace_id_of(row.context_headers)
+        if parent is None:
+            return None
+        rows = self.runtime.inbox.of_turn(parent.agent_turn_id)
+        row = next((row for row in rows if row.message_type == TURN), None)
+        if row is None:
+            _refuse("rejected", "parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
+        return row
+
+    def _lineage(self) -> _Lineage:
+        row = self._parent_row()
+        depth = -1 if row is None else depth_of(row.context_headers)
+        trace_id = None if row is None else trace_id_of(row.context_headers)
         given = self.request.trace_id
         if given is not None and as_trace_id(given) is None:
             _refuse("rejected", "protocol_violation", f"the trace id {given!r} is not 32 hex digits")
@@ -279,7 +301,11 @@ class _Dispatch:
                 "recursion_depth_exceeded",
                 f"the turn would be {depth} descents deep; the limit is {MAX_DEPTH - 1}",
             )
-        return depth, as_trace_id(given or "") or trace_id or new_trace_id()
+        return _Lineage(
+            depth=depth,
+            trace_id=as_trace_id(given or "") or trace_id or new_trace_id(),
+            parent_agent_id=None if row is None else row.agent_id,
+        )
 
     def _check_source(self) -> None:
         source = self.request.source_agent_id
@@ -303,7 +329,10 @@ class _Dispatch:
         box_id = as_box_id(typed)
         if box_id is None:
             _refuse("rejected", "output_box_not_found", f"the output box {typed!r} is no box id")
-        self.runtime.boxes.ensure(box_id)
+        try:
+            self.runtime.boxes.ensure(box_id)
+        except BoxConflict as exc:
+            _refuse("rejected", "output_box_not_found", exc.message)
         self.runtime.turns.lock_box(box_id)
         user = self.runtime.inbox.output_box_user(box_id, agent_id, to_come=True)
         if user is not None:
@@ -318,7 +347,8 @@ class _Dispatch:
 
     def _digest(self, agent: Agent, profile_box_id: str, depth: int) -> str:
         """SHA-256 of what makes two requests the same."""
-        seen = self.request.context_box_id
+        typed = self.request.context_box_id or ""
+        seen = as_box_id(typed) or typed
         if self.request.handover is not None and self.request.correlation_id is not None:
             planned = self._pack(dry_run=True)
             seen = f"plan {planned.digest if planned else None}"
@@ -361,72 +391,60 @@ class _Dispatch:
             dry_run=dry_run,
         )
 
-    def _enqueue(
-        self, agent_id: str, *, depth: int, trace_id: str, payload: dict[str, Any]
-    ) -> InboxRow | None:
+    def _enqueue(self, agent_id: str, lineage: _Lineage, *, payload: dict[str, Any]) -> InboxRow | None:
         request = self.request
         turn_id = new_turn_id()
+        channel_id = request.channel_id.strip() or DEFAULT_CHANNEL
         named = {"display_name": request.display_name, "metadata": request.metadata}
-        parent = request.parent
+        parent_turn_id, parent_step_id = self._above()
         return self.runtime.inbox.insert(
             NewRow(
                 inbox_id=turn_id,
                 agent_id=agent_id,
                 message_type=TURN,
                 status=QUEUED,
-                channel_id=request.channel_id.strip() or DEFAULT_CHANNEL,
+                channel_id=channel_id,
                 enqueue_mode="call",
                 correlation_id=request.correlation_id or turn_id,
                 agent_turn_id=turn_id,
                 payload={**payload, **{name: value for name, value in named.items() if value is not None}},
                 context_headers=turn_headers(
                     project_id=self.runtime.project_id,
-                    channel_id=request.channel_id,
+                    channel_id=channel_id,
                     agent_id=agent_id,
                     agent_turn_id=turn_id,
                     turn_epoch=0,
-                    depth=depth,
-                    trace_id=trace_id,
-                    parent_agent_id=self._parent_agent(),
-                    parent_turn_id=parent.agent_turn_id if parent else None,
-                    parent_step_id=parent.step_id if parent else None,
+                    depth=lineage.depth,
+                    trace_id=lineage.trace_id,
+                    parent_agent_id=lineage.parent_agent_id if parent_turn_id else None,
+                    parent_turn_id=parent_turn_id,
+                    parent_step_id=parent_step_id,
                 ),
             )
         )
 
-    def _parent_agent(self) -> str | None:
-        if self.request.parent is None:
-            return None
-        rows = self.runtime.inbox.of_turn(self.request.parent.agent_turn_id)
-        return rows[0].agent_id
+    def _above(self) -> tuple[str | None, str | None]:
+        """The turn and step that the new turn is below: none for a root, even one that somebody asked for."""
+        parent = self.request.parent
+        if parent is None or self.request.depth_policy == "root":
+            return None, None
+        return parent.agent_turn_id, parent.step_id
 
-    def _report_to(self) -> dict[str, str] | None:
-        parent, agent_id = self.request.parent, self._parent_agent()
-        if parent is None or parent.tool_call_id is None or agent_id is None:
+    def _report_to(self, lineage: _Lineage) -> dict[str, str] | None:
+        parent = self.request.parent
+        if parent is None or parent.tool_call_id is None or lineage.parent_agent_id is None:
             return None
         return {
-            "agent_id": agent_id,
+            "agent_id": lineage.parent_agent_id,
             "agent_turn_id": parent.agent_turn_id,
             "tool_call_id": parent.tool_call_id,
         }
 
-    def _write_edge(self, row: InboxRow, digest: str, *, depth: int, trace_id: str) -> None:
+    def _write_edge(
+        self, row: InboxRow, lineage: _Lineage, digest: str, report_to: dict[str, str] | None
+    ) -> None:
         parent = self.request.parent
-        step_id = parent.step_id if parent else None
-        context = {
-            "project_id": self.runtime.project_id,
-            "channel_id": row.channel_id,
-            "agent_id": row.agent_id,
-            "agent_turn_id": row.turn_id,
-            "turn_epoch": 0,
-            "step_id": None,
-            "tool_call_id": None,
-            "trace_id": trace_id,
-            "recursion_depth": depth,
-            "parent_agent_id": self._parent_agent(),
-            "parent_agent_turn_id": parent.agent_turn_id if parent else None,
-            "parent_step_id": step_id,
-        }
+        parent_step_id = self._above()[1]
         self.runtime.turns.insert_edge(
             Edge(
                 edge_id=new_edge_id(),
@@ -435,22 +453,22 @@ class _Dispatch:
                 edge_phase="request",
                 source_agent_id=self.request.source_agent_id,
                 source_agent_turn_id=parent.agent_turn_id if parent else None,
-                source_step_id=step_id,
+                source_step_id=parent.step_id if parent else None,
                 target_agent_id=row.agent_id,
                 target_agent_turn_id=row.turn_id,
                 correlation_id=row.correlation_id,
                 enqueue_mode="call",
-                recursion_depth=depth,
-                trace_id=trace_id,
-                parent_step_id=step_id,
+                recursion_depth=lineage.depth,
+                trace_id=lineage.trace_id,
+                parent_step_id=parent_step_id,
                 metadata={
                     "message_type": TURN,
                     "enqueue_mode": "call",
                     "inbox_id": row.inbox_id,
-                    "recursion_depth": depth,
-                    "cg_ctx": context,
+                    "recursion_depth": lineage.depth,
+                    "cg_ctx": edge_context(row),
                     "request_sha256": digest,
-                    "report_to": self._report_to(),
+                    "report_to": report_to,
                 },
                 created_at=None,
             )

@@ -26,23 +26,25 @@ def end_turn(
 ) -> End:
     """End the active turn at `fence`, by the head's move `end`, or `stop` which adds to the epoch.
 
-    `message` and `details` go into the fallback deliverable of a turn that has none of its own.
+    `message` and `details` go into the fallback deliverable of a turn that has none of its own. A turn that
+    has ended before leaves its agent, and nothing else changes.
     Raises StaleEpoch where the turn is not at that epoch any more; nothing is written then.
     """
     with runtime.transaction():
         head = runtime.heads.hold(fence)
         record = _record(runtime, head)
+        if record.end_status is not None:
+            return _end_again(runtime, head, record, move)
         deliverable = _deliverable(runtime, head, record, end_status, error_code, message, details)
         after = runtime.heads.free(fence, move)
         ended = Fence(fence.agent_id, fence.agent_turn_id, after)
-        if not runtime.turns.end(
+        runtime.turns.end(
             ended,
             end_status=end_status,
             deliverable_card_id=deliverable,
             error_code=error_code,
             error=message,
-        ):
-            raise Conflict(f"turn {fence.agent_turn_id} has ended before", hint="`cbx turn show` tells how")
+        )
         runtime.inbox.close(fence.agent_turn_id)
         runtime.turns.drop_waiting(fence.agent_turn_id)
         runtime.turns.close_steps(
@@ -58,14 +60,32 @@ def end_turn(
             error_code=error_code,
         )
         runtime.tell_state(head, "idle", after)
+        promoted = promote_next(runtime, fence.agent_id)
         if record.report_to is not None:
             report_end(runtime, record, end_status, deliverable, message)
-        promoted = promote_next(runtime, fence.agent_id)
     return End(
         agent_turn_id=fence.agent_turn_id,
         end_status=end_status,
         deliverable_card_id=deliverable,
         promoted_turn_id=promoted.turn_id if promoted else None,
+    )
+
+
+def _end_again(runtime: Runtime, head: Head, record: TurnRecord, move: str) -> End:
+    """Free the agent of a turn that another program ran once more: it ended as it ended."""
+    turn_id = record.agent_turn_id
+    after = runtime.heads.free(head.fence, move)
+    runtime.inbox.close(turn_id)
+    runtime.turns.drop_waiting(turn_id)
+    runtime.turns.close_steps(turn_id, "failed", "its turn had ended before")
+    runtime.tell_state(head, "idle", after)
+    promoted = promote_next(runtime, head.agent_id)
+    return End(
+        agent_turn_id=turn_id,
+        end_status=record.end_status or "",
+        deliverable_card_id=record.deliverable_card_id,
+        promoted_turn_id=promoted.turn_id if promoted else None,
+        created=False,
     )
 
 

@@ -1,13 +1,15 @@
 """Promotion: an idle agent is leased to its oldest queued turn, whose row then is pending and can be claimed.
 
 A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is
-looked at. The caller holds the head.
+looked at. One that asks again for a turn which has a row already is skipped: a turn runs once. The caller
+holds the head.
 """
 
+from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of
+from cardbox_cli.model.headers import depth_of, names_depth, parent_of, trace_id_of
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.model.turns import End, EndStatus, InboxRow
 
@@ -41,11 +43,20 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
     if head is None or head.status != "idle":
         return None
     while (row := runtime.inbox.oldest_queued(agent_id)) is not None:
+        if runtime.inbox.is_repeated(row) or _has_ended(runtime, row):
+            runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
+            continue
         problem = _problem(runtime, row)
         if problem is None:
             return _promote(runtime, row, reason)
         _refuse(runtime, row, *problem)
     return None
+
+
+def _has_ended(runtime: Runtime, row: InboxRow) -> bool:
+    """Whether the turn has ended: other programs queue a turn again while it runs."""
+    record = runtime.turns.record(row.turn_id)
+    return record is not None and record.end_status is not None
 
 
 def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
@@ -76,13 +87,18 @@ def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
             return "missing_required_fields", f"its payload has no {name}"
     if trace_id_of(row.context_headers) is None:
         return "invalid_context", "its headers have no traceparent that can be read"
+    if not names_depth(row.context_headers):
+        return "invalid_context", "its headers name no recursion depth"
     return _output_box_problem(runtime, row)
 
 
 def _output_box_problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
     output_box_id = row.pointer("output_box_id") or ""
     if not runtime.turns.lock_box(output_box_id):
-        runtime.boxes.ensure(output_box_id)
+        try:
+            runtime.boxes.ensure(output_box_id)
+        except BoxConflict as exc:
+            return "output_box_not_found", exc.message
     user = runtime.inbox.output_box_user(output_box_id, row.agent_id, to_come=False)
     if user is None:
         return None

@@ -1,54 +1,84 @@
 """Reaping: one pass over everything of a project that is overdue, safe from many places at once.
 
-Leases that have expired, deadlines that have passed, turns queued on idle agents, promoted turns that
-nobody came for. Each thing is a transaction of its own; what another one holds is passed over.
+Leases that have expired, results whose report was lost, deadlines that have passed, turns queued on idle
+agents, promoted turns that nobody came for. Each thing is a transaction of its own; what another one holds is
+passed over.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 
 import msgspec
 
-from cardbox_cli.execution.claims import kill, release
+from cardbox_cli.errors import Conflict, InvalidInput, NotFound
+from cardbox_cli.execution.claims import give_up
+from cardbox_cli.execution.ending import end_turn
+from cardbox_cli.execution.lost_reports import report_lost
 from cardbox_cli.execution.promotion import promote_next
 from cardbox_cli.execution.reports import report_timeouts
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.turns import PROCESSING, SUSPENDED, WATCHDOG, Fence, Head, Lease
+from cardbox_cli.model.turns import OPEN, PROCESSING, REPORTS, SUSPENDED, WATCHDOG, Head, Lease
 from cardbox_cli.store import workers
 
 _AT_ONCE = 500
 
 
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did: `released` and `dead` are inbox ids, `timed_out` call ids, the others turn ids."""
+    """What a pass did: `released` and `dead` are inbox ids; `failed`, `promoted` and `rung` turn ids.
+
+    `timed_out` and `reported`, whose reports were lost, are ids of tool calls. `troubles` says what could not
+    be done, and why.
+    """
 
     released: list[str] = []
     dead: list[str] = []
     timed_out: list[str] = []
+    reported: list[str] = []
+    failed: list[str] = []
     promoted: list[str] = []
     rung: list[str] = []
+    troubles: list[str] = []
 
     @property
     def total(self) -> int:
         """Everything together."""
-        return sum(map(len, (self.released, self.dead, self.timed_out, self.promoted, self.rung)))
+        return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
 def reap(runtime: Runtime) -> Reaped:
-    """Do what is overdue in the project; what was done."""
+    """Do what is overdue in the project; what was done. What cannot be done keeps nothing else up."""
     runtime.database.require_execution()
     reaped = Reaped()
     for lease in runtime.inbox.expired(limit=_AT_ONCE):
-        _take_back(runtime, lease, reaped)
+        with _trouble(reaped, f"the lease of {lease.inbox_id}"):
+            _take_back(runtime, lease, reaped)
+    with _trouble(reaped, "the reports that were lost"):
+        reaped.reported.extend(report_lost(runtime))
     for head in runtime.turns.overdue():
-        reaped.timed_out.extend(_time_out(runtime, head))
+        with _trouble(reaped, f"the deadline of turn {head.active_agent_turn_id}"):
+            _time_out(runtime, head, reaped)
     for agent_id in runtime.inbox.idle_with_queued():
-        reaped.promoted.extend(_promote(runtime, agent_id))
+        with _trouble(reaped, f"the queue of agent {agent_id!r}"):
+            reaped.promoted.extend(_promote(runtime, agent_id))
     reaped.rung.extend(_ring(runtime))
     workers.forget_dead(runtime.database)
     return reaped
 
 
+@contextmanager
+def _trouble(reaped: Reaped, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (NotFound, InvalidInput, Conflict) as exc:
+        reaped.troubles.append(f"{what}: {exc.message}")
+
+
 def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
     with runtime.transaction():
         head = runtime.heads.try_lock(known.agent_id)
+        if head is None and runtime.heads.get(known.agent_id) is not None:
+            return
         lease = runtime.inbox.lock_lease(known.inbox_id)
         if lease is None or lease != known:
             return
@@ -56,28 +86,34 @@ def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
         if row is None or row.status != PROCESSING:
             runtime.inbox.drop_leases([known.inbox_id])
             return
-        if head is None and runtime.heads.get(known.agent_id) is not None:
-            return
         reason = f"the lease of {lease.owner} expired"
-        fence = Fence(row.agent_id, row.turn_id, row.turn_epoch)
-        if row.retry_count + 1 >= runtime.settings.max_attempts:
-            kill(runtime, row, head, error=f"{reason}, try {row.retry_count + 1}", error_code="max_attempts")
-            reaped.dead.append(row.inbox_id)
-            epoch = None
-        else:
-            epoch = release(runtime, row, head, attempts=1, error=reason)
-            reaped.released.append(row.inbox_id)
-        runtime.turns.audit(fence, action="lease-expired", actor=WATCHDOG, reason=reason, epoch_after=epoch)
+        epoch = give_up(runtime, row, head, reason=reason)
+        is_dead = row.retry_count + 1 >= runtime.settings.max_attempts
+        (reaped.dead if is_dead else reaped.released).append(row.inbox_id)
+        runtime.turns.audit(
+            row.fence, action="lease-expired", actor=WATCHDOG, reason=reason, epoch_after=epoch
+        )
 
 
-def _time_out(runtime: Runtime, known: Head) -> list[str]:
+def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
     with runtime.transaction():
         head = runtime.heads.try_lock(known.agent_id)
         if head is None or head.fence != known.fence or head.status != SUSPENDED:
-            return []
+            return
         reports = report_timeouts(runtime, head)
-        runtime.heads.clear_deadline(head.fence)
-    return [report.tool_call_id for report in reports]
+        reaped.timed_out.extend(report.tool_call_id for report in reports)
+        if not reports and not _is_reported_to(runtime, head):
+            message = "its deadline passed, and no result that it waits for is on its way"
+            end_turn(runtime, head.fence, "failed", move="stop", error_code="result_lost", message=message)
+            reaped.failed.append(head.fence.agent_turn_id)
+            return
+        # Once more, should these reports not be applied either.
+        runtime.heads.extend_deadline(head.fence, timedelta(seconds=runtime.settings.tool_wait))
+
+
+def _is_reported_to(runtime: Runtime, head: Head) -> bool:
+    rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
+    return any(row.message_type in REPORTS and row.status in OPEN for row in rows)
 
 
 def _promote(runtime: Runtime, agent_id: str) -> list[str]:

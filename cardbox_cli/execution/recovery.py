@@ -14,7 +14,9 @@ from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.claims import carries, release
 from cardbox_cli.execution.ending import end_queued, end_turn
 from cardbox_cli.execution.promotion import POINTERS, promote_next
+from cardbox_cli.execution.reports import keep_results
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.strays import Stray, find_stray, give_up, put_back
 from cardbox_cli.model.headers import new_trace_id, turn_headers
 from cardbox_cli.model.turns import (
     DISPATCHED,
@@ -23,6 +25,8 @@ from cardbox_cli.model.turns import (
     PENDING,
     PROCESSING,
     QUEUED,
+    REPORTS,
+    RUNNING,
     SUSPENDED,
     TURN,
     End,
@@ -48,6 +52,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
     """Ring for what is due of a turn, and promote what lies queued while its agent is idle."""
+    runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
         head = runtime.heads.lock(row.agent_id)
@@ -80,8 +85,12 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
 
 
 def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """End an active turn as failed. Raises StaleEpoch where it is not at that epoch any more."""
+    """End a turn as failed. Raises StaleEpoch where its agent is not at that epoch any more."""
     with runtime.transaction():
+        stray = find_stray(runtime, agent_turn_id, expect_epoch)
+        if stray is not None:
+            ended = give_up(runtime, stray, message=reason)
+            return _fixed_stray(runtime, stray, "fail", actor=actor, reason=reason, end=ended)
         head = _expect(runtime, agent_turn_id, expect_epoch)
         return _end(
             runtime, head, "failed", "fail", actor=actor, reason=reason, error_code="failed_by_operator"
@@ -109,20 +118,25 @@ def reclaim(
                 hint="`cbx turn requeue` makes it a row anew",
             )
         twice = _may_start_twice(runtime, head)
+        epoch = runtime.heads.move(head.fence, "reclaim")
         if row.status == PROCESSING:
-            epoch = release(runtime, row, head, attempts=attempts, error=reason)
+            release(runtime, row, epoch, attempts=attempts, error=reason)
         else:
-            epoch = runtime.heads.move(head.fence, "reclaim")
             _restamp(runtime, row, epoch)
         return _fixed(runtime, head, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
 
 
 def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """Put an active turn back into its agent's queue, to begin anew; what it wrote stays in its output box.
+    """Put a turn back into its agent's queue, to begin anew, with as many tries as a new one.
 
-    Its row is made anew if it is lost. Raises StaleEpoch as `fail` does.
+    What it wrote stays in its output box, where results go that had come and were not applied yet. Its row is
+    made anew if it is lost. Raises StaleEpoch as `fail` does.
     """
     with runtime.transaction():
+        stray = find_stray(runtime, agent_turn_id, expect_epoch)
+        if stray is not None and stray.row is not None:
+            promoted = put_back(runtime, stray, reason=reason)
+            return _fixed_stray(runtime, stray, "requeue", actor=actor, reason=reason, promoted=promoted)
         head = _expect(runtime, agent_turn_id, expect_epoch)
         twice = _may_start_twice(runtime, head)
         rows = runtime.inbox.of_turn(agent_turn_id)
@@ -130,11 +144,18 @@ def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
         others = [each.inbox_id for each in rows if each.message_type != TURN]
         if row is None:
             row = _write_again(runtime, head)
+        keep_results(runtime, head, runtime.turns.drop_waiting(agent_turn_id))
         epoch = runtime.heads.free(head.fence, "stop")
         runtime.inbox.move(others, "consume")
         runtime.inbox.drop_leases([each.inbox_id for each in rows])
-        runtime.inbox.move([row.inbox_id], "requeue", turn_epoch=0, delay=timedelta(0), error=reason)
-        runtime.turns.drop_waiting(agent_turn_id)
+        runtime.inbox.move(
+            [row.inbox_id],
+            "requeue",
+            turn_epoch=0,
+            attempts=-row.retry_count,
+            delay=timedelta(0),
+            error=reason,
+        )
         runtime.turns.close_steps(agent_turn_id, "failed", reason)
         promoted = promote_next(runtime, head.agent_id, reason="requeue")
         return _fixed(
@@ -223,8 +244,15 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     """The row that the turn goes on by: the claimed one, else the one that waits to be claimed."""
     rows = [row for row in runtime.inbox.of_turn(head.fence.agent_turn_id) if row.status in OPEN]
     rows = [row for row in rows if row.status != QUEUED]
-    at_epoch = [row for row in rows if carries(row, head)]
-    return next(iter(at_epoch or [row for row in rows if row.message_type == TURN]), None)
+    at_epoch = [row for row in rows if carries(runtime, row, head)]
+    asking = [row for row in rows if row.message_type == TURN]
+    # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
+    resuming = [
+        row
+        for row in rows
+        if head.status == RUNNING and row.status == PROCESSING and row.message_type in REPORTS
+    ]
+    return next(iter(at_epoch or asking or resuming), None)
 
 
 def _restamp(runtime: Runtime, row: InboxRow, epoch: int) -> None:
@@ -389,4 +417,32 @@ def _fixed(
         status=now.status if now is not None and active else QUEUED,
         may_start_twice=twice,
         promoted_turn_id=promoted.turn_id if promoted else None,
+    )
+
+
+def _fixed_stray(
+    runtime: Runtime,
+    stray: Stray,
+    action: str,
+    *,
+    actor: str,
+    reason: str,
+    promoted: InboxRow | None = None,
+    end: End | None = None,
+) -> Fixed:
+    """What was done to a turn that its agent was not at."""
+    fence = Fence(stray.head.agent_id, stray.agent_turn_id, stray.head.turn_epoch)
+    now = runtime.heads.get(stray.head.agent_id)
+    active = now is not None and now.active_agent_turn_id == stray.agent_turn_id
+    epoch = now.turn_epoch if now is not None and active else None
+    runtime.turns.audit(fence, action=action, actor=actor, reason=reason, epoch_after=epoch)
+    return Fixed(
+        agent_turn_id=stray.agent_turn_id,
+        agent_id=stray.head.agent_id,
+        action=action,
+        turn_epoch=epoch,
+        status="ended" if end else now.status if now is not None and active else QUEUED,
+        may_start_twice=[],
+        promoted_turn_id=promoted.turn_id if promoted else None,
+        end=end,
     )

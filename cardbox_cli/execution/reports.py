@@ -13,7 +13,7 @@ from cardbox_cli.errors import CardConflict, Conflict, NotFound
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of, turn_headers
+from cardbox_cli.model.headers import depth_of, new_trace_id, parent_of, trace_id_of, turn_headers
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.model.turns import (
     APPLIED,
@@ -33,6 +33,7 @@ from cardbox_cli.model.turns import (
     InboxRow,
     TurnRecord,
     WaitingTool,
+    edge_context,
     new_edge_id,
     new_inbox_id,
 )
@@ -68,14 +69,12 @@ def report_result(
     """
     runtime.database.require_execution()
     with runtime.transaction():
-        waiting = _waiting_tool(runtime, agent_turn_id, tool_call_id)
-        runtime.heads.lock(waiting.agent_id)
-        waiting = _waiting_tool(runtime, agent_turn_id, tool_call_id)
+        waiting = _hold_waiting_tool(runtime, agent_turn_id, tool_call_id)
         draft = _card(runtime, waiting, content, source_agent_id)
         if waiting.wait_status != WAITING:
             return _replayed(runtime, waiting, draft)
         runtime.cards.add(draft)
-        row = _send(runtime, waiting, draft, content, source_agent_id, message_type)
+        row = _send(runtime, waiting, draft.card_id, content, source_agent_id, message_type)
         runtime.turns.receive(agent_turn_id, tool_call_id, draft.card_id)
     return Reported(
         agent_turn_id=agent_turn_id,
@@ -86,16 +85,44 @@ def report_result(
     )
 
 
-def _waiting_tool(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> WaitingTool:
+def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:
+    """Report a result whose card is stored already, and whose report is lost.
+
+    Raises NotFound for a call that the turn never waited for and for a card that is no result, Conflict where
+    there is a report.
+    """
+    with runtime.transaction():
+        waiting = _hold_waiting_tool(runtime, agent_turn_id, tool_call_id)
+        cards = runtime.cards.get_many([card_id]).cards
+        content = cards[0].content if cards else None
+        if not isinstance(content, ToolResultContent):
+            raise NotFound(f"the card {card_id!r} is no tool result", hint="`cbx card show` shows it")
+        source = cards[0].author_id or WATCHDOG
+        row = _send(runtime, waiting, card_id, content, source, TOOL_RESULT)
+        runtime.turns.receive(agent_turn_id, tool_call_id, card_id)
+    return Reported(
+        agent_turn_id=agent_turn_id,
+        tool_call_id=tool_call_id,
+        tool_result_card_id=card_id,
+        inbox_id=row.inbox_id,
+        created=True,
+    )
+
+
+def _hold_waiting_tool(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> WaitingTool:
+    """What waits for the call, held. Its turn's head is not: a report changes no state of the turn.
+
+    Who ends a turn reports it to another agent's while he holds a head; two heads could wait for each other.
+    """
+    waiting = runtime.turns.lock_waiting(agent_turn_id, tool_call_id)
+    if waiting is not None:
+        return waiting
     known = runtime.turns.waiting_tools(agent_turn_id)
-    found = [tool for tool in known if tool.tool_call_id == tool_call_id]
-    if not found:
-        calls = ", ".join(tool.tool_call_id for tool in known if tool.wait_status == WAITING)
-        raise NotFound(
-            f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
-            hint=f"it waits for {calls}" if calls else "it waits for none: `cbx turn show` tells its story",
-        )
-    return found[-1]
+    calls = ", ".join(tool.tool_call_id for tool in known if tool.wait_status == WAITING)
+    raise NotFound(
+        f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
+        hint=f"it waits for {calls}" if calls else "it waits for none: `cbx turn show` tells its story",
+    )
 
 
 def _card(runtime: Runtime, tool: WaitingTool, content: ToolResultContent, source_agent_id: str) -> CardDraft:
@@ -143,12 +170,18 @@ def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported
 def _send(
     runtime: Runtime,
     tool: WaitingTool,
-    draft: CardDraft,
+    card_id: str,
     content: ToolResultContent,
     source_agent_id: str,
     message_type: str,
 ) -> InboxRow:
-    asked = next(row for row in runtime.inbox.of_turn(tool.agent_turn_id) if row.message_type == TURN)
+    rows = runtime.inbox.of_turn(tool.agent_turn_id)
+    asked = next((row for row in rows if row.message_type == TURN), None)
+    if asked is None:
+        raise Conflict(
+            f"turn {tool.agent_turn_id} has lost its inbox row: its headers are unknown",
+            hint="`cbx turn requeue` makes the row anew",
+        )
     headers = asked.context_headers
     depth, trace_id = depth_of(headers), trace_id_of(headers)
     parent_agent_id, parent_turn_id, parent_step_id = parent_of(headers)
@@ -165,7 +198,7 @@ def _send(
             payload={
                 "after_execution": content.after_execution,
                 "status": content.status,
-                "tool_result_card_id": draft.card_id,
+                "tool_result_card_id": card_id,
             },
             context_headers=turn_headers(
                 project_id=runtime.project_id,
@@ -174,7 +207,7 @@ def _send(
                 agent_turn_id=tool.agent_turn_id,
                 turn_epoch=tool.turn_epoch,
                 depth=depth,
-                trace_id=trace_id or "",
+                trace_id=trace_id or new_trace_id(),
                 parent_agent_id=parent_agent_id,
                 parent_turn_id=parent_turn_id,
                 parent_step_id=parent_step_id,
@@ -203,7 +236,12 @@ def _send(
             recursion_depth=depth,
             trace_id=trace_id,
             parent_step_id=tool.step_id,
-            metadata={"message_type": message_type, "inbox_id": row.inbox_id},
+            metadata={
+                "message_type": message_type,
+                "inbox_id": row.inbox_id,
+                "recursion_depth": depth,
+                "cg_ctx": edge_context(row, step_id=tool.step_id, tool_call_id=tool.tool_call_id),
+            },
             created_at=None,
         )
     )
@@ -216,29 +254,17 @@ def _send(
 def report_end(
     runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
 ) -> None:
-    """Report the end of a turn to the call that waits for it. Nobody waiting any more is no error."""
+    """Report the end of a turn to the call that waits for it. Nobody waiting any more is no error.
+
+    A turn that does not wait yet hears it when it suspends: `report_ended_children`.
+    """
     to = record.report_to or {}
-    found = runtime.cards.get_many([deliverable_card_id]).cards
-    text = card_text(found[0].content) if found else ""
-    facts = {"agent_turn_id": record.agent_turn_id, "deliverable_card_id": deliverable_card_id}
-    if end_status == "success":
-        content = ToolResultContent(
-            status="success", after_execution="suspend", result={**facts, "deliverable": text}
-        )
-    else:
-        error = {"code": f"turn_{end_status}", "message": message or f"the turn ended: {end_status}"}
-        content = ToolResultContent(
-            status=end_status,
-            after_execution="suspend",
-            result={**facts, "deliverable": text},
-            error=error,
-        )
     try:
         with runtime.transaction():
-            report_result(
-                runtime, to["agent_turn_id"], to["tool_call_id"], content, source_agent_id=record.agent_id
-            )
+            _report_end(runtime, record, end_status, deliverable_card_id, message)
     except (NotFound, Conflict) as exc:
+        if isinstance(exc, NotFound) and runtime.turns.head_of(to["agent_turn_id"]) is not None:
+            return
         fence = Fence(record.agent_id, record.agent_turn_id, record.end_epoch or 0)
         runtime.turns.audit(
             fence,
@@ -250,33 +276,78 @@ def report_end(
         )
 
 
+def report_ended_children(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]:
+    """Report the ends of turns that a suspended turn (None: any) waits for, and that ended before it did.
+
+    To be called where a turn suspends, in the same transaction. The turns whose ends were reported.
+    """
+    reported = []
+    for record in runtime.turns.ended_children(agent_turn_id):
+        status, card_id = record.end_status or "failed", record.deliverable_card_id or ""
+        try:
+            with runtime.transaction():
+                _report_end(runtime, record, status, card_id, record.error)
+        except (NotFound, Conflict):
+            continue
+        reported.append(record.agent_turn_id)
+    return reported
+
+
+def _report_end(
+    runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
+) -> None:
+    found = runtime.cards.get_many([deliverable_card_id]).cards
+    result = {
+        "agent_turn_id": record.agent_turn_id,
+        "deliverable_card_id": deliverable_card_id,
+        "deliverable": card_text(found[0].content) if found else "",
+    }
+    error = {"code": f"turn_{end_status}", "message": message or f"the turn ended: {end_status}"}
+    content = ToolResultContent(
+        status=end_status,
+        after_execution="suspend",
+        result=result,
+        error=None if end_status == "success" else error,
+    )
+    to = record.report_to or {}
+    report_result(runtime, to["agent_turn_id"], to["tool_call_id"], content, source_agent_id=record.agent_id)
+
+
 def report_timeouts(runtime: Runtime, head: Head) -> list[Reported]:
-    """Report a timeout for each call that an overdue turn still waits for."""
+    """Report a timeout for each call of an overdue turn that has no result on its way."""
     turn_id = head.fence.agent_turn_id
-    error = {"code": "tool_timeout", "message": "no result came before the deadline"}
-    content = ToolResultContent(status="timeout", after_execution="suspend", error=error)
     waiting = [tool for tool in runtime.turns.waiting_tools(turn_id) if tool.wait_status == WAITING]
-    return [
-        report_result(
-            runtime,
-            turn_id,
-            tool.tool_call_id,
-            content,
-            source_agent_id="worker.watchdog",
-            message_type=TIMEOUT,
-        )
-        for tool in waiting
-    ]
+    return [report for tool in waiting if (report := _report_timeout(runtime, tool)) is not None]
+
+
+def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
+    error = {"code": "tool_timeout", "message": "no result came before the deadline"}
+    try:
+        with runtime.transaction():
+            return report_result(
+                runtime,
+                tool.agent_turn_id,
+                tool.tool_call_id,
+                ToolResultContent(status="timeout", after_execution="suspend", error=error),
+                source_agent_id="worker.watchdog",
+                message_type=TIMEOUT,
+            )
+    except CardConflict:
+        raise
+    except Conflict:
+        # Another program wrote a report that is not noted beside the call.
+        return None
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a claimed report.
 
     `resumed`: the turn goes on at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: for
-    other calls; `stale`: nobody waits for it; `early`: to be looked at again.
+    other calls; `stale`: nobody waits for it; `early`, and `busy` while its turn has not suspended: to be
+    looked at again.
     """
 
-    outcome: Literal["resumed", "terminate", "waiting", "stale", "early"]
+    outcome: Literal["resumed", "terminate", "waiting", "stale", "early", "busy"]
     fence: Fence
     reason: str | None = None
     end_status: EndStatus = "success"
@@ -285,21 +356,21 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
     """Apply a claimed report to its turn: the result goes into the output box, once.
 
-    Takes part in the caller's transaction, who has claimed the row and then does with it what the outcome
-    says.
+    Takes part in the caller's transaction, who has claimed the row, which does not carry the turn yet, and
+    then does with it what the outcome says.
     """
     assert row.message_type in REPORTS
     head = runtime.heads.lock(row.agent_id)
     if head is None or head.active_agent_turn_id != row.turn_id:
         return Applied(outcome="stale", fence=row.fence, reason="its turn is not active any more")
-    if head.status == "dispatched" and head.turn_epoch == row.turn_epoch:
-        return Applied(outcome="resumed", fence=head.fence, reason="taken up again")
     tools = runtime.turns.waiting_tools(row.turn_id)
     tool = next((each for each in reversed(tools) if each.tool_call_id == row.correlation_id), None)
     if head.status != "suspended":
-        if tool is not None and tool.wait_status == APPLIED:
-            return Applied(outcome="stale", fence=head.fence, reason="its result was applied before")
-        return Applied(outcome="early", fence=head.fence, reason=f"its turn is {head.status}")
+        if tool is not None and tool.wait_status not in (WAITING, RECEIVED):
+            return Applied(
+                outcome="stale", fence=head.fence, reason=f"its result was {tool.wait_status} before"
+            )
+        return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
     if tool is None or tool.wait_status not in (WAITING, RECEIVED):
         return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
     card_id = row.pointer("tool_result_card_id") or ""
@@ -310,10 +381,7 @@ def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
 
 
 def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> Applied:
-    if head.output_box_id is not None:
-        box = runtime.boxes.ensure(head.output_box_id)
-        if card_id not in box.card_ids:
-            runtime.boxes.append(box.box_id, [card_id], fence=head.fence)
+    _show(runtime, head, card_id)
     runtime.turns.apply(tool.agent_turn_id, tool.tool_call_id, card_id)
     tools = runtime.turns.waiting_tools(tool.agent_turn_id)
     left = [each for each in tools if each.wait_status in (WAITING, RECEIVED)]
@@ -327,6 +395,21 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
     fence = Fence(head.agent_id, head.fence.agent_turn_id, epoch)
     runtime.tell_state(head, "running", epoch)
     return Applied(outcome="resumed", fence=fence)
+
+
+def _show(runtime: Runtime, head: Head, card_id: str) -> None:
+    """The result goes into the turn's output box, unless it is there."""
+    if head.output_box_id is not None:
+        box = runtime.boxes.ensure(head.output_box_id)
+        if card_id not in box.card_ids:
+            runtime.boxes.append(box.box_id, [card_id], fence=head.fence)
+
+
+def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
+    """Put results that had come, and that nobody will apply, into the output box. The turn is active."""
+    card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
+    for card in runtime.cards.get_many(card_ids).cards:
+        _show(runtime, head, card.card_id)
 
 
 def _termination(runtime: Runtime, tools: list[WaitingTool]) -> EndStatus | None:

@@ -5,10 +5,20 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import Conflict
+from cardbox_cli.execution.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.dispatch import Dispatched, DispatchRequest, Parent, dispatch
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.headers import parent_of
-from cardbox_cli.model.turns import CONSUMED, ERROR, SKIPPED, TURN, InboxRow
+from cardbox_cli.model.turns import (
+    CONSUMED,
+    ERROR,
+    RECEIVED,
+    REPORTS,
+    SKIPPED,
+    TURN,
+    WAITING,
+    InboxRow,
+)
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,15 +33,16 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
 
     A turn ends once: its pointers are dispatched as a new turn.
     """
+    runtime.database.require_execution()
     with runtime.transaction():
         row = runtime.inbox.get(inbox_id)
         runtime.heads.lock(row.agent_id)
         row = runtime.inbox.lock(inbox_id) or row
         if row.message_type == TURN:
             return _ask_again(runtime, row, source_agent_id)
-        moved = runtime.inbox.move([inbox_id], "retry", delay=timedelta(0))
-        if not moved:
+        if row.status != ERROR and not _was_never_applied(runtime, row):
             raise _not_dead(row)
+        moved = runtime.inbox.move([inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
         agent = runtime.roster.find(row.agent_id)
         if agent is not None:
             runtime.call(moved[0], agent.worker_target, "retry")
@@ -43,8 +54,9 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
     ended = record is not None and record.end_status not in (None, "success")
     if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
         raise _not_dead(row)
-    parent_turn, parent_step = parent_of(row.context_headers)[1:]
+    _, above, parent_step = parent_of(row.context_headers)
     report_to = (record.report_to if record else None) or {}
+    parent_turn = above or report_to.get("agent_turn_id")
     request = DispatchRequest(
         target_agent_id=row.agent_id,
         context_box_id=row.pointer("context_box_id"),
@@ -56,11 +68,50 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
         else Parent(
             agent_turn_id=parent_turn, step_id=parent_step, tool_call_id=report_to.get("tool_call_id")
         ),
+        depth_policy="descend" if above else "root",
         display_name=row.pointer("display_name"),
         runtime_config=row.payload.get("runtime_config") or {} if isinstance(row.payload, dict) else {},
         metadata={"retry_of": row.turn_id},
     )
-    return Retried(row=row, dispatched=dispatch(runtime, request))
+    dispatched = dispatch(runtime, request)
+    if dispatched.result.agent_turn_id is not None and (record is None or record.end_status is None):
+        _replaced(runtime, row, dispatched.result.agent_turn_id)
+    return Retried(row=row, dispatched=dispatched)
+
+
+def _replaced(runtime: Runtime, row: InboxRow, by: str) -> None:
+    """The end of a turn whose dead row nobody ended it with. The new turn reports, if anybody waits."""
+    head = runtime.heads.get(row.agent_id)
+    active = head is not None and head.active_agent_turn_id == row.turn_id
+    if active or not runtime.database.keeps_turns:
+        return
+    message = f"its row was dead; it was asked for anew as {by}"
+    draft = fallback(
+        agent_id=row.agent_id,
+        agent_turn_id=row.turn_id,
+        end_status="failed",
+        error_code="retried",
+        message=message,
+    )
+    card_id = ensure_deliverable(runtime, draft, output_box_id=None, start=0)
+    runtime.turns.keep(row.turn_id, row.agent_id, output_start=None, report_to=None)
+    runtime.turns.end(
+        row.fence,
+        end_status="failed",
+        deliverable_card_id=card_id,
+        error_code="retried",
+        error=message,
+    )
+
+
+def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
+    """Whether a report is consumed although its call still waits, which other programs leave behind."""
+    if row.status != CONSUMED or row.message_type not in REPORTS:
+        return False
+    tools = runtime.turns.waiting_tools(row.turn_id)
+    return any(
+        tool.tool_call_id == row.correlation_id and tool.wait_status in (WAITING, RECEIVED) for tool in tools
+    )
 
 
 def _not_dead(row: InboxRow) -> Conflict:

@@ -7,6 +7,7 @@ import msgspec
 
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.turns import (
+    ANCHOR,
     REPORTS,
     STOP,
     TURN,
@@ -38,6 +39,7 @@ _ORDER = (
     "called",
     "answered",
     "asked",
+    "row",
     "waiting",
     "reported",
     "received",
@@ -80,6 +82,8 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
 def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
     leases = {lease.inbox_id: lease for lease in stored.leases}
     for row in stored.inbox:
+        if row.message_type == ANCHOR:
+            continue
         yield _enqueued(row, stored.edges)
         lease = leases.get(row.inbox_id)
         if lease is not None:
@@ -100,7 +104,7 @@ def _enqueued(row: InboxRow, edges: list[Edge]) -> _Dated:
         reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
         text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
         return row.created_at, "stop", text, row.inbox_id
-    return row.created_at, "reported", f"inbox row of type {row.message_type!r}", row.inbox_id
+    return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
 
 
 def _asks_for(edge: Edge, row: InboxRow) -> bool:

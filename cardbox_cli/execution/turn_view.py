@@ -185,7 +185,7 @@ def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
     if said is not None:
         return said
     if left.step_status == "failed" or left.card_id is None:
-        return "timeout" if "timeout" in str(metadata.get("terminal_reason")) else "failed"
+        return "timeout" if metadata.get("terminal_reason") == "dispatch_timeout" else "failed"
     return "partial" if metadata.get("partial") else "success"
 
 

@@ -40,8 +40,12 @@ def trace_id_of(headers: Any) -> str | None:
 
 def depth_of(headers: Any) -> int:
     """The recursion depth that stored headers name; 0 where they name none."""
-    text = _text(headers, DEPTH) or "0"
-    return int(text) if text.isdecimal() else 0
+    return int(_text(headers, DEPTH) or 0) if names_depth(headers) else 0
+
+
+def names_depth(headers: Any) -> bool:
+    """Whether stored headers name a recursion depth, without which no worker takes a row."""
+    return (_text(headers, DEPTH) or "").isdecimal()
 
 
 def parent_of(headers: Any) -> tuple[str | None, str | None, str | None]:

@@ -42,8 +42,14 @@ _INBOX = (
     Move("defer", (t.PROCESSING,), t.DEFERRED, 0, "its owner asks for another try later"),
     Move("release", (t.PROCESSING,), t.PENDING, 0, "its lease was lost; counts as an attempt"),
     Move("kill", t.OPEN, t.ERROR, 0, "it was tried too often, or cannot be done"),
-    Move("retry", (t.ERROR,), t.PENDING, 0, "an operator asks for it; never a turn"),
-    Move("skip", (t.QUEUED,), t.SKIPPED, 0, "its turn was stopped before it began"),
+    Move(
+        "retry",
+        (t.ERROR, t.CONSUMED),
+        t.PENDING,
+        0,
+        "an operator asks for it: a dead report or stop, or a report that was consumed and not applied",
+    ),
+    Move("skip", (t.QUEUED,), t.SKIPPED, 0, "its turn was stopped before it began, or has an older row"),
     Move(
         "requeue",
         (t.PENDING, t.DEFERRED, t.PROCESSING, t.CONSUMED, t.ERROR),

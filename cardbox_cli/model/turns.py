@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of
+
 IDLE, DISPATCHED, RUNNING, SUSPENDED = "idle", "dispatched", "running", "suspended"
 ACTIVE = (DISPATCHED, RUNNING, SUSPENDED)
 
@@ -19,6 +21,8 @@ OPEN = (QUEUED, PENDING, PROCESSING, DEFERRED)
 
 TURN, TOOL_RESULT, TIMEOUT, STOP = "turn", "tool_result", "timeout", "stop"
 REPORTS = (TOOL_RESULT, TIMEOUT)
+# Rows of other programs, never to be claimed: by it a report finds the turn that made a call.
+ANCHOR = "command_anchor"
 
 WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 
@@ -137,6 +141,15 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
         """The fence that the row was promoted or written with."""
         return Fence(self.agent_id, self.turn_id, self.turn_epoch)
 
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the row, or why it waits; other programs write the former into the payload."""
+        noted = self.payload if isinstance(self.payload, dict) else {}
+        found = (
+            self.last_error or self.defer_reason or noted.get("dispatch_error") or noted.get("watchdog_error")
+        )
+        return None if found is None else str(found)
+
     def pointer(self, name: str) -> str | None:
         """A box id of the payload, such as `context_box_id`."""
         value = self.payload.get(name) if isinstance(self.payload, dict) else None
@@ -208,6 +221,27 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     parent_step_id: str | None
     metadata: Any
     created_at: datetime | None
+
+
+def edge_context(
+    row: InboxRow, *, step_id: str | None = None, tool_call_id: str | None = None
+) -> dict[str, Any]:
+    """Who an edge's row is for, as other programs read it from the edge's metadata, under `cg_ctx`."""
+    parent_agent_id, parent_turn_id, parent_step_id = parent_of(row.context_headers)
+    return {
+        "project_id": row.project_id,
+        "channel_id": row.channel_id,
+        "agent_id": row.agent_id,
+        "agent_turn_id": row.turn_id,
+        "turn_epoch": row.turn_epoch,
+        "step_id": step_id,
+        "tool_call_id": tool_call_id,
+        "trace_id": trace_id_of(row.context_headers),
+        "recursion_depth": depth_of(row.context_headers),
+        "parent_agent_id": parent_agent_id,
+        "parent_agent_turn_id": parent_turn_id,
+        "parent_step_id": parent_step_id,
+    }
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ The head is the first lock of every change of a turn. A change is one of `model/
 compare-and-set on the turn and its epoch.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -102,9 +102,9 @@ class HeadStore(ProjectStore):
         """So many calls are still to be answered."""
         self._run("set_waiting_count", **msgspec.structs.asdict(fence), waiting=count)
 
-    def clear_deadline(self, fence: Fence) -> None:
-        """What the deadline was for has been done."""
-        self._run("clear_deadline", **msgspec.structs.asdict(fence))
+    def extend_deadline(self, fence: Fence, delay: timedelta) -> None:
+        """What the deadline was for has been done; the next one is `delay` from now."""
+        self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
     def remember_output(self, agent_id: str, output_box_id: str) -> None:
         """Keep which box the agent wrote last."""
@@ -115,12 +115,13 @@ class HeadStore(ProjectStore):
         found = "nothing (its head is lost)" if head is None else _standing(head)
         return StaleEpoch(
             f"turn {fence.agent_turn_id} is not at epoch {fence.turn_epoch} any more: "
-            f"agent {fence.agent_id!r} is at {found}{self._why(fence)}",
+            f"agent {fence.agent_id!r} is at {found}{self.what_happened(fence)}",
             hint=f"nothing was written; `cbx turn show {fence.agent_turn_id}` tells the story",
             details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
         )
 
-    def _why(self, fence: Fence) -> str:
+    def what_happened(self, fence: Fence) -> str:
+        """What became of a turn after `fence`, as the end of a sentence; empty where nothing is known."""
         if not self.database.keeps_turns:
             return ""
         row = self._row("why_fence_fell", agent_turn_id=fence.agent_turn_id)

@@ -19,6 +19,9 @@ from cardbox_cli.store.project_store import ProjectStore
 _row_decoder = msgspec.json.Decoder(InboxRow)
 _lease_decoder = msgspec.json.Decoder(Lease)
 
+# A claim looks at so many due rows, and at four more for each that it wants, before it asks agent by agent.
+_WINDOW = 200
+
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row to be written. `payload` holds pointers and never content."""
@@ -80,6 +83,18 @@ class InboxStore(ProjectStore):
     def oldest_queued(self, agent_id: str) -> InboxRow | None:
         """The turn that is next for an agent, held until the end of the transaction."""
         return _decoded(self._value("oldest_queued", agent_id=agent_id))
+
+    def is_repeated(self, row: InboxRow) -> bool:
+        """Whether an older row asks for the same turn, as some programs' watchdogs make them."""
+        return bool(
+            self._value(
+                "has_older_row",
+                agent_id=row.agent_id,
+                agent_turn_id=row.agent_turn_id,
+                created_at=row.created_at,
+                inbox_id=row.inbox_id,
+            )
+        )
 
     def queue_position(self, row: InboxRow) -> int:
         """The place of a queued row among those of its agent, from 1."""
@@ -146,10 +161,17 @@ class InboxStore(ProjectStore):
 
     # --- claims
 
-    def claim(self, *, target: str | None, owner: str, limit: int, lease: timedelta) -> list[InboxRow]:
+    def claim(
+        self, *, target: str | None, owner: str, limit: int, lease: timedelta
+    ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
-        rows = self._rows("claim_due", target=target, owner=owner, limit=limit, lease=lease)
-        return [_row_decoder.decode(row) for (row,) in rows]
+        window = _WINDOW + 4 * limit
+        wanted = {"target": target, "owner": owner, "lease": lease}
+        rows = self._rows("claim_due", **wanted, limit=limit, window=window)
+        if len(rows) < limit and self._value("more_due", window=window):
+            rows += self._rows("claim_due_by_agent", **wanted, limit=limit - len(rows))
+        claimed = [_row_decoder.decode(row) for (row,) in rows]
+        return [(row, _new_lease(row, owner, lease)) for row in claimed]
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
         """Consume those of these rows that `owner` has claimed; their ids."""
@@ -181,6 +203,10 @@ class InboxStore(ProjectStore):
         """End the leases of these rows, whoever has them."""
         self._run("drop_leases", inbox_ids=list(inbox_ids))
 
+    def hold_agents(self, inbox_ids: Sequence[str], *, owner: str) -> None:
+        """Lock the heads of the agents whose rows these are, those that this owner has claimed."""
+        self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
+
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
         """Extend the leases of this owner; the epoch of each that he still has."""
         rows = self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease)
@@ -197,3 +223,18 @@ def _decoded(row: Any) -> InboxRow | None:
 
 def _lease(row: Any) -> Lease | None:
     return None if row is None else _lease_decoder.decode(row)
+
+
+def _new_lease(row: InboxRow, owner: str, lease: timedelta) -> Lease:
+    """The lease that the claim of this row made, at the moment that stamps the row."""
+    assert row.processed_at is not None
+    return Lease(
+        inbox_id=row.inbox_id,
+        agent_id=row.agent_id,
+        agent_turn_id=row.agent_turn_id,
+        turn_epoch=row.turn_epoch,
+        owner=owner,
+        claimed_at=row.processed_at,
+        heartbeat_at=row.processed_at,
+        expires_at=row.processed_at + lease,
+    )

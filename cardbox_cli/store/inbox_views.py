@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.model.ids import unique
 from cardbox_cli.model.turns import ERROR, OPEN, InboxRow
 from cardbox_cli.store.project_store import Further, ProjectStore, paged
 from cardbox_cli.store.short_ids import like_escape, the_one
@@ -45,10 +44,11 @@ class InboxViews(ProjectStore):
         A beginning may lack its `inbox_` or `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """
         self.database.require("state.agent_inbox")
+        if self._value("inbox_id_exists", typed=typed):
+            return typed
         escaped = like_escape(typed)
-        rows = self._rows("find_inbox_ids", typed=typed, beginning=f"{escaped}%", end=f"%{escaped}")
-        whole = [inbox_id for inbox_id, is_whole in rows if is_whole]
-        return the_one("inbox row", typed, whole or unique(inbox_id for inbox_id, _ in rows), self.project_id)
+        rows = self._rows("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
+        return the_one("inbox row", typed, [inbox_id for (inbox_id,) in rows], self.project_id)
 
     def _page(self, where: InboxFilter, after: InboxRow | None, size: int) -> list[InboxRow]:
         return [_decoder.decode(row) for (row,) in self._rows(_list(where), **_query(where, after, size))]

@@ -5,15 +5,16 @@ end that cbx keeps, or what the turn left where nobody kept one, comes with the 
 for `execution/turn_view.py` to say.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.ids import unique
+from cardbox_cli.model.ids import MIN_TYPED, unique
 from cardbox_cli.model.turns import (
     AuditEntry,
     Edge,
@@ -130,15 +131,29 @@ class TurnViews(ProjectStore):
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
         """The turns that `where` allows, newest first, read in pages as they are asked for."""
         self._require_tables()
-        return paged(partial(self._page, self._dated(where or TurnFilter())), page=_PAGE, limit=limit)
+        where = self._dated(where or TurnFilter())
+        if where.trace_id is not None:
+            return islice(self._traced(where), limit)
+        size = _PAGE if limit is None else min(limit, _PAGE)
+        every = paged(partial(self._page, where), page=size, limit=None)
+        # That nearly all have ended the planner does not know: it would read every row to find them.
+        return islice(_each_once(turn for turn in every if where.status in (None, turn.status)), limit)
 
     def further(self, where: TurnFilter, last: TurnRow) -> Further:
         """How many turns `newest` would give after `last`. Counts up to 10,000."""
+        where = self._dated(where)
+        if where.trace_id is not None:
+            return Further(sum(_place(turn) < _place(last) for turn in self._traced(where)), True)
         if last.created_at is None:
             return Further(0, False)
-        query = "count_further_turns" if _may_have_ended(where) else "count_further_unfinished_turns"
-        found = self._value(query, **_query(self._dated(where), last, _COUNTED + 1))
-        return Further.counted(found, found, limit=_COUNTED)
+        behind = _query(where, last, _COUNTED + 1)
+        if not _may_have_ended(where):
+            found = self._value("count_further_unfinished_turns", **behind)
+            return Further.counted(found, found, limit=_COUNTED)
+        found = passed = self._value("count_further_turns", **behind)
+        if where.status == ENDED:
+            found -= self._value("count_further_unfinished_turns", **{**behind, "status": None})
+        return Further.counted(found, passed, limit=_COUNTED)
 
     def get(self, turn_id: str) -> TurnRow:
         """The turn of this id. Raises NotFound."""
@@ -193,12 +208,26 @@ class TurnViews(ProjectStore):
         A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """
         self._require_tables()
-        escaped = like_escape(typed)
-        rows = self._rows("find_turn_ids", typed=typed, beginning=f"{escaped}%", end=f"%{escaped}")
-        whole = unique(turn_id for turn_id, is_whole in rows if is_whole)
-        return the_one("turn", typed, whole or unique(turn_id for turn_id, _ in rows), self.project_id)
+        whole = self._value("whole_turn_id", typed=typed)
+        return str(whole) if whole else the_one("turn", typed, self._candidates(typed), self.project_id)
 
     # --- how
+
+    def _candidates(self, typed: str) -> list[str]:
+        """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
+        patterns = {
+            "beginning": f"{like_escape(typed)}%",
+            "reversed_end": f"{like_escape(typed[::-1])}%",
+        }
+        if len(typed) < MIN_TYPED:
+            return []
+        kept = self._rows("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
+        return [turn_id for (turn_id,) in kept or self._rows("find_turn_ids", **patterns)]
+
+    def _traced(self, where: TurnFilter) -> Iterator[TurnRow]:
+        """Those turns of the trace that `where` allows, its times dated, newest first: a trace is short."""
+        turns = sorted(self.of_trace(where.trace_id or ""), key=_place, reverse=True)
+        return (turn for turn in turns if _allows(where, turn))
 
     def _dated(self, where: TurnFilter) -> TurnFilter:
         since, until = self._instant(where.since), self._instant(where.until)
@@ -243,6 +272,32 @@ def _may_have_ended(where: TurnFilter) -> bool:
     return where.status in (None, ENDED)
 
 
+def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
+    """`turns` without those that came before: other programs enqueue a turn again under its own id."""
+    seen: set[str] = set()
+    for turn in turns:
+        if turn.agent_turn_id not in seen:
+            yield turn
+        if len(seen) == _COUNTED:
+            seen.clear()
+        seen.add(turn.agent_turn_id)
+
+
+def _place(turn: TurnRow) -> tuple[datetime, str]:
+    return turn.created_at or datetime.min.replace(tzinfo=UTC), turn.inbox_id or ""
+
+
+def _allows(where: TurnFilter, turn: TurnRow) -> bool:
+    """Whether a turn is one of these, its trace aside. The times are instants."""
+    made = _place(turn)[0]
+    return (
+        where.agent_id in (None, turn.agent_id)
+        and where.status in (None, turn.status)
+        and (not isinstance(where.since, datetime) or made >= where.since)
+        and (not isinstance(where.until, datetime) or made < where.until)
+    )
+
+
 def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
     given = (
         edge.target_agent_turn_id
@@ -256,7 +311,6 @@ def _query(where: TurnFilter, after: TurnRow | None, limit: int) -> dict[str, An
     return {
         "agent_id": where.agent_id,
         "status": where.status,
-        "trace_id": where.trace_id,
         "since": where.since,
         "until": where.until,
         "after_time": after.created_at if after else None,

@@ -226,9 +226,20 @@ class TurnStore(ProjectStore):
             is not None
         )
 
-    def drop_waiting(self, agent_turn_id: str) -> None:
-        """Nobody waits for the calls of this turn any more."""
-        self._run("drop_waiting_tools", agent_turn_id=agent_turn_id)
+    def lock_waiting(self, agent_turn_id: str, tool_call_id: str) -> WaitingTool | None:
+        """What a turn waits or last waited for under this call id, held until the end of the transaction."""
+        row = self._value("lock_waiting_tool", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
+        return None if row is None else _waiting_decoder.decode(row)
+
+    def ended_children(self, agent_turn_id: str | None = None) -> list[TurnRecord]:
+        """Turns that have ended while the suspended turn of this id (None: any) still waits for them."""
+        rows = self._rows("ended_children", agent_turn_id=agent_turn_id)
+        return [_record_decoder.decode(row) for (row,) in rows]
+
+    def drop_waiting(self, agent_turn_id: str) -> list[WaitingTool]:
+        """Nobody waits for the open calls of this turn any more; these."""
+        rows = self._rows("drop_waiting_tools", agent_turn_id=agent_turn_id)
+        return [_waiting_decoder.decode(row) for (row,) in rows]
 
     def move_waiting(self, fence: Fence) -> None:
         """The calls that a suspended turn waits for are those of its new epoch."""

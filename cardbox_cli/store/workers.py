@@ -42,6 +42,11 @@ def due_projects(database: Database, target: str) -> list[str]:
     return [project_id for (project_id,) in database.rows("due_projects", target=target)]
 
 
+def unsettled_projects(database: Database, target: str) -> list[str]:
+    """The projects where something of a target is open: due, claimed, queued, or suspended."""
+    return [project_id for (project_id,) in database.rows("unsettled_projects", target=target)]
+
+
 class WorkerStore(ProjectStore):
     """The workers that serve one project."""
 

@@ -109,6 +109,18 @@ class TestWhatIsOffered:
         assert offered("cbx profile show the") == {"the writer": "w1"}
         assert list(offered("cbx profile show the", "bash")) == ["the\\ writer"]
 
+    def test_turns_and_inbox_rows_with_their_states(
+        self, offered: Offered, cbx: Cbx, box_of: Callable[..., str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "a.yaml").write_text("name: clerk\n")
+        succeed(cbx("profile", "import", str(tmp_path / "a.yaml")))
+        succeed(cbx("agent", "provision", "clerk-1", "--profile", "clerk"))
+        turn = succeed(cbx("dispatch", "--agent", "clerk-1", "--context-box", box_of(), "-o", "id")).strip()
+        assert offered("cbx turn show ") == {turn[-8:]: "clerk-1 dispatched"}
+        assert offered("cbx inbox show ") == {turn[-8:]: "clerk-1 turn pending"}
+        assert offered("cbx turn list --agent cl") == {"clerk-1": "worker_generic"}
+        assert list(offered("cbx inbox list --type t")) == ["turn", "tool_result", "timeout"]
+
     def test_recipes_of_the_folder(
         self, offered: Offered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -146,7 +158,7 @@ class TestWhatIsOffered:
             "KEY",
             "URL",
         }
-        free |= {"M", "K=V", "-- ARGS", "CMD"}
+        free |= {"M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE"}
         values = completing._Values(lambda _: pytest.fail("no look is needed"))
         unknown = {
             (path, parameter.metavar)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cardbox_cli.context.drafting import card_of_message
 from cardbox_cli.conversations import openai
 from cardbox_cli.conversations.conversation import Conversation, Entry
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
@@ -205,9 +206,7 @@ class TestToolIds:
         make_results_unique(database)
         with pytest.raises(CardConflict) as raised:
             take(of(list(self.CONVERSATION)))
-        first, second = (
-            openai.card_of_message(message) for message in (self.CONVERSATION[1], self.CONVERSATION[3])
-        )
+        first, second = (card_of_message(message) for message in (self.CONVERSATION[1], self.CONVERSATION[3]))
         assert first.tool_call_id == second.tool_call_id == "call_1"
         assert "answers the tool call 'call_1'" in raised.value.message
         assert raised.value.hint is not None

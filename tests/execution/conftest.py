@@ -1,7 +1,10 @@
 """An agent that can be asked, and what asks it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
+import psycopg
 import pytest
 
 from cardbox_cli.execution.dispatch import DispatchRequest, DispatchResult, dispatch
@@ -11,7 +14,10 @@ from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT
+from tests.crash.processes import until
+from tests.execution.desk import Desk, second_runtime, watch
 
 Asked = Callable[..., DispatchResult]
 
@@ -57,3 +63,42 @@ def ask(runtime: Runtime, context_box: str) -> Asked:
         return dispatch(runtime, request).result
 
     return ask
+
+
+@pytest.fixture
+def watched(database: Database, runtime: Runtime) -> Iterator[None]:
+    """Whatever the test does to heads and inbox rows is a move of `model/lifecycle.py`."""
+    check = watch(database.connection)
+    yield
+    check()
+
+
+@pytest.fixture
+def desk(runtime: Runtime, watched: None) -> Desk:
+    """A worker's desk in the project of `runtime`; every change of a state is watched."""
+    return Desk(runtime)
+
+
+@pytest.fixture
+def second(target: Target, runtime: Runtime, heard: Heard) -> Iterator[Desk]:
+    """Another worker's desk, on a connection of its own."""
+    with Database.open_target(target) as opened:
+        yield Desk(second_runtime(opened, runtime, ring=heard.calls.append), "w2")
+
+
+@pytest.fixture
+def at_once(target: Target) -> Iterator[Callable[..., Future[Any]]]:
+    """Do something on another thread; when this returns, that waits for a lock that this test holds."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def start(do: Callable[[], Any]) -> Future[Any]:
+            future = pool.submit(do)
+            with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
+                until(lambda: future.done() or bool(connection.execute(_WAITING).fetchall()))
+            assert not future.done(), f"it did not wait: {future.result()}"
+            return future
+
+        yield start
+
+
+_WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -50,8 +50,36 @@ def assert_valid_dispatch(connection: Connection, project_id: str, agent_turn_id
     return row
 
 
-def assert_valid_end(connection: Connection, project_id: str, agent_turn_id: str) -> Row:
-    """Assert that a turn has ended, and left what that system leaves; its turn row."""
+def assert_valid_report(connection: Connection, project_id: str, agent_turn_id: str, call_id: str) -> Row:
+    """Assert that the report of a result is as that system sends it, to be applied by its worker; its row."""
+    found = _Turn(connection, project_id, agent_turn_id)
+    [asked] = found.inbox("turn")
+    rows = found.inbox("tool_result", "timeout")
+    [row] = [each for each in rows if each["correlation_id"] == call_id]
+    assert re.fullmatch(r"inbox_[0-9a-f]{32}", row["inbox_id"])
+    assert (row["status"], row["enqueue_mode"], row["due"]) == ("pending", None, True)
+    head = found.head(row["agent_id"])
+    assert (head["status"], head["active_agent_turn_id"]) == ("suspended", agent_turn_id)
+    assert row["turn_epoch"] == head["turn_epoch"]
+    headers, payload = row["context_headers"], row["payload"]
+    assert TRACEPARENT.fullmatch(headers["traceparent"])
+    assert headers["CG-Recursion-Depth"] == asked["context_headers"]["CG-Recursion-Depth"]
+    assert (headers["CG-Turn-Id"], headers["CG-Tool-Call-Id"]) == (agent_turn_id, call_id)
+    assert payload.keys() == {"after_execution", "status", "tool_result_card_id"}
+    [edge] = [each for each in found.edges("report", "response") if each["correlation_id"] == call_id]
+    assert (edge["recursion_depth"], edge["enqueue_mode"]) == (int(headers["CG-Recursion-Depth"]), None)
+    assert edge["metadata"]["cg_ctx"].keys() == CONTEXT
+    found.check_result(payload, call_id, edge["source_agent_id"])
+    return row
+
+
+def assert_valid_end(
+    connection: Connection, project_id: str, agent_turn_id: str, *, steps: bool = True
+) -> Row:
+    """Assert that a turn has ended, and left what that system leaves; its turn row.
+
+    Without `steps` it may have ended before its first one.
+    """
     found = _Turn(connection, project_id, agent_turn_id)
     rows = found.inbox("turn", "tool_result", "timeout", "stop")
     assert {row["status"] for row in rows} == {"consumed"}
@@ -61,8 +89,8 @@ def assert_valid_end(connection: Connection, project_id: str, agent_turn_id: str
     if head["active_agent_turn_id"] is None:
         _check_idle(head, row)
     assert head["active_agent_turn_id"] != agent_turn_id
-    found.check_steps()
-    found.check_waiting(head["turn_epoch"])
+    found.check_steps(some=steps)
+    found.check_waiting()
     found.check_output(row)
     return row
 
@@ -180,22 +208,39 @@ class _Turn:
         waiting = (head["waiting_tool_count"], head["resume_deadline"], head["expecting_correlation_id"])
         assert waiting == (0, None, None)
 
-    def check_steps(self) -> None:
+    def check_steps(self, *, some: bool) -> None:
         steps = self.rows(
             "SELECT * FROM state.agent_steps WHERE project_id = %(project)s AND agent_turn_id = %(turn)s"
         )
-        assert steps
+        assert steps or not some
         for step in steps:
             assert step["step_id"].startswith("step_")
             # A suspended step stays so, and is never called ended.
             assert step["status"] in ("completed", "failed", "suspended"), step
             assert (step["ended_at"] is None) == (step["status"] == "suspended"), step
 
-    def check_waiting(self, turn_epoch: int) -> None:
+    def check_waiting(self) -> None:
         assert not self.rows(
             "SELECT * FROM state.turn_waiting_tools WHERE project_id = %(project)s AND agent_turn_id = %(turn)s"
-            " AND turn_epoch = %(epoch)s",
-            epoch=turn_epoch,
+            " AND wait_status IN ('waiting', 'received')"
+        )
+
+    def check_result(self, payload: Row, call_id: str, source_agent_id: str) -> None:
+        [card] = self.rows(
+            "SELECT * FROM cards WHERE card_id = %(card)s", card=payload["tool_result_card_id"]
+        )
+        [waiting] = self.rows(
+            "SELECT * FROM state.turn_waiting_tools WHERE agent_turn_id = %(turn)s AND tool_call_id = %(call)s",
+            call=call_id,
+        )
+        metadata, content = card["metadata"], card["content"]
+        assert (card["tool_call_id"], metadata["type"]) == (call_id, "tool.result")
+        assert (metadata["author_id"], metadata["step_id"]) == (source_agent_id, waiting["step_id"])
+        assert (metadata["function_name"], metadata["tool_call_id"]) == (waiting["tool_name"], call_id)
+        assert content["__type__"] == "ToolResultContent"
+        assert (content["status"], content["after_execution"]) == (
+            payload["status"],
+            payload["after_execution"],
         )
 
     def check_output(self, row: Row) -> None:
@@ -214,9 +259,8 @@ class _Turn:
         for card in cards:
             metadata = card["metadata"]
             assert card["content"]["__type__"] in READABLE
-            assert {"type", "author_id", "created_at", "agent_turn_id", "step_id"} <= metadata.keys(), (
-                metadata
-            )
+            assert {"type", "author_id", "created_at", "agent_turn_id"} <= metadata.keys(), metadata
+            assert "step_id" in metadata or "terminal_reason" in metadata, metadata
             assert metadata["project_id"] == row["project_id"]
             if metadata["type"] == "tool.result":
                 assert {"function_name", "tool_call_id"} <= metadata.keys(), metadata

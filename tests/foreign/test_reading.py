@@ -1,19 +1,114 @@
-"""Looking at what an existing deployment wrote, on its own tables alone."""
+"""Looking at what an existing deployment wrote, on its own tables alone: no schema cbx, and not a byte changed."""
 
 import pytest
 
+from tests.cli.conftest import succeed
 from tests.conftest import Cbx
+from tests.foreign import scenes
 from tests.foreign.scenes import SCENES, Scene
 from tests.foreign.tables import rows
 from tests.foreign.writer import Deployment
 
+# What `turn show` makes of each. The row of a reaped turn is open, but its last step has failed.
+EXPECTED: dict[Scene, tuple[str, str | None]] = {
+    scenes.queued_on_an_idle_agent: ("queued", None),
+    scenes.dispatched: ("dispatched", None),
+    scenes.queued_behind_another: ("queued", None),
+    scenes.claimed: ("dispatched", None),
+    scenes.running: ("running", None),
+    scenes.running_without_its_row: ("running", None),
+    scenes.suspended: ("suspended", None),
+    scenes.suspended_without_deadline: ("suspended", None),
+    scenes.reported: ("suspended", None),
+    scenes.result_without_report: ("suspended", None),
+    scenes.report_consumed_not_applied: ("suspended", None),
+    scenes.resumed: ("running", None),
+    scenes.finished: ("ended", "success"),
+    scenes.failed: ("ended", "failed"),
+    scenes.reaped: ("ended", "failed"),
+    scenes.retransmitted: ("dispatched", None),
+    scenes.retransmitted_and_finished: ("dispatched", None),
+    scenes.asked_to_stop: ("running", None),
+    scenes.refused: ("ended", "failed"),
+    scenes.child_of_a_waiting_parent: ("dispatched", None),
+}
+
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_looking_changes_not_a_byte(scene: Scene, deployment: Deployment, cbx: Cbx) -> None:
+def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
+    scene: Scene, deployment: Deployment, cbx: Cbx
+) -> None:
     turn = scene(deployment)
     before = rows(deployment.connection)
-    render = cbx(
-        "render", "--box", turn.profile_box_id, "--box", turn.context_box_id, "--box", turn.output_box_id
-    )
-    assert (render.code, render.err) == (0, "")
+    shown = cbx("turn", "show", turn.agent_turn_id, "-o", "json").json()
+    assert (shown["status"], shown["end_status"]) == EXPECTED[scene]
+    assert (shown["agent_id"], shown["output_box_id"]) == (turn.agent_id, turn.output_box_id)
+    assert succeed(cbx("turn", "show", turn.agent_turn_id[-8:])).startswith("turn ")
+    listed = cbx("turn", "list", "-o", "json").json()
+    [short] = [found for found in listed if found["agent_turn_id"] == turn.agent_turn_id]
+    assert (short["status"], short["end_status"]) == EXPECTED[scene]
+    assert cbx("turn", "list", "--status", shown["status"], "-o", "json").json()[0] in listed
+    succeed(cbx("turn", "trace", turn.agent_turn_id))
+    inbox = cbx("inbox", "list", "--agent", turn.agent_id, "-o", "json").json()
+    assert turn.agent_turn_id in {row["agent_turn_id"] for row in inbox}
+    assert cbx("inbox", "show", turn.inbox_id, "-o", "json").json()["inbox_id"] == turn.inbox_id
+    pointers = (turn.profile_box_id, turn.context_box_id, turn.output_box_id)
+    request = cbx("render", *(word for box_id in pointers for word in ("--box", box_id)))
+    assert (request.code, request.err) == (0, "")
+    assert request.json()["messages"][0] == {"role": "system", "content": "You are clerk."}
     assert rows(deployment.connection) == before
+
+
+def test_every_scene_has_an_expectation() -> None:
+    assert set(EXPECTED) == set(SCENES)
+
+
+class TestTheStory:
+    def test_of_a_turn_that_waited_for_a_tool(self, deployment: Deployment, cbx: Cbx) -> None:
+        turn = scenes.finished(deployment)
+        shown = cbx("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert [event["event"] for event in shown["timeline"]] == [
+            "enqueued",
+            "step",
+            "card",
+            "called",
+            "waiting",
+            "answered",
+            "reported",
+            "applied",
+            "step",
+            "step-end",
+            "step",
+            "card",
+            "deliverable",
+            "step-end",
+            "ended",
+        ]
+        assert [row["message_type"] for row in shown["inbox"]] == ["turn", "command_anchor", "tool_result"]
+        assert [tool["wait_status"] for tool in shown["waiting_tools"]] == ["applied"]
+        assert [edge["primitive"] for edge in shown["edges"]] == ["enqueue", "tool_call", "report"]
+        delivered = cbx("card", "show", shown["deliverable_card_id"], "-o", "json").json()
+        assert delivered["content"]["text"] == "Order 118 is refunded."
+
+    def test_of_a_parent_and_its_child(self, deployment: Deployment, cbx: Cbx) -> None:
+        child = scenes.child_of_a_waiting_parent(deployment)
+        shown = cbx("turn", "list", "--agent", "helper-1", "-o", "json").json()
+        parent_id = shown[0]["parent_agent_turn_id"]
+        parent = cbx("turn", "show", parent_id, "-o", "json").json()
+        assert [below["agent_turn_id"] for below in parent["children"]] == [child.agent_turn_id]
+        assert (shown[0]["recursion_depth"], shown[0]["parent_agent_id"]) == (2, scenes.AGENT)
+
+    def test_of_a_row_that_was_refused_says_why(self, deployment: Deployment, cbx: Cbx) -> None:
+        scenes.refused(deployment)
+        assert "invalid_context" in succeed(cbx("inbox", "list", "--dead"))
+
+    def test_of_a_turn_that_was_enqueued_twice_is_one(self, deployment: Deployment, cbx: Cbx) -> None:
+        turn = scenes.retransmitted(deployment)
+        assert cbx("turn", "list", "-o", "id").out.split() == [turn.agent_turn_id]
+        shown = cbx("turn", "show", turn.agent_turn_id, "-o", "json").json()
+        assert [row["status"] for row in shown["inbox"]] == ["pending", "queued"]
+
+
+def test_waiting_for_an_end_there_needs_no_table_of_ours(deployment: Deployment, cbx: Cbx) -> None:
+    turn = scenes.finished(deployment)
+    assert "Order 118 is refunded." in succeed(cbx("turn", "wait", turn.agent_turn_id, "--timeout", "5"))

@@ -563,6 +563,15 @@ class Deployment:
         )
         return inbox_id
 
+    def waiting_call(self, turn: Turn) -> str:
+        """The id of the call that a suspended turn waits for."""
+        found = self._value(
+            "SELECT tool_call_id FROM state.turn_waiting_tools WHERE project_id = %(project_id)s"
+            " AND agent_turn_id = %(turn_id)s AND wait_status = 'waiting'",
+            turn_id=turn.agent_turn_id,
+        )
+        return str(found)
+
     # --- how
 
     def cards_of(self, box_id: str) -> list[str]:

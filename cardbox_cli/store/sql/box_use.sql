@@ -50,8 +50,9 @@ CROSS JOIN LATERAL (VALUES
     ('context', coalesce(h.context_box_id::text, i.payload ->> 'context_box_id')),
     ('output', coalesce(h.output_box_id::text, i.payload ->> 'output_box_id'))) AS pointer (use, box_id)
 WHERE i.project_id = %(project_id)s AND i.message_type = 'turn' AND pointer.box_id = ANY(%(box_ids)s::text[])
-    AND ({is_unfinished} OR i.inbox_id IN (
-        SELECT latest.inbox_id FROM state.agent_inbox AS latest
-        WHERE latest.project_id = %(project_id)s
-        ORDER BY latest.created_at DESC, latest.inbox_id DESC LIMIT %(latest)s))
+    AND i.inbox_id IN ({unfinished_rows}
+        UNION ALL
+        (SELECT latest.inbox_id FROM state.agent_inbox AS latest
+         WHERE latest.project_id = %(project_id)s
+         ORDER BY latest.created_at DESC, latest.inbox_id DESC LIMIT %(latest)s))
 ORDER BY i.created_at DESC, i.inbox_id DESC, pointer.use

@@ -47,6 +47,14 @@ ORDER BY i.created_at, i.inbox_id
 LIMIT 1
 FOR UPDATE
 
+-- name: has_older_row
+-- Whether a turn has a row that is older than this one.
+SELECT EXISTS (
+    SELECT FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.agent_turn_id = %(agent_turn_id)s
+        AND i.message_type = 'turn'
+        AND (i.created_at, i.inbox_id) < (%(created_at)s::timestamptz, %(inbox_id)s))
+
 -- name: queue_position
 -- The place of a queued row among those of its agent, from 1.
 SELECT count(*)
@@ -92,46 +100,37 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
     AND i.status IN ('pending', 'deferred', 'processing')
 RETURNING i.inbox_id
 
--- name: claim_due
--- Up to `limit` due rows of agents of a target, one of each, the oldest: in processing, with a lease. Agents whose
--- head another transaction holds are passed over. Reads a window of what is due, so that a claim's cost does not
--- grow with what waits.
-WITH due AS MATERIALIZED (
-    SELECT waiting.agent_id, min(waiting.created_at) AS since
-    FROM (
-        SELECT i.agent_id, i.created_at
-        FROM state.agent_inbox AS i
-        JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
-        WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
-            AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
-        ORDER BY i.next_retry_at, i.created_at, i.inbox_id
-        LIMIT %(limit)s * 20
-    ) AS waiting
-    GROUP BY waiting.agent_id
-), held AS MATERIALIZED (
-    SELECT h.agent_id
-    FROM state.agent_state_head AS h
-    JOIN due ON due.agent_id = h.agent_id
-    WHERE h.project_id = %(project_id)s
-    ORDER BY due.since
-    LIMIT %(limit)s
-    FOR UPDATE OF h SKIP LOCKED
-), picked AS MATERIALIZED (
-    SELECT oldest.inbox_id
-    FROM held
-    CROSS JOIN LATERAL (
-        SELECT i.inbox_id
-        FROM state.agent_inbox AS i
-        WHERE i.project_id = %(project_id)s AND i.agent_id = held.agent_id
-            AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
-            AND (i.message_type <> 'turn' OR NOT EXISTS (
-                SELECT FROM state.agent_inbox AS busy
-                WHERE busy.project_id = %(project_id)s AND busy.agent_id = held.agent_id
-                    AND busy.status = 'processing' AND busy.message_type = 'turn'))
-        ORDER BY i.created_at, i.inbox_id
-        LIMIT 1
-    ) AS oldest
-), claimed AS (
+-- fragment: oldest_due
+-- The row that the agent `asked` has to process next: of those that are due the one that was written first. A turn
+-- is none while another one of the agent is claimed. Each state is read in the order of its index.
+SELECT due.inbox_id, due.next_retry_at, due.created_at
+FROM (
+    (SELECT i.inbox_id, i.next_retry_at, i.created_at
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.agent_id = asked.agent_id AND i.status = 'pending'
+        AND i.next_retry_at <= {now} AND (i.message_type <> 'turn' OR NOT {runs_a_turn})
+    ORDER BY i.created_at, i.inbox_id
+    LIMIT 1)
+    UNION ALL
+    (SELECT i.inbox_id, i.next_retry_at, i.created_at
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.agent_id = asked.agent_id AND i.status = 'deferred'
+        AND i.next_retry_at <= {now} AND (i.message_type <> 'turn' OR NOT {runs_a_turn})
+    ORDER BY i.created_at, i.inbox_id
+    LIMIT 1)
+) AS due
+ORDER BY due.created_at, due.inbox_id
+LIMIT 1
+
+-- fragment: runs_a_turn
+EXISTS (
+            SELECT FROM state.agent_inbox AS busy
+            WHERE busy.project_id = %(project_id)s AND busy.agent_id = asked.agent_id
+                AND busy.status = 'processing' AND busy.message_type = 'turn')
+
+-- fragment: claim_picked
+-- Takes the rows of `picked`, whose heads are held: they are in processing then, with a lease.
+claimed AS (
     UPDATE state.agent_inbox AS i
     SET status = 'processing', processed_at = {now}
     FROM picked
@@ -148,6 +147,73 @@ WITH due AS MATERIALIZED (
         heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
 )
 SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
+
+-- name: claim_due
+-- Up to `limit` due rows of agents of a target, one of each, the oldest. Agents whose row is due for the longest
+-- time come first; those whose head another transaction holds are passed over. Looks at the first `window` due rows
+-- of the project and no further, so that its cost does not grow with what waits.
+WITH picked AS MATERIALIZED (
+    SELECT seen.inbox_id
+    FROM (
+        SELECT i.agent_id, i.inbox_id, i.next_retry_at, i.created_at
+        FROM state.agent_inbox AS i
+        WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
+        ORDER BY i.next_retry_at, i.created_at, i.inbox_id
+        LIMIT %(window)s
+    ) AS seen
+    JOIN resource.project_agents AS asked ON asked.project_id = %(project_id)s AND asked.agent_id = seen.agent_id
+        AND (%(target)s::text IS NULL OR asked.worker_target = %(target)s)
+    -- OFFSET keeps the comparison inside: it holds nearly always, which the planner does not know.
+    CROSS JOIN LATERAL (
+        SELECT FROM ({oldest_due}) AS oldest WHERE oldest.inbox_id = seen.inbox_id OFFSET 0
+    ) AS is_oldest
+    JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = seen.agent_id
+    ORDER BY seen.next_retry_at, seen.created_at, seen.inbox_id
+    LIMIT %(limit)s
+    FOR UPDATE OF h SKIP LOCKED
+), {claim_picked}
+
+-- name: more_due
+-- Whether there are more due rows in the project than a claim has looked at.
+SELECT EXISTS (
+    SELECT FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
+    ORDER BY i.next_retry_at, i.created_at, i.inbox_id
+    OFFSET %(window)s)
+
+-- name: claim_due_by_agent
+-- The same, whatever waits before: agent by agent. Goes through two indexes at once, to the next agent of the target
+-- and from there to the next with an open row, so that its cost grows with the fewer of these agents, and neither
+-- with the rows of an agent nor with those of other targets.
+WITH RECURSIVE asked AS (
+    SELECT ''::text COLLATE "C" AS agent_id
+    UNION ALL
+    SELECT (
+        SELECT i.agent_id
+        FROM state.agent_inbox AS i
+        WHERE i.project_id = %(project_id)s AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+            AND i.agent_id >= (
+                SELECT a.agent_id
+                FROM resource.project_agents AS a
+                WHERE a.project_id = %(project_id)s AND a.agent_id > asked.agent_id
+                    AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
+                ORDER BY a.agent_id
+                LIMIT 1)
+        ORDER BY i.agent_id
+        LIMIT 1)
+    FROM asked
+    WHERE asked.agent_id IS NOT NULL
+), picked AS MATERIALIZED (
+    SELECT oldest.inbox_id
+    FROM asked
+    JOIN resource.project_agents AS a ON a.project_id = %(project_id)s AND a.agent_id = asked.agent_id
+        AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
+    CROSS JOIN LATERAL ({oldest_due}) AS oldest
+    JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = asked.agent_id
+    ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
+    LIMIT %(limit)s
+    FOR UPDATE OF h SKIP LOCKED
+), {claim_picked}
 
 -- name: consume_claimed
 -- The claimed rows of an owner are done.
@@ -168,6 +234,18 @@ SELECT DISTINCT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
 WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.worker_target = %(target)s
+
+-- name: unsettled_projects
+-- The projects where something of a target is open, and could be overdue.
+SELECT i.project_id
+FROM state.agent_inbox AS i
+JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+WHERE i.status IN ('queued', 'pending', 'deferred', 'processing') AND a.worker_target = %(target)s
+UNION
+SELECT h.project_id
+FROM state.agent_state_head AS h
+JOIN resource.project_agents AS a ON a.project_id = h.project_id AND a.agent_id = h.agent_id
+WHERE h.status <> 'idle' AND a.worker_target = %(target)s
 
 -- name: count_unfinished
 -- How many rows of a target are due, or claimed; retries that are not due yet do not count.
@@ -227,11 +305,19 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
 -- The owner lives: his leases last longer. Answers those that he still has, with their epochs. The dates that
--- other systems look at are touched too.
-WITH held AS (
+-- other systems look at are touched too. The heads are locked first, as by everybody.
+WITH locked AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+        SELECT l.agent_id FROM cbx.leases AS l
+        WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+    FOR UPDATE OF h
+), held AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {now} + %(lease)s::interval
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING l.project_id, l.inbox_id, l.agent_id, l.turn_epoch
 ), rows AS (
     UPDATE state.agent_inbox AS i
@@ -246,6 +332,16 @@ WITH held AS (
         AND h.status = 'running'
 )
 SELECT inbox_id, turn_epoch FROM held
+
+-- name: lock_heads_of_leases
+-- The heads of the agents whose rows an owner has claimed, held until the end of the transaction.
+SELECT h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+    SELECT l.agent_id FROM cbx.leases AS l
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+ORDER BY h.agent_id
+FOR UPDATE
 
 -- name: expired_leases
 -- Leases whose time is over, the longest first; those of rows that nobody claims any more too.

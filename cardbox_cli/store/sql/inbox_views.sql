@@ -28,17 +28,20 @@ ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 -- How many rows there are after a place, up to a limit.
 SELECT count(*) FROM (SELECT FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further
 
+-- name: inbox_id_exists
+-- Whether there is a row of this id.
+SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(typed)s
+
 -- name: find_inbox_ids
--- Up to six ids that are `typed`, or else begin with it, with or without their first word, or end with it.
-(SELECT i.inbox_id, true AS whole FROM state.agent_inbox AS i
- WHERE i.project_id = %(project_id)s AND i.inbox_id = %(typed)s)
-UNION ALL
-(SELECT i.inbox_id, false FROM state.agent_inbox AS i
- WHERE i.project_id = %(project_id)s
-    AND (i.inbox_id LIKE %(beginning)s OR i.inbox_id LIKE 'inbox\_' || %(beginning)s
-         OR i.inbox_id LIKE 'turn\_' || %(beginning)s)
- LIMIT 6)
-UNION ALL
-(SELECT i.inbox_id, false FROM state.agent_inbox AS i
- WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(end)s
- LIMIT 6)
+-- Up to six ids of each kind: that begin with what was typed, with or without their first word, or end with it.
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(beginning)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE 'inbox\_' || %(beginning)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE 'turn\_' || %(beginning)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(end)s LIMIT 6)

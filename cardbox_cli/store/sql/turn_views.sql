@@ -9,8 +9,15 @@ state.agent_state_head AS h
 -- fragment: turn_status
 CASE WHEN h.status IS NOT NULL THEN h.status
      WHEN i.status = 'queued' THEN 'queued'
-     WHEN i.status IN ('pending', 'deferred', 'processing') THEN 'pending'
+     WHEN i.status IN ('pending', 'deferred', 'processing') AND {last_step_status} IS DISTINCT FROM 'over'
+     THEN 'pending'
      ELSE 'ended' END
+
+-- fragment: last_step_status
+(SELECT CASE WHEN s.status IN ('completed', 'failed') THEN 'over' ELSE s.status END
+ FROM state.agent_steps AS s
+ WHERE s.project_id = i.project_id AND s.agent_turn_id = i.agent_turn_id
+ ORDER BY s.started_at DESC, s.step_id DESC LIMIT 1)
 
 -- fragment: turn_json
 json_build_object(
@@ -37,10 +44,6 @@ json_build_object(
 -- fragment: turn_matches
     i.project_id = %(project_id)s AND i.message_type = 'turn'
     AND (%(agent_id)s::text IS NULL OR i.agent_id = %(agent_id)s)
-    AND (%(status)s::text IS NULL OR s.status = %(status)s)
-    AND (%(trace_id)s::text IS NULL OR {turn_of_row} IN (
-        SELECT e.target_agent_turn_id FROM state.execution_edges AS e
-        WHERE e.project_id = %(project_id)s AND e.trace_id = %(trace_id)s AND e.primitive = 'enqueue'))
     AND (%(since)s::timestamptz IS NULL OR i.created_at >= %(since)s)
     AND (%(until)s::timestamptz IS NULL OR i.created_at < %(until)s)
     AND (%(after_time)s::timestamptz IS NULL
@@ -52,13 +55,15 @@ LEFT JOIN {active_head}
 CROSS JOIN LATERAL (SELECT {turn_status} AS status) AS s
 
 -- fragment: is_unfinished
-i.inbox_id IN (
+i.inbox_id IN ({unfinished_rows}) AND s.status <> 'ended' AND s.status = coalesce(%(status)s, s.status)
+
+-- fragment: unfinished_rows
     SELECT o.inbox_id FROM state.agent_inbox AS o
     WHERE o.project_id = %(project_id)s AND o.status IN ('queued', 'pending', 'deferred', 'processing')
     UNION ALL
     SELECT o.inbox_id FROM state.agent_state_head AS a
     JOIN state.agent_inbox AS o ON o.project_id = a.project_id AND o.agent_turn_id = a.active_agent_turn_id
-    WHERE a.project_id = %(project_id)s AND a.status <> 'idle')
+    WHERE a.project_id = %(project_id)s AND a.status <> 'idle'
 
 -- name: list_turns
 -- A page of the project's turns, newest first, after the place (created_at, inbox_id) if one is given.
@@ -69,12 +74,13 @@ SELECT {turn_json} FROM {turns} WHERE {turn_matches} ORDER BY i.created_at DESC,
 SELECT count(*) FROM (SELECT FROM {turns} WHERE {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: list_unfinished_turns
--- `list_turns` of those that have not ended, found among what is open and active, however much has ended.
+-- `list_turns` of those that have not ended, all or those in one state: found among what is open and active,
+-- however much has ended.
 SELECT {turn_json} FROM {turns} WHERE {is_unfinished} AND {turn_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_unfinished_turns
--- `count_further_turns` of those that have not ended.
+-- `count_further_turns` of those that have not ended, all or those in one state.
 SELECT count(*) FROM (SELECT FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: turns_by_ids
@@ -141,25 +147,43 @@ LEFT JOIN LATERAL (
         AND c.metadata ->> 'type' = 'task.deliverable' AND c.deleted_at IS NULL
     ORDER BY c.created_at DESC, c.card_id DESC LIMIT 1) AS card ON true
 
--- name: find_turn_ids
--- Up to six turns whose id is `typed`, or else begins with it, with or without "turn_", or ends with it.
-(SELECT {turn_of_row}, true AS whole FROM state.agent_inbox AS i
+-- name: whole_turn_id
+-- The turn whose id this is, or that the inbox row of this id is for.
+(SELECT {turn_of_row} FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
     AND (i.agent_turn_id = %(typed)s OR i.inbox_id = %(typed)s)
  LIMIT 1)
 UNION ALL
-(SELECT e.target_agent_turn_id, true FROM state.execution_edges AS e
+(SELECT e.target_agent_turn_id FROM state.execution_edges AS e
  WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(typed)s AND e.primitive = 'enqueue'
  LIMIT 1)
 UNION ALL
-(SELECT DISTINCT i.agent_turn_id, false FROM state.agent_inbox AS i
- WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
-    AND (i.agent_turn_id LIKE %(beginning)s OR i.agent_turn_id LIKE 'turn\_' || %(beginning)s)
- LIMIT 6)
-UNION ALL
-(SELECT DISTINCT i.agent_turn_id, false FROM state.agent_inbox AS i
- WHERE i.project_id = %(project_id)s AND i.message_type = 'turn' AND i.agent_turn_id LIKE %(end)s
- LIMIT 6)
+(SELECT h.active_agent_turn_id FROM state.agent_state_head AS h
+ WHERE h.project_id = %(project_id)s AND h.active_agent_turn_id = %(typed)s
+ LIMIT 1)
+
+-- name: find_kept_turn_ids
+-- Up to six of the turns that cbx keeps which begin with what was typed, with or without "turn_"; and that end
+-- with it, read backwards.
+(SELECT t.agent_turn_id FROM cbx.turns AS t
+ WHERE t.project_id = %(project_id)s AND t.agent_turn_id LIKE %(beginning)s LIMIT 6)
+UNION
+(SELECT t.agent_turn_id FROM cbx.turns AS t
+ WHERE t.project_id = %(project_id)s AND t.agent_turn_id LIKE 'turn\_' || %(beginning)s LIMIT 6)
+UNION
+(SELECT t.agent_turn_id FROM cbx.turns AS t
+ WHERE t.project_id = %(project_id)s AND reverse(t.agent_turn_id) LIKE %(reversed_end)s LIMIT 6)
+
+-- name: find_turn_ids
+-- The same of the turns of other programs, among all inbox rows: the index has what is looked at.
+(SELECT DISTINCT i.agent_turn_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.agent_turn_id LIKE %(beginning)s LIMIT 6)
+UNION
+(SELECT DISTINCT i.agent_turn_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.agent_turn_id LIKE 'turn\_' || %(beginning)s LIMIT 6)
+UNION
+(SELECT DISTINCT i.agent_turn_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND reverse(i.agent_turn_id) LIKE %(reversed_end)s LIMIT 6)
 
 -- name: turns_of_trace
 -- The turns of a trace.

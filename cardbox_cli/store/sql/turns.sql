@@ -146,6 +146,29 @@ UPDATE state.turn_waiting_tools AS w
 SET wait_status = 'dropped', updated_at = {now}
 WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
     AND w.wait_status IN ('waiting', 'received')
+RETURNING {waiting_json}
+
+-- name: lock_waiting_tool
+-- What a turn last waited for under this call id, held until the end of the transaction.
+SELECT {waiting_json}
+FROM state.turn_waiting_tools AS w
+WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+    AND w.tool_call_id = %(tool_call_id)s
+ORDER BY w.turn_epoch DESC
+LIMIT 1
+FOR UPDATE
+
+-- name: ended_children
+-- Turns that have ended while a suspended turn still waits for them: this one (null: any).
+SELECT {record_json}
+FROM state.agent_state_head AS h
+JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id
+    AND w.agent_turn_id = h.active_agent_turn_id AND w.wait_status = 'waiting'
+JOIN cbx.turns AS t ON t.project_id = w.project_id AND t.report_to ->> 'agent_turn_id' = w.agent_turn_id
+    AND t.report_to ->> 'tool_call_id' = w.tool_call_id AND t.end_status IS NOT NULL
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspended'
+    AND (%(agent_turn_id)s::text IS NULL OR h.active_agent_turn_id = %(agent_turn_id)s)
+ORDER BY t.ended_at, t.agent_turn_id
 
 -- name: move_waiting_tools
 -- The calls that a suspended turn waits for, at its new epoch.

@@ -241,8 +241,7 @@ class TestNats:
             server.stop()
             assert ear.wait(PATIENCE), "something may have been missed"
             server.start()
-            while "wakeups by NATS are heard again" not in announced:
-                assert ear.wait(PATIENCE)
+            until(lambda: "wakeups by NATS are heard again" in announced)
             while ear.wait(AT_ONCE):
                 pass
             nats.bell().ring([WAKEUP])

@@ -1,0 +1,261 @@
+"""`cbx worker`: runs the turns of a target by a command of yours, and lists who else does."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cardbox_cli.cli import output
+from cardbox_cli.cli.commands import examples, noun
+from cardbox_cli.cli.describe import age, time
+from cardbox_cli.cli.inputs import check_choice
+from cardbox_cli.cli.running import wired
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.runner import Program, Rest
+    from cardbox_cli.execution.wakeup.ear import Ear
+    from cardbox_cli.execution.wakeup.service import Wakeups
+    from cardbox_cli.execution.worker import Plan, Worker
+    from cardbox_cli.store.target import Target
+
+INTERRUPTED = 130
+
+app = noun("Run turns by a command of yours; list the workers.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx worker run --exec 'python3 client.py' --drain\n"
+        "  cbx worker run --exec 'llm -m gpt-4o' --format text --concurrency 4\n"
+        "  cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id"
+    )
+)
+def run(
+    exec_: Annotated[
+        str,
+        typer.Option(
+            "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
+        ),
+    ],
+    target: Annotated[
+        str, typer.Option(metavar="T", help="The worker target whose agents it serves.")
+    ] = "worker_generic",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="openai|anthropic|text",
+            help="The request's, as of `cbx render`.",
+        ),
+    ] = "openai",
+    model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+    concurrency: Annotated[
+        int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
+    ] = 1,
+    once: Annotated[bool, typer.Option("--once", help="Make one claim, run it, and end.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End when nothing of the target is due or running.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", min=0.1, help="Seconds that one call of the command may take.")
+    ] = 600,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Calls of the model in a turn. Default: CBX_MAX_STEPS, or 8."),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Seconds that running turns have once it shall stop.")
+    ] = 30,
+    all_projects: Annotated[
+        bool, typer.Option("--all-projects", help="Serve the target's agents in all projects.")
+    ] = False,
+) -> int:
+    """Run turns: the command gets each request on its standard input, its output is the model's answer.
+
+    A message of an assistant, or a provider's whole response, may call tools; those with a command are run,
+    for others the turn waits. Any other output is the deliverable. What happens is told on stderr; with
+    -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
+    worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
+    """
+    from cardbox_cli.execution.turn_request import FORMATS
+
+    check_choice(format_, "--format", FORMATS, what="format")
+    if once and drain:
+        raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
+    if not exec_.strip():
+        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+    from cardbox_cli.execution.worker import Plan
+
+    plan = Plan(
+        target=target,
+        program=_program(exec_, format_, model, timeout, max_steps),
+        project_id=None if all_projects else session().project_id,
+        concurrency=concurrency,
+        mode="once" if once else "drain" if drain else "serve",
+        grace=grace,
+    )
+    return _serve(plan)
+
+
+def _program(
+    command: str, format_: str, model: str | None, timeout: float, max_steps: int | None
+) -> "Program":
+    import os
+
+    from cardbox_cli.execution.runner import Program
+    from cardbox_cli.execution.settings import settings_from
+
+    url = session().database_url
+    return Program(
+        command=command,
+        format=format_,
+        model=model,
+        timeout=timeout,
+        max_steps=max_steps or settings_from(os.environ).max_steps,
+        environment={} if url is None else {"CBX_DATABASE_URL": url},
+    )
+
+
+def _serve(plan: "Plan") -> int:
+    import os
+
+    from cardbox_cli.execution.settings import settings_from
+    from cardbox_cli.execution.wakeup.service import Wakeups
+    from cardbox_cli.execution.worker import Worker
+    from cardbox_cli.store.database import Database
+
+    settings = settings_from(os.environ)
+    target = session().target()
+    journal = _Journal(session().output)
+    with Wakeups(journal.line) as wakeups, _ear(plan, target, wakeups) as ear:
+        worker = Worker(
+            plan,
+            settings,
+            connect=lambda: Database.open_target(target),
+            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            journal=journal,
+            ear=ear,
+        )
+        where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
+        journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
+        with _signals(worker) as received:
+            worker.run()
+    journal.close()
+    return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def _ear(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Ear":
+    """Doorbells are for a worker that goes on waiting; others only wait for their own turns."""
+    from cardbox_cli.execution.wakeup.ear import Ear
+
+    if plan.mode != "serve":
+        return Ear()
+    return wakeups.ear(target, project_id=plan.project_id, worker_targets=[plan.target])
+
+
+@contextmanager
+def _signals(worker: "Worker") -> Iterator[list[int]]:
+    """SIGTERM and SIGINT tell the worker to leave; those that came."""
+    received: list[int] = []
+
+    def leave(number: int, _: object) -> None:
+        received.append(number)
+        worker.leave()
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Journal:
+    """What happens, a line each on stderr; turns that came to rest on stdout, where data is asked for."""
+
+    def __init__(self, format_: str) -> None:
+        self._format = format_
+        self._lock = Lock()
+        self._rests: list[dict[str, Any]] = []
+
+    def line(self, text: str) -> None:
+        with self._lock:
+            announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
+
+    def rested(self, project_id: str, rest: "Rest") -> None:
+        deliverable = f", deliverable {rest.end.deliverable_card_id}" if rest.end else ""
+        code = f" ({rest.error_code})" if rest.error_code else ""
+        end = f" {rest.end.end_status}" if rest.end else ""
+        said = "" if rest.said == end.strip() else f": {rest.said}"
+        kind = rest.kind.replace("_", " ")
+        self.line(f"turn {rest.agent_turn_id} of {rest.agent_id}: {kind}{end}{code}{said}{deliverable}")
+        if rest.kind in ("ended", "suspended"):
+            with self._lock:
+                self._keep(_shown(project_id, rest))
+
+    def _keep(self, shown: dict[str, Any]) -> None:
+        if self._format == "jsonl":
+            from cardbox_cli.model import exact_json
+
+            output.write(exact_json.encode(shown).decode())
+        elif self._format == "id":
+            output.write(shown["agent_turn_id"])
+        else:
+            self._rests.append(shown)
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        """Print what was kept for the end."""
+        if self._format in ("json", "yaml"):
+            output.emit(self._rests, table=lambda: None)
+
+
+def _shown(project_id: str, rest: "Rest") -> dict[str, Any]:
+    return {
+        "project_id": project_id,
+        "agent_turn_id": rest.agent_turn_id,
+        "agent_id": rest.agent_id,
+        "status": rest.kind,
+        "end_status": rest.end.end_status if rest.end else None,
+        "error_code": rest.error_code,
+        "message": rest.said if rest.error_code else None,
+        "deliverable_card_id": rest.end.deliverable_card_id if rest.end else None,
+        "waiting_tool_call_ids": rest.waiting,
+        "steps": rest.steps,
+    }
+
+
+@app.command("list", epilog=examples("  cbx worker list\n  cbx worker list --target gpu -o json"))
+def list_(
+    target: Annotated[str | None, typer.Option(metavar="T", help="Only those of this target.")] = None,
+) -> None:
+    """List the workers that serve this project, and those that fell silent without signing off."""
+    from cardbox_cli.store.workers import WorkerStore
+
+    with session().database() as database:
+        database.require_execution()
+        found = WorkerStore(database, session().project_id).all(target)
+    now = datetime.now(UTC)
+    output.emit_list(
+        found,
+        columns=["WORKER", "TARGET", "STATE", "SLOTS", "PROJECT", "STARTED", "HEARD"],
+        row=lambda worker: [
+            worker.worker_id,
+            worker.worker_target,
+            "live" if worker.live else "silent",
+            str(worker.concurrency),
+            worker.project_id or "all",
+            time(worker.started_at),
+            age(worker.heartbeat_at, now),
+        ],
+        item_id=lambda worker: worker.worker_id,
+        empty=f"no workers serve project {session().project_id!r}; `cbx worker run` is one",
+    )

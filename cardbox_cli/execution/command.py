@@ -1,0 +1,212 @@
+"""A command line of somebody else's, run as a process group: bytes in, bytes out, and never forever.
+
+Owns the pipes, the time limit, the order to stop and the death of whatever the command left running.
+Knows nothing of turns or of what the output means.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from threading import Event
+from typing import IO
+
+import msgspec
+
+# What a command may print before it is stopped, in bytes, and how much of its stderr is kept, in characters.
+MAX_OUTPUT = 64 * 1024 * 1024
+TAIL = 4000
+
+# Seconds: how often a running command is looked after, how long it may take over SIGTERM, and how long
+# what it left running may keep its pipes open.
+_LOOK = 0.1
+_GRACE = 5.0
+_LINGER = 1.0
+_PIECE = 65536
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command went. `exit_code` is negative for a signal; `duration` is in seconds.
+
+    At most one of `timed_out`, `stopped` and `too_long` (it printed more than it may) is set; then it was
+    killed, and its output is what there was until then.
+    """
+
+    exit_code: int
+    stdout: bytes
+    stderr_tail: str
+    timed_out: bool
+    stopped: bool
+    too_long: bool
+    duration: float
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it came to its own end, with exit code 0."""
+        return self.exit_code == 0 and not (self.timed_out or self.stopped or self.too_long)
+
+
+def run_command(
+    command: str,
+    stdin: bytes,
+    *,
+    environment: Mapping[str, str],
+    timeout: float,
+    stop: Event,
+    max_output: int = MAX_OUTPUT,
+    grace: float = _GRACE,
+) -> Ran:
+    """Run `command` by `sh -c` with `stdin`, in our environment and `environment`, for `timeout` seconds.
+
+    Once `stop` is set, the time is over, or it has printed more than `max_output` bytes, its process group
+    gets SIGTERM, and `grace` seconds later SIGKILL. What holds its pipes after its end gets SIGKILL, too.
+    """
+    began = time.monotonic()
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    with _Pipes(process, stdin, max_output) as pipes:
+        why = _until_over(process, pipes, stop, began + timeout)
+        if why is not None:
+            _signal_group(process, signal.SIGTERM)
+            _settle(process, pipes, grace)
+        else:
+            _settle(process, pipes, _LINGER)
+        if why is not None or pipes.open:
+            _signal_group(process, signal.SIGKILL)
+    exit_code = process.wait()
+    return Ran(
+        exit_code=exit_code,
+        stdout=bytes(pipes.stdout),
+        stderr_tail=bytes(pipes.stderr).decode(errors="replace")[-TAIL:],
+        timed_out=why == "timed_out",
+        stopped=why == "stopped",
+        too_long=pipes.too_long and why in (None, "too_long"),
+        duration=time.monotonic() - began,
+    )
+
+
+def _until_over(
+    process: subprocess.Popen[bytes], pipes: "_Pipes", stop: Event, deadline: float
+) -> str | None:
+    """Serve the pipes until the command has ended; or until it must, and why."""
+    while process.poll() is None:
+        if stop.is_set():
+            return "stopped"
+        if time.monotonic() >= deadline:
+            return "timed_out"
+        if pipes.too_long:
+            return "too_long"
+        if pipes.open:
+            pipes.serve(_LOOK)
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK)
+    return None
+
+
+def _settle(process: subprocess.Popen[bytes], pipes: "_Pipes", seconds: float) -> None:
+    """Serve the pipes until nobody holds them and the command has ended, for so many seconds at most."""
+    deadline = time.monotonic() + seconds
+    while (pipes.open or process.poll() is None) and time.monotonic() < deadline:
+        if pipes.open:
+            pipes.serve(_LOOK)
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    # A group that has a member keeps its number, and one without has nobody left to hold a pipe.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+class _Pipes:
+    """The three pipes of a command, served without ever waiting for one of them alone."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, max_output: int) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.too_long = False
+        self._max_output = max_output
+        self._unsent = memoryview(stdin)
+        self._input: IO[bytes] = process.stdin
+        self._outputs: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
+        self._selector = selectors.DefaultSelector()
+        self._register(process.stdin, selectors.EVENT_WRITE)
+        for output in self._outputs:
+            self._register(output, selectors.EVENT_READ)
+
+    def __enter__(self) -> "_Pipes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in list(self._selector.get_map().values()):
+            self._drop(key.fileobj)  # type: ignore[arg-type]
+        self._selector.close()
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody may still write to an output."""
+        return any(not output.closed for output in self._outputs)
+
+    def serve(self, seconds: float) -> None:
+        """Read and write what can be read and written at once, or within so many seconds."""
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is self._input:
+                self._send()
+            else:
+                self._receive(key.fileobj)  # type: ignore[arg-type]
+
+    def _register(self, pipe: IO[bytes], events: int) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self._selector.register(pipe, events)
+
+    def _send(self) -> None:
+        try:
+            sent = os.write(self._input.fileno(), self._unsent[:_PIECE])
+            self._unsent = self._unsent[sent:]
+        except BlockingIOError:
+            return
+        except OSError:
+            # It does not read its input: that is its own business.
+            self._unsent = self._unsent[:0]
+        if not self._unsent:
+            self._drop(self._input)
+
+    def _receive(self, pipe: IO[bytes]) -> None:
+        try:
+            piece = os.read(pipe.fileno(), _PIECE)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._drop(pipe)
+        elif pipe is self._outputs[0]:
+            self._keep_output(piece)
+        else:
+            self.stderr += piece
+            # A character takes four bytes at most.
+            del self.stderr[: -TAIL * 4]
+
+    def _keep_output(self, piece: bytes) -> None:
+        if len(self.stdout) + len(piece) > self._max_output:
+            self.too_long = True
+        else:
+            self.stdout += piece
+
+    def _drop(self, pipe: IO[bytes]) -> None:
+        self._selector.unregister(pipe)
+        with suppress(OSError):
+            pipe.close()

@@ -1,0 +1,319 @@
+"""The transactions of a running turn: a step begins, its answer and the results of its calls are stored,
+and the turn suspends or ends. Each holds the head first, so that nothing is written once the fence has
+fallen.
+
+Owns how a turn is taken in from its boxes, and what is still to be done of it. Runs no command.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.request import profile_of
+from cardbox_cli.errors import CardConflict, NotFound
+from cardbox_cli.execution.answers import Answer, BadAnswer, read_answer
+from cardbox_cli.execution.calls import Author, Call, calls_of
+from cardbox_cli.execution.ending import end_turn
+from cardbox_cli.execution.reports import report_ended_children
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_request import (
+    Source,
+    TurnBoxes,
+    TurnRequest,
+    offered_tools,
+    present_cards,
+    request_box_ids,
+    snapshot_cards,
+    turn_request,
+)
+from cardbox_cli.execution.wakeup.events import Phase
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.ids import new_card_id
+from cardbox_cli.model.turns import (
+    DISPATCHED,
+    END_STATUSES,
+    RUNNING,
+    SUSPENDED,
+    TURN,
+    End,
+    EndStatus,
+    Fence,
+    Head,
+    InboxRow,
+    new_step_id,
+)
+from cardbox_cli.store.tools import ToolStore
+
+# What a step can be while it counts against the limit: the model has answered.
+_ANSWERED = ("llm_done", "completed", "suspended")
+_LOST = "given up before it was done"
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last.
+
+    `config` is what the dispatch asked of the worker.
+    """
+
+    head: Head
+    boxes: TurnBoxes
+    tools: list[Tool]
+    steps: int
+    step_id: str | None
+    config: dict[str, Any]
+
+    @property
+    def fence(self) -> Fence:
+        """The fence that it was read at."""
+        return self.head.fence
+
+    @property
+    def pending(self) -> list[Call]:
+        """The calls that the turn has made and that have no result yet, in order."""
+        return _pending(self.boxes.own)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name, if the agent is offered it."""
+        return next((tool for tool in self.tools if tool.tool_name == name), None)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that has begun, and what is asked in it. `written` is how many cards the turn had written."""
+
+    step_id: str
+    asked: TurnRequest
+    written: int
+
+
+def read_turn(runtime: Runtime, fence: Fence) -> Turn:
+    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
+    with runtime.database.snapshot():
+        head = runtime.heads.get(fence.agent_id)
+        if head is None or head.fence != fence:
+            raise runtime.heads.stale(fence, head)
+        boxes = TurnBoxes(
+            profile=_source(runtime, "profile", head.profile_box_id),
+            context=_source(runtime, "context", head.context_box_id),
+            output=(output := _source(runtime, "output", head.output_box_id)),
+            output_start=_output_start(runtime, fence.agent_turn_id, output),
+        )
+        profile = profile_of(present_cards(boxes.profile.slots))
+        tools = offered_tools(profile, ToolStore(runtime.database, runtime.project_id).all())
+        rows = runtime.inbox.of_turn(fence.agent_turn_id)
+        answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
+    return Turn(
+        head=head,
+        boxes=boxes,
+        tools=tools,
+        steps=len(answered),
+        step_id=answered[-1].step_id if answered else None,
+        config=_config(rows),
+    )
+
+
+def _config(rows: Sequence[InboxRow]) -> dict[str, Any]:
+    payloads = [row.payload for row in rows if row.message_type == TURN and isinstance(row.payload, dict)]
+    config = payloads[0].get("runtime_config") if payloads else None
+    return config if isinstance(config, dict) else {}
+
+
+def _source(runtime: Runtime, name: str, box_id: str | None) -> Source:
+    if box_id is None:
+        raise NotFound(f"the turn has no {name} box", hint="`cbx turn rebox` gives it one")
+    runtime.boxes.require(box_id)
+    return Source(box_id, runtime.boxes.slots(box_id))
+
+
+def _output_start(runtime: Runtime, agent_turn_id: str, output: Source) -> int:
+    """Where the turn's own cards begin: behind all there are, in a turn that cbx has not met yet."""
+    record = runtime.turns.record(agent_turn_id)
+    start = None if record is None else record.output_start
+    return len(output.slots) if start is None else start
+
+
+def enter(runtime: Runtime, turn: Turn) -> None:
+    """Take up a turn that goes on with calls that others left without results. Raises StaleEpoch."""
+    with runtime.transaction():
+        _enter(runtime, turn, runtime.heads.hold(turn.fence))
+
+
+def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
+    """A claimed turn runs from now on; steps that others left open have failed."""
+    if head.status != DISPATCHED:
+        return
+    fence = turn.fence
+    runtime.heads.move(fence, "enter")
+    start = turn.boxes.output_start
+    runtime.turns.keep(fence.agent_turn_id, fence.agent_id, output_start=start, report_to=None)
+    runtime.turns.close_steps(fence.agent_turn_id, "failed", _LOST)
+    runtime.tell_state(head, RUNNING, head.turn_epoch)
+
+
+def begin_step(runtime: Runtime, turn: Turn, *, format: str, model: str | None) -> Step:
+    """Begin a step, and keep what its model is about to see as its request box. Raises StaleEpoch."""
+    asked = turn_request(turn.boxes, turn.tools, format=format, model=model)
+    step_id = new_step_id()
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        _enter(runtime, turn, head)
+        snapshots = [
+            _stored(runtime, card) for card in snapshot_cards(runtime.project_id, turn.boxes, asked.request)
+        ]
+        box = runtime.boxes.create(
+            request_box_ids(snapshots, turn.boxes), title=f"request of {step_id}", allow_dangling=True
+        )
+        runtime.turns.begin_step(head, step_id, status="llm_ready", request_box_id=box.box_id)
+        runtime.tell_step(head, step_id, "started")
+    return Step(step_id=step_id, asked=asked, written=len(turn.boxes.own))
+
+
+def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
+    """The draft of a card that is there now: under an id of its own where somebody deleted the shared one."""
+    try:
+        runtime.cards.add(draft)
+    except CardConflict:
+        draft = msgspec.structs.replace(draft, card_id=new_card_id())
+        runtime.cards.add(draft)
+    return draft
+
+
+# --- what comes of a step
+
+
+def understand(runtime: Runtime, turn: Turn, step: Step, stdout: bytes) -> Answer | BadAnswer:
+    """The cards that the command of a step printed. It need print none if it has appended cards itself."""
+    answer = read_answer(stdout, _author(turn.head, step.step_id), runtime.turns.held_tool_call_ids)
+    if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
+        return Answer(cards=[], calls=[])
+    return answer
+
+
+def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> End | None:
+    """Store the answer of a step; the end of the turn, where no call is left without a result.
+
+    Raises StaleEpoch, and CardConflict for a card whose id is taken.
+    """
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        own = _own_cards(runtime, turn)
+        new = _append(runtime, turn, answer.cards, own)
+        calls = _pending([*own, *new])
+        runtime.turns.move_step(
+            head.agent_id,
+            step.step_id,
+            "llm_done" if calls else "completed",
+            tool_call_ids=[call.tool_call_id for call in calls] or None,
+            metadata={} if answer.usage is None else {"llm_usage": answer.usage},
+        )
+        phase: Phase = "executing" if calls else "completed"
+        runtime.tell_step(head, step.step_id, phase, [card.card_id for card in new])
+        return None if calls else end_turn(runtime, turn.fence, "success")
+
+
+def add_result(runtime: Runtime, turn: Turn, draft: CardDraft) -> None:
+    """Store the result of a call. Raises StaleEpoch."""
+    with runtime.transaction():
+        runtime.heads.hold(turn.fence)
+        _append(runtime, turn, [draft], _own_cards(runtime, turn))
+
+
+def complete_step(runtime: Runtime, turn: Turn) -> End | None:
+    """The calls of the last step have their results; the end of the turn, where that is one.
+
+    Raises StaleEpoch.
+    """
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        own = _own_cards(runtime, turn)
+        if turn.step_id is not None:
+            runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
+            runtime.tell_step(head, turn.step_id, "completed")
+        status = _ended_by_result(own)
+        if status is not None:
+            return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
+        if runtime.turns.last_deliverable(
+            turn.fence.agent_turn_id, turn.boxes.output.box_id, turn.boxes.output_start
+        ):
+            return end_turn(runtime, turn.fence, "success")
+    return None
+
+
+def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) -> None:
+    """Let the turn wait for the results of `calls`; its claimed row is done. Raises StaleEpoch."""
+    settings = runtime.settings
+    limits = [turn.tool(call.tool_name) for call in calls]
+    seconds = max((tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits)
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        step_id = turn.step_id or new_step_id()
+        runtime.turns.wait_for(turn.fence, step_id, [(call.tool_call_id, call.tool_name) for call in calls])
+        deadline = runtime.database.now() + timedelta(seconds=seconds)
+        runtime.heads.move(turn.fence, "suspend", waiting=len(calls), deadline=deadline)
+        runtime.inbox.move([row.inbox_id], "consume")
+        runtime.inbox.drop_leases([row.inbox_id])
+        runtime.turns.move_step(head.agent_id, step_id, "suspended")
+        report_ended_children(runtime, turn.fence.agent_turn_id)
+        runtime.tell_state(
+            head,
+            SUSPENDED,
+            head.turn_epoch,
+            waiting_tool_count=len(calls),
+            waiting_tool_call_ids=[call.tool_call_id for call in calls],
+            resume_deadline=deadline.isoformat(),
+        )
+
+
+def author_of(turn: Turn) -> Author:
+    """On whose behalf results of the last step's calls are written."""
+    return _author(turn.head, turn.step_id or "")
+
+
+def _author(head: Head, step_id: str) -> Author:
+    return Author(
+        agent_id=head.agent_id,
+        agent_turn_id=head.fence.agent_turn_id,
+        step_id=step_id,
+        trace_id=head.trace_id,
+        parent_step_id=head.parent_step_id,
+    )
+
+
+def _own_cards(runtime: Runtime, turn: Turn) -> list[Card]:
+    """What the turn has written by now, its commands too. The box is held, so that nothing comes between."""
+    box_id = turn.boxes.output.box_id
+    runtime.turns.lock_box(box_id)
+    return present_cards(runtime.boxes.slots(box_id)[turn.boxes.output_start :])
+
+
+def _append(
+    runtime: Runtime, turn: Turn, drafts: Sequence[CardDraft], own: Sequence[Card]
+) -> list[CardDraft]:
+    """Write cards and append those that the box does not hold yet, since this may be tried again; these."""
+    for draft in drafts:
+        runtime.cards.add(draft)
+    held = {card.card_id for card in own}
+    new = [draft for draft in drafts if draft.card_id not in held]
+    if new:
+        runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
+    return new
+
+
+def _pending(own: Sequence[Card | CardDraft]) -> list[Call]:
+    answered = {card.tool_call_id for card in own if card.type == "tool.result"}
+    return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
+
+
+def _ended_by_result(own: Sequence[Card]) -> EndStatus | None:
+    """How the turn ends where a result of the last thought's calls says that it does."""
+    thoughts = [card for card in own if calls_of(card)]
+    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
+    contents = [card.content for card in own if card.type == "tool.result" and card.tool_call_id in asked]
+    results = [content for content in contents if isinstance(content, ToolResultContent)]
+    if not any(result.after_execution == "terminate" for result in results):
+        return None
+    first = next((result.status for result in results if result.status != "success"), "success")
+    return next((status for status in END_STATUSES if status == first), "failed")

@@ -1,0 +1,152 @@
+"""What the model of a turn's next step is asked, from the turn's boxes, its profile and the project's tools.
+
+Pure. The history is what the output box held when the turn was leased, the context box, and what the turn has
+written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests never
+count. Owns the cards of a request box, too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.composer import SYSTEM_PROMPT
+from cardbox_cli.context.formats import DIALECTS, text
+from cardbox_cli.context.request import Entry, Request, profile_of, request_of
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.content import ToolContent
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.ids import derived_id, unique
+
+# A text for tools that take no JSON is made of what OpenAI would get.
+TEXT = "text"
+FORMATS = (*DIALECTS, TEXT)
+
+ASSEMBLER = "system_assembler"
+_SNAPSHOTS = ("sys.rendered_prompt", "sys.tools")
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A box and its places in order."""
+
+    box_id: str
+    slots: Sequence[Slot]
+
+
+class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
+    """The boxes of a turn. `output_start` is how many cards the output box held when the turn was leased."""
+
+    profile: Source
+    context: Source
+    output: Source
+    output_start: int
+
+    @property
+    def history(self) -> list[Entry]:
+        """What the turn sees in order, without snapshots of requests; an id may stand in it twice."""
+        before, since = self.output.slots[: self.output_start], self.output.slots[self.output_start :]
+        parts = ((self.output.box_id, before), (self.context.box_id, self.context.slots))
+        return [
+            entry
+            for box_id, slots in (*parts, (self.output.box_id, since))
+            for entry in _entries(box_id, slots)
+        ]
+
+    @property
+    def own(self) -> list[Card]:
+        """The cards that the turn has written, in order."""
+        return present_cards(self.output.slots[self.output_start :])
+
+
+class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request of a step: as it is composed, and as it is sent."""
+
+    request: Request
+    body: bytes
+
+
+def turn_request(
+    boxes: TurnBoxes, tools: Iterable[Tool], *, format: str = "openai", model: str | None = None
+) -> TurnRequest:
+    """The request for the turn's next step in one of FORMATS. `model` overrides the profile's."""
+    dialect = DIALECTS["openai" if format == TEXT else format]
+    composed = request_of(
+        [*_entries(boxes.profile.box_id, boxes.profile.slots), *boxes.history],
+        model=model,
+        spell=dialect.spell,
+    )
+    offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
+    request = msgspec.structs.replace(composed, tools=[function_tool(tool) for tool in offered])
+    if format == TEXT:
+        return TurnRequest(request=request, body=text.text(request).encode())
+    return TurnRequest(request=request, body=exact_json.encode(dialect.body(request)) + b"\n")
+
+
+def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
+    """The tools that a profile allows: none where it says nothing, all where it says null."""
+    allowed = profile.get("allowed_tools", [])
+    if allowed is None:
+        return list(tools)
+    return [tool for tool in tools if isinstance(allowed, list) and tool.tool_name in allowed]
+
+
+def function_tool(tool: Tool) -> dict[str, Any]:
+    """A tool as OpenAI defines functions."""
+    described = {} if tool.description is None else {"description": tool.description}
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {"name": tool.tool_name, **described, "parameters": parameters},
+    }
+
+
+def snapshot_cards(project_id: str, boxes: TurnBoxes, request: Request) -> list[CardDraft]:
+    """The cards of the system prompt and the tools of a request; the same ones make the same cards."""
+    profile_id = next(
+        (card.card_id for card in present_cards(boxes.profile.slots) if card.type == "sys.profile"), ""
+    )
+    cards = []
+    prompt = request.messages[0] if request.messages else None
+    if prompt is not None and prompt.layer == SYSTEM_PROMPT:
+        said = prompt.body["content"]
+        cards.append(
+            draft_card(
+                "sys.rendered_prompt",
+                said,
+                author_id=ASSEMBLER,
+                card_id=derived_id(project_id, "sys.rendered_prompt", profile_id, said).hex,
+                metadata={"profile_id": profile_id},
+            )
+        )
+    if request.tools:
+        spelled = exact_json.canonical(exact_json.encode(request.tools)).decode()
+        cards.append(
+            draft_card(
+                "sys.tools",
+                ToolContent(request.tools),
+                author_id=ASSEMBLER,
+                card_id=derived_id(project_id, "sys.tools", spelled).hex,
+            )
+        )
+    return cards
+
+
+def request_box_ids(snapshots: Iterable[CardDraft], boxes: TurnBoxes) -> list[str]:
+    """The ids of a request box: the snapshots, then the history that can be read, each once."""
+    seen = (entry.slot.card_id for entry in boxes.history if entry.slot.fate == "present")
+    return unique([*(card.card_id for card in snapshots), *seen])
+
+
+def present_cards(slots: Iterable[Slot]) -> list[Card]:
+    """The cards that a reader of these places sees, in order."""
+    return [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
+
+
+def _entries(box_id: str, slots: Iterable[Slot]) -> list[Entry]:
+    return [
+        Entry(slot=slot, box_id=box_id)
+        for slot in slots
+        if slot.card is None or slot.card.type not in _SNAPSHOTS
+    ]

@@ -1,0 +1,97 @@
+"""`why`: the verdicts on one turn, one agent, or everything in a project that is not well.
+
+The use case: it opens the snapshot, asks the reader, judges, and looks up locks outside the snapshot.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.execution.settings import Settings
+from cardbox_cli.execution.why.reading import Blocked, Reader, read_or_say_why
+from cardbox_cli.execution.why.snapshot import Snapshot
+from cardbox_cli.execution.why.verdict import Diagnosis, idle, judge
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.diagnosis import DiagnosisStore
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole project at one moment: what is not well, and how many turns were looked at."""
+
+    problems: tuple[Diagnosis, ...]
+    active: int
+    queued: int
+    looked_at: int
+
+
+class Diagnoser:
+    """Diagnoses turns of one project."""
+
+    def __init__(self, database: Database, project_id: str, settings: Settings) -> None:
+        self.store = DiagnosisStore(database, project_id)
+        self.settings = settings
+        self.reader = Reader(self.store, settings)
+
+    def turn(self, typed: str) -> Diagnosis:
+        """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
+        return self._one(lambda: self.store.resolve(typed), typed)
+
+    def agent(self, agent_id: str) -> Diagnosis:
+        """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""
+        with self.store.database.snapshot():
+            known, turn = self.store.agent(agent_id)
+        if not known:
+            raise NotFound(
+                f"no agent {agent_id!r} in project {self.store.project_id!r}",
+                hint="`cbx agent list` shows them",
+            )
+        return idle(agent_id) if turn is None else self._one(lambda: turn, turn)
+
+    def survey(self) -> Survey:
+        """Everything in the project that is not well; what waits behind an active turn is only counted."""
+
+        def read() -> tuple[list[Snapshot], tuple[int, int]]:
+            return self.reader.at(self.store.suspects()), self.store.counts()
+
+        try:
+            snapshots, (active, queued) = read_or_say_why(self.reader, read)
+        except Blocked as blocked:
+            return Survey(problems=(self._blocked("", blocked),), active=0, queued=0, looked_at=0)
+        judged = [judge(each) for each in self.reader.locked(snapshots)]
+        problems = sorted((each for each in judged if not each.well), key=lambda each: each.turn or "")
+        return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(judged))
+
+    def _one(self, name: Callable[[], str], typed: str) -> Diagnosis:
+        def read() -> list[Snapshot]:
+            return self.reader.turns([name()])
+
+        try:
+            found = read_or_say_why(self.reader, read)
+        except Blocked as blocked:
+            return self._blocked(typed, blocked)
+        return judge(self._locked(found)[0])
+
+    def _locked(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """The snapshots with locks; those of the turn before a queued one count for it."""
+        found = self.reader.locked(snapshots)
+        blockers = [each.blocker for each in found]
+        held = iter(self.reader.locked([each for each in blockers if each is not None]))
+        return [
+            each if each.blocker is None else msgspec.structs.replace(each, blocker=next(held))
+            for each in found
+        ]
+
+    def _blocked(self, typed: str, blocked: Blocked) -> Diagnosis:
+        """All that can be said where a table cannot be read."""
+        return judge(
+            Snapshot(
+                agent_turn_id=typed,
+                agent_id="",
+                now=datetime.now().astimezone(),
+                settings=self.settings,
+                keeps_turns=True,
+                locks=blocked.locks,
+            )
+        )

@@ -1,0 +1,98 @@
+"""What a diagnosis must know of a turn beside the turn's own rows, as values. Does no I/O."""
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+LossKind = Literal["dangling", "deleted", "expired"]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A turn and the agent that runs it."""
+
+    agent_turn_id: str
+    agent_id: str
+
+
+class LostCard(msgspec.Struct, frozen=True):
+    """A reference of a box to a card that no reader sees."""
+
+    box_id: str
+    card_id: str
+    kind: LossKind
+
+
+class BoxFacts(msgspec.Struct, frozen=True):
+    """A box that a turn points to, by the name of the pointer, and what is wrong with it."""
+
+    pointer: str
+    box_id: str
+    exists: bool
+    lost: tuple[LostCard, ...] = ()
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """How many turns are queued for an agent, and which is the first."""
+
+    agent_id: str
+    length: int
+    first_turn_id: str
+
+
+class ResultCard(msgspec.Struct, frozen=True):
+    """A tool.result card of a call, whether or not anybody was told of it."""
+
+    tool_call_id: str
+    card_id: str
+    created_at: datetime | None
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that another asked for. `tool_call_id` is the call that its end answers, if there is one."""
+
+    agent_turn_id: str
+    agent_id: str
+    source_turn_id: str
+    tool_call_id: str | None
+    row_status: str | None
+    end_status: str | None
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that waits for the end of a turn, and whether a report of it was written."""
+
+    agent_id: str
+    agent_turn_id: str
+    tool_call_id: str
+    wait_status: str | None
+    report_status: str | None
+
+
+class Roster(msgspec.Struct, frozen=True):
+    """Which pool of workers serves an agent."""
+
+    agent_id: str
+    worker_target: str | None
+
+
+class Sharer(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that is active and writes to a box."""
+
+    box_id: str
+    agent_id: str
+    agent_turn_id: str
+    turn_epoch: int
+
+
+class Lock(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock of another session. `row` is None for a whole table; `seconds` is its transaction's age."""
+
+    table: str
+    row: str | None
+    mode: str
+    pid: int
+    application: str | None
+    state: str | None
+    seconds: float
+    blocked: int

@@ -1,0 +1,25 @@
+"""Which calls of suspended turns wait although their result is there. Reads only."""
+
+from datetime import timedelta
+
+import msgspec
+
+from cardbox_cli.store.project_store import ProjectStore
+
+
+class LostReport(msgspec.Struct, frozen=True):
+    """A call that waits in vain. Its result is `card_id`, or the end of turn `child_turn_id`."""
+
+    agent_id: str
+    agent_turn_id: str
+    tool_call_id: str
+    card_id: str | None
+    child_turn_id: str | None
+
+
+class LostReportStore(ProjectStore):
+    """The lost reports of one project."""
+
+    def all(self, age: timedelta) -> list[LostReport]:
+        """Calls of suspended turns that wait for a result that is stored for so long, or for an end."""
+        return [LostReport(*row) for row in self._rows("lost_reports", age=age)]

@@ -1,0 +1,374 @@
+-- fragment: known_types
+('turn', 'tool_result', 'timeout', 'stop')
+
+-- fragment: open_statuses
+('queued', 'pending', 'deferred', 'processing')
+
+-- fragment: uuid_pattern
+('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
+
+-- name: why_lock_timeout
+-- How long the reads of this transaction wait for a table that somebody has locked.
+SELECT set_config('lock_timeout', '3s', true)
+
+-- name: why_places
+-- The agents of these turns, from whichever row names them.
+SELECT i.agent_turn_id, i.agent_id
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_turn_id = ANY(%(turns)s)
+UNION
+SELECT i.inbox_id, i.agent_id
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(turns)s) AND i.message_type = 'turn'
+    AND i.agent_turn_id IS NULL
+UNION
+SELECT h.active_agent_turn_id, h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.active_agent_turn_id = ANY(%(turns)s)
+UNION
+SELECT s.agent_turn_id, s.agent_id
+FROM state.agent_steps AS s
+WHERE s.project_id = %(project_id)s AND s.agent_turn_id = ANY(%(turns)s)
+UNION
+SELECT e.target_agent_turn_id, e.target_agent_id
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turns)s) AND e.primitive = 'enqueue'
+    AND e.target_agent_id IS NOT NULL
+
+-- name: why_places_recorded
+-- The agents of these turns, from what cbx keeps of them.
+SELECT t.agent_turn_id, t.agent_id
+FROM cbx.turns AS t
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
+
+-- name: why_turn_of_agent
+-- The turn that an agent is at, else the one that is next, else its last one. One row at most.
+(SELECT h.active_agent_turn_id, 1 AS choice
+ FROM state.agent_state_head AS h
+ WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.active_agent_turn_id IS NOT NULL)
+UNION ALL
+(SELECT coalesce(i.agent_turn_id, i.inbox_id), 2
+ FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.message_type = 'turn'
+    AND i.status IN {open_statuses}
+ ORDER BY i.created_at, i.inbox_id
+ LIMIT 1)
+UNION ALL
+(SELECT coalesce(i.agent_turn_id, i.inbox_id), 3
+ FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.message_type = 'turn'
+ ORDER BY i.created_at DESC, i.inbox_id DESC
+ LIMIT 1)
+ORDER BY choice
+LIMIT 1
+
+-- name: why_active
+-- The turns that agents are at.
+SELECT h.active_agent_turn_id, h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.active_agent_turn_id IS NOT NULL
+
+-- name: why_open
+-- Turns with a row that is promoted or claimed though no agent is at them.
+SELECT DISTINCT coalesce(i.agent_turn_id, i.inbox_id), i.agent_id
+FROM state.agent_inbox AS i
+LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
+WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred', 'processing')
+    AND i.message_type IN {known_types}
+    AND h.active_agent_turn_id IS DISTINCT FROM coalesce(i.agent_turn_id, i.inbox_id)
+
+-- name: why_next
+-- The first queued turn of each agent that is at none.
+SELECT DISTINCT ON (i.agent_id) coalesce(i.agent_turn_id, i.inbox_id), i.agent_id
+FROM state.agent_inbox AS i
+LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
+WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
+    AND coalesce(h.status, 'idle') = 'idle'
+ORDER BY i.agent_id, i.created_at, i.inbox_id
+
+-- name: why_queued_without_box
+-- Queued turns whose context box is gone.
+SELECT coalesce(i.agent_turn_id, i.inbox_id), i.agent_id
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
+    AND i.payload ->> 'context_box_id' IS NOT NULL
+    AND NOT EXISTS (
+        SELECT FROM public.card_boxes AS b
+        WHERE b.tenant_id = i.project_id AND b.box_id =
+            CASE WHEN i.payload ->> 'context_box_id' ~* {uuid_pattern}
+                 THEN (i.payload ->> 'context_box_id')::uuid END)
+LIMIT %(limit)s
+
+-- name: why_dead
+-- The turns of the newest dead rows.
+SELECT DISTINCT coalesce(dead.agent_turn_id, dead.inbox_id), dead.agent_id
+FROM (
+    SELECT i.agent_turn_id, i.inbox_id, i.agent_id
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.status = 'error' AND i.message_type IN {known_types}
+    ORDER BY i.created_at DESC, i.inbox_id DESC
+    LIMIT %(limit)s
+) AS dead
+
+-- name: why_unended
+-- Turns without an end that no open row carries and no other system's worker finished; those too whose end somebody
+-- waits for.
+SELECT t.agent_turn_id, t.agent_id
+FROM cbx.turns AS t
+LEFT JOIN state.agent_inbox AS i ON i.project_id = t.project_id AND i.inbox_id = t.agent_turn_id
+WHERE t.project_id = %(project_id)s AND t.end_status IS NULL
+    AND (i.inbox_id IS NULL
+         OR i.status NOT IN {open_statuses} AND (t.report_to IS NOT NULL OR NOT EXISTS (
+            SELECT FROM state.agent_steps AS s
+            WHERE s.project_id = t.project_id AND s.agent_turn_id = t.agent_turn_id
+                AND s.status IN ('completed', 'failed'))))
+LIMIT %(limit)s
+
+-- name: why_ended
+-- Those of these turns whose end is recorded.
+SELECT t.agent_turn_id
+FROM cbx.turns AS t
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s) AND t.end_status IS NOT NULL
+
+-- name: why_bare_edges
+-- The turns of the newest requests that have no inbox row. Ids of edges sort by the time when they were made.
+SELECT recent.target_agent_turn_id, recent.target_agent_id
+FROM (
+    SELECT e.project_id, e.target_agent_turn_id, e.target_agent_id, e.correlation_id
+    FROM state.execution_edges AS e
+    WHERE e.project_id = %(project_id)s AND e.primitive = 'enqueue' AND e.edge_phase = 'request'
+    ORDER BY e.edge_id DESC
+    LIMIT %(limit)s
+) AS recent
+LEFT JOIN LATERAL (
+    SELECT true AS there
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = recent.project_id AND i.inbox_id IN (recent.target_agent_turn_id, recent.correlation_id)
+    LIMIT 1
+) AS row ON true
+WHERE recent.target_agent_turn_id IS NOT NULL AND recent.target_agent_id IS NOT NULL AND row.there IS NULL
+
+-- name: why_orphans
+-- The turns of leases on rows that nobody has claimed.
+SELECT DISTINCT coalesce(l.agent_turn_id, l.inbox_id), l.agent_id
+FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s
+    AND NOT EXISTS (
+        SELECT FROM state.agent_inbox AS i
+        WHERE i.project_id = l.project_id AND i.inbox_id = l.inbox_id AND i.status = 'processing')
+
+-- name: why_active_count
+-- How many agents are at a turn, and how many turns are queued.
+SELECT
+    (SELECT count(*) FROM state.agent_state_head AS h
+     WHERE h.project_id = %(project_id)s AND h.status <> 'idle'),
+    (SELECT count(*) FROM state.agent_inbox AS i
+     WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn')
+
+-- name: why_heads
+-- The heads of these agents.
+SELECT {head_json}
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id = ANY(%(agents)s)
+
+-- name: why_rows
+-- The inbox rows of these turns, the oldest first. The agents narrow it where turns have no index.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.agent_turn_id = ANY(%(turns)s)
+UNION ALL
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(turns)s) AND i.agent_turn_id IS NULL
+
+-- name: why_queues
+-- How long the queues of these agents are, and who is first.
+SELECT i.agent_id, count(*), (array_agg(coalesce(i.agent_turn_id, i.inbox_id) ORDER BY i.created_at, i.inbox_id))[1]
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.status = 'queued'
+    AND i.message_type = 'turn'
+GROUP BY i.agent_id
+
+-- name: why_steps
+-- The steps of these turns.
+SELECT {step_json}
+FROM state.agent_steps AS s
+WHERE s.project_id = %(project_id)s AND s.agent_turn_id = ANY(%(turns)s)
+ORDER BY s.started_at, s.step_id
+
+-- name: why_waiting
+-- The calls that these turns wait or waited for, of every epoch.
+SELECT {waiting_json}
+FROM state.turn_waiting_tools AS w
+WHERE w.project_id = %(project_id)s AND w.agent_id = ANY(%(agents)s) AND w.agent_turn_id = ANY(%(turns)s)
+ORDER BY w.created_at, w.tool_call_id
+
+-- name: why_edges
+-- The edges by which these turns were asked for.
+SELECT {edge_json}
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turns)s) AND e.primitive = 'enqueue'
+ORDER BY e.created_at, e.edge_id
+
+-- name: why_records
+-- What cbx keeps of these turns.
+SELECT {record_json}
+FROM cbx.turns AS t
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
+
+-- name: why_audit
+-- The last thing that was done to each of these turns from outside its run.
+SELECT DISTINCT ON (a.agent_turn_id) {audit_json}
+FROM cbx.audit AS a
+WHERE a.project_id = %(project_id)s AND a.agent_turn_id = ANY(%(turns)s)
+ORDER BY a.agent_turn_id, a.created_at DESC, a.audit_id DESC
+
+-- name: why_leases
+-- The leases of these agents' rows.
+SELECT {lease_json}
+FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s AND l.agent_id = ANY(%(agents)s)
+
+-- name: why_roster
+-- Which workers serve these agents.
+SELECT r.agent_id, r.worker_target
+FROM resource.project_agents AS r
+WHERE r.project_id = %(project_id)s AND r.agent_id = ANY(%(agents)s)
+
+-- name: why_workers
+-- The workers that serve this project under one of these targets.
+SELECT {worker_json}
+FROM cbx.workers AS w
+WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL) AND w.worker_target = ANY(%(targets)s)
+ORDER BY w.worker_id
+
+-- name: why_loads
+-- How many rows these workers have claimed.
+SELECT l.owner, count(*)
+FROM cbx.leases AS l
+WHERE l.owner = ANY(%(workers)s) AND l.expires_at > {now}
+GROUP BY l.owner
+
+-- name: why_boxes
+-- Which of these boxes exist.
+SELECT b.box_id::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
+
+-- name: why_lost_cards
+-- The references of these boxes to cards that no reader sees, each once, in order.
+SELECT lost.box_id, lost.card_id, lost.kind
+FROM (
+    SELECT b.box_id::text AS box_id, slot.card_id, min(slot.place) AS place,
+        CASE WHEN c.card_id IS NULL THEN 'dangling' WHEN c.deleted_at IS NOT NULL THEN 'deleted'
+             ELSE 'expired' END AS kind
+    FROM public.card_boxes AS b
+    CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+    LEFT JOIN LATERAL (
+        SELECT c.card_id, c.deleted_at, c.expires_at
+        FROM public.cards AS c
+        WHERE c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+        LIMIT 1
+    ) AS c ON true
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
+        AND (c.card_id IS NULL OR NOT ({visible}))
+    GROUP BY 1, 2, 4
+) AS lost
+ORDER BY lost.box_id, lost.place
+
+-- name: why_results
+-- The results of these calls, as cards of these turns. Ids of calls repeat, in imported conversations for instance.
+SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, c.card_id, c.created_at
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.metadata ->> 'type' = 'tool.result'
+    AND c.metadata ->> 'agent_turn_id' = ANY(%(turns)s) AND c.deleted_at IS NULL
+ORDER BY c.created_at, c.card_id
+
+-- name: why_children
+-- The turns that these turns asked for, with the call that their end answers.
+SELECT e.target_agent_turn_id, e.target_agent_id, e.source_agent_turn_id,
+    e.metadata -> 'report_to' ->> 'tool_call_id', i.status
+FROM state.execution_edges AS e
+LEFT JOIN state.agent_inbox AS i ON i.project_id = e.project_id AND i.inbox_id = e.target_agent_turn_id
+WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = ANY(%(turns)s) AND e.primitive = 'enqueue'
+    AND e.edge_phase = 'request' AND e.target_agent_turn_id IS NOT NULL AND e.target_agent_id IS NOT NULL
+ORDER BY e.created_at, e.edge_id
+
+-- name: why_ends
+-- How these turns ended, as far as cbx keeps it.
+SELECT t.agent_turn_id, t.end_status
+FROM cbx.turns AS t
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
+
+-- name: why_calls
+-- The state of these calls: whether their turns still wait, and the last report of each.
+SELECT asked.agent_id, asked.agent_turn_id, asked.tool_call_id, w.wait_status, i.status
+FROM unnest(%(agents)s::text[], %(turns)s::text[], %(calls)s::text[])
+    AS asked (agent_id, agent_turn_id, tool_call_id)
+LEFT JOIN LATERAL (
+    SELECT w.wait_status
+    FROM state.turn_waiting_tools AS w
+    WHERE w.project_id = %(project_id)s AND w.agent_id = asked.agent_id
+        AND w.agent_turn_id = asked.agent_turn_id AND w.tool_call_id = asked.tool_call_id
+    ORDER BY w.turn_epoch DESC
+    LIMIT 1
+) AS w ON true
+LEFT JOIN LATERAL (
+    SELECT i.status
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.message_type IN ('tool_result', 'timeout')
+        AND md5(i.correlation_id) = md5(asked.tool_call_id) AND i.correlation_id = asked.tool_call_id
+    ORDER BY i.created_at DESC
+    LIMIT 1
+) AS i ON true
+
+-- name: why_sharers
+-- The active turns that write to these boxes.
+SELECT h.output_box_id::text, h.agent_id, h.active_agent_turn_id, coalesce(h.turn_epoch, 0)
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.output_box_id = ANY(%(boxes)s::uuid[])
+    AND h.active_agent_turn_id IS NOT NULL
+
+-- name: why_primary
+-- Whether this is a primary: the locks that count are taken there.
+SELECT NOT pg_is_in_recovery()
+
+-- fragment: holder
+l.pid, nullif(a.application_name, ''), a.state, extract(epoch FROM {moment} - a.xact_start)::float8,
+    (SELECT count(*) FROM pg_stat_activity AS b
+     WHERE b.wait_event_type = 'Lock' AND l.pid = ANY(pg_blocking_pids(b.pid)))::integer
+
+-- fragment: held_row
+l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock' AND l.pid <> pg_backend_pid()
+
+-- name: why_row_locks
+-- Who holds the rows of these agents, inbox rows and boxes: a locked row bears the id of a transaction that runs.
+SELECT 'state.agent_state_head', h.agent_id, 'row', {holder}
+FROM state.agent_state_head AS h
+JOIN pg_locks AS l ON l.transactionid = h.xmax AND {held_row}
+JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE h.project_id = %(project_id)s AND h.agent_id = ANY(%(agents)s)
+UNION ALL
+SELECT 'state.agent_inbox', i.inbox_id, 'row', {holder}
+FROM state.agent_inbox AS i
+JOIN pg_locks AS l ON l.transactionid = i.xmax AND {held_row}
+JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(inbox_ids)s)
+UNION ALL
+SELECT 'public.card_boxes', b.box_id::text, 'row', {holder}
+FROM public.card_boxes AS b
+JOIN pg_locks AS l ON l.transactionid = b.xmax AND {held_row}
+JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
+
+-- name: why_table_locks
+-- Who keeps everybody from writing to a table that turns need. Reads the catalog alone.
+SELECT n.nspname || '.' || c.relname, NULL, l.mode, {holder}
+FROM pg_locks AS l
+JOIN pg_class AS c ON c.oid = l.relation
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE l.locktype = 'relation' AND l.granted AND l.pid <> pg_backend_pid()
+    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+    AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+    AND n.nspname || '.' || c.relname = ANY(%(tables)s)

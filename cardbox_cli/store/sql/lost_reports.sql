@@ -1,0 +1,36 @@
+-- name: lost_reports
+-- Calls of suspended turns that have no report although their result is stored for so long, or the turn that answers
+-- has ended.
+SELECT w.agent_id, w.agent_turn_id, w.tool_call_id, c.card_id, child.agent_turn_id
+FROM state.agent_state_head AS h
+JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id AND w.agent_id = h.agent_id
+    AND w.agent_turn_id = h.active_agent_turn_id AND w.wait_status IN ('waiting', 'received')
+LEFT JOIN LATERAL (
+    SELECT c.card_id
+    FROM public.cards AS c
+    WHERE c.tenant_id = h.project_id AND c.tool_call_id = w.tool_call_id
+        AND c.metadata ->> 'agent_turn_id' = w.agent_turn_id
+        AND c.metadata ->> 'type' = 'tool.result' AND {visible} AND c.created_at <= {now} - %(age)s::interval
+    ORDER BY c.created_at, c.card_id
+    LIMIT 1
+) AS c ON true
+LEFT JOIN LATERAL (
+    SELECT e.target_agent_turn_id AS agent_turn_id
+    FROM state.execution_edges AS e
+    JOIN cbx.turns AS t ON t.project_id = e.project_id AND t.agent_turn_id = e.target_agent_turn_id
+    LEFT JOIN state.agent_inbox AS i ON i.project_id = e.project_id AND i.inbox_id = e.target_agent_turn_id
+    WHERE e.project_id = h.project_id AND e.source_agent_turn_id = w.agent_turn_id AND e.primitive = 'enqueue'
+        AND e.metadata -> 'report_to' ->> 'tool_call_id' = w.tool_call_id
+        AND (t.end_status IS NOT NULL OR i.status IN ('consumed', 'skipped') AND NOT EXISTS (
+            SELECT FROM state.agent_state_head AS busy
+            WHERE busy.project_id = e.project_id AND busy.agent_id = e.target_agent_id
+                AND busy.active_agent_turn_id = e.target_agent_turn_id))
+    LIMIT 1
+) AS child ON true
+WHERE h.project_id = %(project_id)s AND h.status = 'suspended'
+    AND (c.card_id IS NOT NULL OR child.agent_turn_id IS NOT NULL)
+    AND NOT EXISTS (
+        SELECT FROM state.agent_inbox AS i
+        WHERE i.project_id = h.project_id AND i.message_type IN ('tool_result', 'timeout')
+            AND md5(i.correlation_id) = md5(w.tool_call_id) AND i.correlation_id = w.tool_call_id)
+ORDER BY w.created_at, w.tool_call_id

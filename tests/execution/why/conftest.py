@@ -1,0 +1,145 @@
+"""A world in which turns get stuck: agents, workers that come and go, a clock that can be put forward."""
+
+import json
+import shlex
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cardbox_cli.execution import claims
+from cardbox_cli.execution.claims import Claimed, begin, claim
+from cardbox_cli.execution.dispatch import DispatchResult
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.turns import Fence, Head, InboxRow
+from cardbox_cli.store import workers
+from cardbox_cli.store.workers import Announcement
+from tests.conftest import Cbx
+from tests.execution.conftest import Asked
+
+OWNER = "worker_1"
+TARGET = "worker_generic"
+CALL = "call_1"
+GOOD = ToolResultContent(status="success", after_execution="suspend", result="42")
+
+
+@dataclass
+class World:
+    """What tests do to a project, by the use cases where these do it, else by plain SQL as other systems do."""
+
+    runtime: Runtime
+    ask_: Asked
+    cbx: Cbx
+    seconds: int = 0
+
+    # --- what happens
+
+    def ask(self, agent_id: str = "clerk", /, **wishes: object) -> str:
+        """Dispatch a turn; its id."""
+        return self.asked(agent_id, **wishes).agent_turn_id or ""
+
+    def asked(self, agent_id: str = "clerk", /, **wishes: object) -> DispatchResult:
+        """Dispatch a turn that must be accepted."""
+        result = self.ask_(agent_id, **wishes)
+        assert result.status == "accepted", result
+        return result
+
+    def later(self, seconds: int) -> None:
+        """Put the database's clock forward, for every connection that is made from now on, and this one."""
+        self.seconds += seconds
+        name = self.runtime.database.connection.info.dbname
+        self.sql(f"ALTER DATABASE {name} SET cbx.clock_offset = '{self.seconds} seconds'")
+        self.sql(f"SET cbx.clock_offset = '{self.seconds} seconds'")
+
+    def sql(self, text: str, **values: Any) -> list[tuple[Any, ...]]:
+        """What another program does to the database."""
+        cursor = self.runtime.database.connection.execute(text, values)  # type: ignore[arg-type]  # ours
+        return cursor.fetchall() if cursor.description else []
+
+    def worker(self, concurrency: int = 4) -> None:
+        """A worker is alive for the next minute."""
+        announcement = Announcement(
+            worker_id=OWNER,
+            served_project_id=None,
+            worker_target=TARGET,
+            host="here",
+            pid=1,
+            concurrency=concurrency,
+        )
+        workers.announce(self.runtime.database, announcement, lease=timedelta(seconds=60))
+
+    def claim(self, owner: str = OWNER) -> Claimed:
+        """A worker claims one row."""
+        (claimed,) = claim(self.runtime, target=TARGET, owner=owner)
+        return claimed
+
+    def enter(self, owner: str = OWNER) -> InboxRow:
+        """A worker claims a row and enters its turn; the row."""
+        task = begin(self.runtime, self.claim(owner).row, owner=owner)
+        assert task.kind == "run", task
+        if self.head(task.fence.agent_id).status == "dispatched":
+            with self.runtime.transaction():
+                self.runtime.heads.move(task.fence, "enter")
+        return task.row
+
+    def beat(self, row: InboxRow, owner: str = OWNER) -> None:
+        """The worker's heartbeat."""
+        assert claims.heartbeat(self.runtime, [row.inbox_id], owner=owner)
+
+    def suspend(self, call: str = CALL, *, deadline: bool = True) -> str:
+        """A worker runs into a tool that answers later; the turn's id."""
+        row = self.enter()
+        fence = Fence(row.agent_id, row.turn_id, row.turn_epoch)
+        until = self.runtime.database.now() + timedelta(seconds=300) if deadline else None
+        with self.runtime.transaction():
+            self.runtime.heads.move(fence, "suspend", waiting=1, deadline=until)
+            self.runtime.turns.wait_for(fence, "step_1", [(call, "search")])
+            self.runtime.inbox.consume([row.inbox_id], owner=OWNER)
+        return row.turn_id
+
+    def drain(self) -> None:
+        """A worker comes and does whatever is due until nothing is."""
+        while claimed := claim(self.runtime, target=TARGET, owner="drain"):
+            task = begin(self.runtime, claimed[0].row, owner="drain")
+            if task.kind == "run":
+                claims.ack(self.runtime, task.row.inbox_id, owner="drain")
+
+    # --- what can be seen
+
+    def head(self, agent_id: str = "clerk") -> Head:
+        head = self.runtime.heads.get(agent_id)
+        assert head is not None
+        return head
+
+    def row(self, turn: str) -> InboxRow:
+        return self.runtime.inbox.get(turn)
+
+    def why(self, turn: str) -> dict[str, Any]:
+        """What `cbx why` says of a turn; its exit code must fit."""
+        answer = self.cbx("why", turn, "-o", "json")
+        assert answer.out, answer.err
+        found: dict[str, Any] = json.loads(answer.out)
+        well = found["verdict"] in ("healthy", "waiting", "ended")
+        assert answer.code == (0 if well else 8), answer
+        return found
+
+    def problems(self) -> dict[str, str]:
+        """The rule of every turn that `cbx why --all` finds not well."""
+        answer = self.cbx("why", "--all", "-o", "json")
+        found = {each["turn"]: each["rule"] for each in json.loads(answer.out)}
+        assert answer.code == (8 if found else 0), answer
+        return found
+
+    def fix(self, found: dict[str, Any]) -> None:
+        """Run the fix exactly as it is printed."""
+        program, *words = shlex.split(found["fix"])
+        assert program == "cbx"
+        answer = self.cbx(*words)
+        assert answer.code == 0, (found["fix"], answer.err)
+
+
+@pytest.fixture
+def world(runtime: Runtime, ask: Asked, cbx: Cbx) -> World:
+    return World(runtime, ask, cbx)

@@ -1,0 +1,283 @@
+"""Turns that are well are never called stuck, in whatever state they are."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from cardbox_cli.execution import claims, recovery
+from cardbox_cli.execution.reaping import reap
+from cardbox_cli.execution.reports import report_result
+from tests.execution.why.conftest import CALL, GOOD, OWNER, World
+from tests.execution.why.test_rules import Case, finish_elsewhere
+
+HEALTHY: dict[str, tuple[str, str, Case]] = {}
+
+
+def healthy(rule: str, verdict: str) -> Callable[[Case], Case]:
+    def register(bring: Case) -> Case:
+        HEALTHY[bring.__name__] = (rule, verdict, bring)
+        return bring
+
+    return register
+
+
+@healthy("dispatched", "healthy")
+def just_dispatched(world: World) -> str:
+    return world.ask()
+
+
+@healthy("dispatched", "healthy")
+def unclaimed_for_half_a_minute(world: World) -> str:
+    turn = world.ask()
+    world.later(29)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def queued_for_an_hour_and_promoted_now(world: World) -> str:
+    first = world.ask()
+    turn = world.ask()
+    world.later(3600)
+    recovery.stop(world.runtime, first, actor="t", reason=None)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def just_claimed(world: World) -> str:
+    turn = world.ask()
+    world.claim()
+    world.later(50)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def reclaimed(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    recovery.reclaim(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def released_after_a_lost_lease(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    world.later(61)
+    reap(world.runtime)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def requeued(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    recovery.requeue(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
+    return turn
+
+
+@healthy("workers-busy", "waiting")
+def behind_a_long_step_of_the_only_worker(world: World) -> str:
+    world.ask("scribe")
+    row = world.enter()
+    turn = world.ask()
+    world.later(50)
+    world.beat(row)
+    world.worker(concurrency=1)
+    return turn
+
+
+@healthy("running", "healthy")
+def just_entered(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    return turn
+
+
+@healthy("running", "healthy")
+def a_step_of_ten_minutes_with_heartbeats(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    for _ in range(12):
+        world.later(50)
+        world.beat(row)
+    return turn
+
+
+@healthy("running", "healthy")
+def resumed_by_a_result(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    report_result(world.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
+    world.enter()
+    world.later(50)
+    return turn
+
+
+@healthy("running", "healthy")
+def run_by_another_system(world: World) -> str:
+    turn = world.ask()
+    world.sql("UPDATE state.agent_inbox SET status = 'processing', processed_at = now()")
+    world.sql(
+        "UPDATE state.agent_state_head SET status = 'running', updated_at = now() WHERE agent_id = 'clerk'"
+    )
+    world.later(290)
+    return turn
+
+
+@healthy("running", "healthy")
+def a_card_expires_while_it_runs(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    world.sql("UPDATE cards SET expires_at = now() WHERE metadata ->> 'type' = 'task.instruction'")
+    world.later(1)
+    return turn
+
+
+@healthy("queued-behind", "waiting")
+def behind_a_turn_that_runs(world: World) -> str:
+    world.ask()
+    turn = world.ask()
+    world.enter()
+    return turn
+
+
+@healthy("queued-behind", "waiting")
+def behind_a_turn_that_waits_for_a_tool(world: World) -> str:
+    world.ask()
+    turn = world.ask()
+    world.suspend()
+    world.later(200)
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def suspended_in_time(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.later(299)
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def the_deadline_was_a_moment_ago(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.later(303)
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def reboxed_while_suspended(world: World) -> str:
+    asked = world.asked()
+    turn = world.suspend()
+    recovery.rebox(
+        world.runtime, turn, expect_epoch=1, actor="t", reason="r", context_box_id=asked.context_box_id
+    )
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def a_tool_of_another_system_has_just_stored_its_result(world: World) -> str:
+    from cardbox_cli.model.cards import draft_card
+
+    world.ask()
+    turn = world.suspend()
+    world.runtime.cards.add(draft_card("tool.result", GOOD, author_id="tool.search", tool_call_id=CALL))
+    return turn
+
+
+@healthy("result-arriving", "waiting")
+def a_report_has_arrived(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    report_result(world.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
+    world.later(29)
+    return turn
+
+
+@healthy("result-arriving", "waiting")
+def a_report_is_claimed(world: World) -> str:
+    turn = a_report_has_arrived(world)
+    world.claim()
+    return turn
+
+
+@healthy("result-arriving", "waiting")
+def a_timeout_is_reported(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.later(306)
+    reap(world.runtime)
+    return turn
+
+
+@healthy("retrying", "waiting")
+def deferred_for_a_moment(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    claims.defer(world.runtime, row, owner=OWNER, reason="the model is busy")
+    return turn
+
+
+@healthy("retrying", "waiting")
+def deferred_for_the_longest_backoff(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    claims.defer(world.runtime, row, owner=OWNER, reason="the model is down", delay=timedelta(seconds=60))
+    return turn
+
+
+@healthy("ended", "ended")
+def ended_well(world: World) -> str:
+    turn = world.ask()
+    world.drain()
+    return turn
+
+
+@healthy("ended", "ended")
+def failed(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    claims.fail(world.runtime, row.inbox_id, owner=OWNER, error="no answer")
+    return turn
+
+
+@healthy("ended", "ended")
+def stopped_while_queued(world: World) -> str:
+    world.ask()
+    turn = world.ask()
+    recovery.stop(world.runtime, turn, actor="t", reason=None)
+    return turn
+
+
+@healthy("ended", "ended")
+def given_up_after_too_many_tries(world: World) -> str:
+    turn = world.ask()
+    for number in range(5):
+        world.enter(f"worker_{number}")
+        world.later(61)
+        reap(world.runtime)
+    return turn
+
+
+@healthy("ended", "ended")
+def ended_by_another_system(world: World) -> str:
+    turn = world.ask()
+    finish_elsewhere(world, turn)
+    return turn
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_turn_is_not_called_stuck(world: World, name: str) -> None:
+    rule, verdict, bring = HEALTHY[name]
+    turn = bring(world)
+    found = world.why(turn)
+    assert (found["rule"], found["verdict"], found["severity"]) == (rule, verdict, "ok"), found
+    assert found["fix"] is None
+    assert world.problems() == {}
+
+
+def test_a_card_that_was_lost_while_it_runs_is_also_seen(world: World) -> None:
+    turn = a_card_expires_while_it_runs(world)
+    assert [seen["rule"] for seen in world.why(turn)["also"]] == ["expired-card"]
