@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import block_id, is_text, kind
+from cardbox_cli.context.blocks import arguments_of, block_id, is_text, kind
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of
 from cardbox_cli.context.lint.contents import tool_name
 from cardbox_cli.context.lint.models import takes_prefill
@@ -241,14 +241,13 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     for entry, card, _ in subject.history:
-        if not card.tool_calls or sources.anthropic_blocks(card) is not msgspec.UNSET:
+        if not isinstance(card.tool_calls, list) or sources.anthropic_blocks(card) is not msgspec.UNSET:
             continue  # blocks are sent as they came
-        for call in card.tool_calls if isinstance(card.tool_calls, list) else []:
+        for call in card.tool_calls:
             function = call.get("function") if isinstance(call, dict) else None
             arguments = function.get("arguments") if isinstance(function, dict) else None
-            has_text = isinstance(arguments, str) and arguments.strip() != ""
-            problem = arguments_problem(arguments) if has_text else None
-            if problem is not None:
+            if arguments_of(arguments) is None:
+                problem = arguments_problem(arguments)
                 yield entry, f"the arguments of {tool_name(call)!r} are sent as text: they are {problem}"
 
 

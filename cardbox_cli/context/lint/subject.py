@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.blocks import kind
-from cardbox_cli.context.composer import CHECKPOINT
+from cardbox_cli.context.composer import CHECKPOINT, SYSTEM_PROMPT
 from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
@@ -154,7 +154,7 @@ class Subject:
 
 
 # layer -> the type of the card that makes it
-_MAKERS = {"system_prompt": "sys.profile", "compression__context": "context.compression"}
+_MAKERS = {SYSTEM_PROMPT: "sys.profile", "compression__context": "context.compression"}
 
 
 def _turn(run: Sequence[Message]) -> Turn:
