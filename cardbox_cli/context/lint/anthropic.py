@@ -156,9 +156,9 @@ def _modified(subject: Subject) -> Iterator[Hit]:
         if card.type != _REASONING:
             continue
         for block in as_blocks(message.body["content"]):
-            signature, thought = (block.get(key) for key in ("signature", "thinking"))
-            if not isinstance(signature, str) or not isinstance(thought, str):
+            if kind(block) != "thinking":
                 continue
+            signature, thought = str(block.get("signature")), str(block.get("thinking"))
             if "edited_from" in card.metadata or said.setdefault(signature, thought) != thought:
                 yield entry, "the thinking is not what its signature was made for"
 
