@@ -323,7 +323,6 @@ CREATE TABLE IF NOT EXISTS cbx.leases (
     expires_at    timestamptz NOT NULL,
     PRIMARY KEY (project_id, inbox_id)
 );
-CREATE INDEX IF NOT EXISTS idx_leases_agent ON cbx.leases (project_id, agent_id);
 
 -- part: cbx.workers
 CREATE SCHEMA IF NOT EXISTS cbx;

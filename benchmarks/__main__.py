@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import append, commands, ingest, load, pack, startup
+from benchmarks import append, claim, commands, ingest, load, pack, startup
 from benchmarks.machine import Machine, describe_machine
 from benchmarks.measure import Measured, Row, Target, measure
 from benchmarks.workbench import Workbench
 
-ROWS = [*startup.ROWS, *commands.ROWS, *ingest.ROWS, *append.ROWS, *load.ROWS, *pack.ROWS]
+ROWS = [*startup.ROWS, *commands.ROWS, *ingest.ROWS, *append.ROWS, *load.ROWS, *pack.ROWS, *claim.ROWS]
 
 DONE, MISSED, INTERRUPTED, TERMINATED = 0, 8, 130, 143
 
@@ -109,7 +109,9 @@ def _say(measured: Measured) -> None:
     )
 
 
-def _target(target: Target) -> str:
+def _target(target: Target | None) -> str:
+    if target is None:
+        return "-"
     return f"{'≤' if target.kind == 'at most' else '≥'} {target.limit:g} ×"
 
 

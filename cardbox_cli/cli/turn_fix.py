@@ -56,7 +56,7 @@ def reclaim(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
 
 
 def requeue(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
-    """Put an active turn back into its agent's queue, to begin anew. What it wrote stays."""
+    """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
     from cardbox_cli.execution import recovery
 
     _fix(
@@ -68,7 +68,7 @@ def requeue(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
 
 
 def fail(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
-    """End an active turn as failed, with the reason in its deliverable."""
+    """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
     from cardbox_cli.execution import recovery
 
     _fix(

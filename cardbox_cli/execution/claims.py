@@ -46,10 +46,7 @@ def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -
     Raises SchemaMissing where leases have no place.
     """
     runtime.database.require_execution()
-    with runtime.transaction():
-        claimed = runtime.inbox.claim(
-            target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time
-        )
+    claimed = runtime.inbox.claim(target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time)
     return [Claimed(row=row, lease=lease) for row, lease in claimed]
 
 
@@ -192,9 +189,7 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None
 
 def ack_many(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
     """Consume rows that carry no turn, in one statement; the ids of those that `owner` had."""
-    with runtime.transaction():
-        runtime.inbox.hold_agents(inbox_ids, owner=owner)
-        return runtime.inbox.consume(inbox_ids, owner=owner)
+    return runtime.inbox.consume(inbox_ids, owner=owner)
 
 
 def fail(

@@ -5,6 +5,7 @@ The fallback's fields are those that workers of the card-box protocol v1r4 write
 
 from typing import Any
 
+from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent
@@ -59,7 +60,18 @@ def ensure_deliverable(
         found = runtime.turns.last_deliverable(turn_id, output_box_id, start)
         if found is not None:
             return found
-    box = runtime.boxes.create([]) if output_box_id is None else runtime.boxes.ensure(output_box_id)
     runtime.cards.add(draft)
-    runtime.boxes.append(box.box_id, [draft.card_id], fence=fence)
+    if output_box_id is None or not _is_ours(runtime, output_box_id):
+        runtime.boxes.create([draft.card_id])
+    else:
+        runtime.boxes.append(output_box_id, [draft.card_id], fence=fence)
     return draft.card_id
+
+
+def _is_ours(runtime: Runtime, box_id: str) -> bool:
+    """Make the box if it is gone; False where its id is that of another project's box."""
+    try:
+        runtime.boxes.ensure(box_id)
+    except BoxConflict:
+        return False
+    return True

@@ -39,11 +39,9 @@ def find_stray(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Stray
     agent_id = _agent_of(runtime, agent_turn_id)
     if agent_id is None or not runtime.database.keeps_turns:
         return None
-    runtime.heads.ensure(agent_id)
     head = runtime.heads.lock(agent_id)
-    assert head is not None
     row = _turn_row(runtime, agent_turn_id)
-    if head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id, row):
+    if head is None or head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id, row):
         return None
     if head.turn_epoch != expect_epoch:
         raise runtime.heads.stale(Fence(agent_id, agent_turn_id, expect_epoch), head)
@@ -55,7 +53,14 @@ def put_back(runtime: Runtime, stray: Stray, *, reason: str) -> InboxRow | None:
     assert stray.row is not None
     rows = runtime.inbox.of_turn(stray.agent_turn_id)
     runtime.inbox.drop_leases([each.inbox_id for each in rows])
-    runtime.inbox.move([stray.row.inbox_id], "requeue", turn_epoch=0, delay=timedelta(0), error=reason)
+    runtime.inbox.move(
+        [stray.row.inbox_id],
+        "requeue",
+        turn_epoch=0,
+        attempts=-stray.row.retry_count,
+        delay=timedelta(0),
+        error=reason,
+    )
     return promote_next(runtime, stray.head.agent_id, reason="requeue")
 
 

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from threading import Event, Lock, Thread
 from typing import Protocol, TypeVar
@@ -323,7 +324,8 @@ class Worker:
     # --- connections
 
     def _new_line(self, is_over: Callable[[], bool]) -> "_Line":
-        return _Line(self._connect, self._make_runtime, is_over, self._say_down, self._say_up)
+        lease_time = self._settings.lease_time
+        return _Line(self._connect, self._make_runtime, lease_time, is_over, self._say_down, self._say_up)
 
     def _take_line(self) -> "_Line":
         with self._lock:
@@ -353,12 +355,14 @@ class _Line:
         self,
         connect: Callable[[], Database],
         make_runtime: MakeRuntime,
+        lease_time: timedelta,
         is_over: Callable[[], bool],
         say_down: Callable[[CbxError], None],
         say_up: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._make_runtime = make_runtime
+        self._lease_time = lease_time
         self._is_over = is_over
         self._say_down = say_down
         self._say_up = say_up
@@ -369,6 +373,8 @@ class _Line:
         """The connection, made if there is none. Raises DatabaseUnavailable."""
         if self._database is None:
             self._database = self._connect()
+            # A worker that is stopped amid a transaction must not keep others from the turn it loses.
+            self._database.limit_pauses(self._lease_time)
         return self._database
 
     def with_database(self, action: Callable[[Database], _T]) -> _T:

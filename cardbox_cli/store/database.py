@@ -6,7 +6,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -53,6 +53,8 @@ _KNOWN = (
 )
 
 _STREAMED_AT_ONCE = 500
+# What was executed so often on a connection that keeps plans is prepared.
+_OFTEN = 5
 _cursor_numbers = count(1)
 
 
@@ -67,6 +69,7 @@ class Database:
     def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
         self.connection = connection
         self.target = target
+        self._longest_pause: timedelta | None = None
 
     @classmethod
     def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
@@ -97,6 +100,7 @@ class Database:
         `more` are further options of libpq. Without `start` an embedded server that is down stays down.
         """
         # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
+        # What lives longer asks for them with `keep_plans`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
         options |= more
         if target.conninfo is None:
@@ -119,6 +123,17 @@ class Database:
         """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
         return cls(connection, Target("", "the caller's connection", Path()))
 
+    def keep_plans(self) -> bool:
+        """Let the server keep the plans of what is executed again and again; False where a pooler forbids it.
+
+        For what uses the connection for long: planning is most of what a small claim costs.
+        """
+        if self.value("serving_process") != self.connection.info.backend_pid:
+            return False
+        self.run("keep_plans")
+        self.connection.prepare_threshold = _OFTEN
+        return True
+
     def close(self) -> None:
         """Close the connection; harmless when it is closed already."""
         self.connection.close()
@@ -138,11 +153,20 @@ class Database:
             self._begin()
             outermost = self._idle()
             with self.connection.transaction():
+                if outermost and self._longest_pause is not None:
+                    self.run("limit_pause", pause=self._longest_pause)
                 yield
                 if outermost:
                     passing("commit")
             if outermost:
                 passing("committed")
+
+    def limit_pauses(self, longest: timedelta) -> None:
+        """From now on the server ends this connection where a transaction of it lies idle for longer.
+
+        A process that was stopped, or cut off, then holds its locks no longer than that.
+        """
+        self._longest_pause = longest
 
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a

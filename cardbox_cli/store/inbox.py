@@ -19,9 +19,6 @@ from cardbox_cli.store.project_store import ProjectStore
 _row_decoder = msgspec.json.Decoder(InboxRow)
 _lease_decoder = msgspec.json.Decoder(Lease)
 
-# A claim looks at so many due rows, and at four more for each that it wants, before it asks agent by agent.
-_WINDOW = 200
-
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row to be written. `payload` holds pointers and never content."""
@@ -165,12 +162,13 @@ class InboxStore(ProjectStore):
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
-        window = _WINDOW + 4 * limit
         wanted = {"target": target, "owner": owner, "lease": lease}
-        rows = self._rows("claim_due", **wanted, limit=limit, window=window)
-        if len(rows) < limit and self._value("more_due", window=window):
-            rows += self._rows("claim_due_by_agent", **wanted, limit=limit - len(rows))
+        rows = self._rows("claim_due", **wanted, limit=limit)
         claimed = [_row_decoder.decode(row) for (row,) in rows]
+        if len(claimed) < limit and self._value("more_due"):
+            served = [row.agent_id for row in claimed]
+            rows = self._rows("claim_due_by_agent", **wanted, limit=limit - len(claimed), served=served)
+            claimed += [_row_decoder.decode(row) for (row,) in rows]
         return [(row, _new_lease(row, owner, lease)) for row in claimed]
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:

@@ -148,10 +148,14 @@ claimed AS (
 )
 SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 
+-- fragment: window
+-- No parameter: the planner counts on it, also in a plan that is kept.
+1000
+
 -- name: claim_due
 -- Up to `limit` due rows of agents of a target, one of each, the oldest. Agents whose row is due for the longest
--- time come first; those whose head another transaction holds are passed over. Looks at the first `window` due rows
--- of the project and no further, so that its cost does not grow with what waits.
+-- time come first; those whose head another transaction holds are passed over. Looks at the `window` rows of the
+-- project that are due for the longest time and no further, so that its cost does not grow with what waits.
 WITH picked AS MATERIALIZED (
     SELECT seen.inbox_id
     FROM (
@@ -159,7 +163,7 @@ WITH picked AS MATERIALIZED (
         FROM state.agent_inbox AS i
         WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
         ORDER BY i.next_retry_at, i.created_at, i.inbox_id
-        LIMIT %(window)s
+        LIMIT {window}
     ) AS seen
     JOIN resource.project_agents AS asked ON asked.project_id = %(project_id)s AND asked.agent_id = seen.agent_id
         AND (%(target)s::text IS NULL OR asked.worker_target = %(target)s)
@@ -179,12 +183,12 @@ SELECT EXISTS (
     SELECT FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
     ORDER BY i.next_retry_at, i.created_at, i.inbox_id
-    OFFSET %(window)s)
+    OFFSET {window})
 
 -- name: claim_due_by_agent
--- The same, whatever waits before: agent by agent. Goes through two indexes at once, to the next agent of the target
--- and from there to the next with an open row, so that its cost grows with the fewer of these agents, and neither
--- with the rows of an agent nor with those of other targets.
+-- The same for agents that are not `served`, whatever waits before them: agent by agent. Goes through two indexes at
+-- once, to the next agent of the target and from there to the next with an open row, so that its cost grows with the
+-- fewer of these agents, and neither with the rows of an agent nor with those of other targets.
 WITH RECURSIVE asked AS (
     SELECT ''::text COLLATE "C" AS agent_id
     UNION ALL
@@ -210,16 +214,26 @@ WITH RECURSIVE asked AS (
         AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
     CROSS JOIN LATERAL ({oldest_due}) AS oldest
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = asked.agent_id
+    WHERE asked.agent_id <> ALL(%(served)s::text[])
     ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
 ), {claim_picked}
 
 -- name: consume_claimed
--- The claimed rows of an owner are done.
-WITH mine AS (
+-- The claimed rows of an owner are done. The heads are locked first, as by everybody, and in their order.
+WITH locked AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id IN (
+        SELECT l.agent_id FROM cbx.leases AS l
+        WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
+    ORDER BY h.agent_id
+    FOR UPDATE OF h
+), mine AS (
     DELETE FROM cbx.leases AS l
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING l.inbox_id
 )
 UPDATE state.agent_inbox AS i

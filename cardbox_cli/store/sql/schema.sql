@@ -2,6 +2,11 @@
 -- The time by which rows are stamped.
 SELECT {now}
 
+-- name: limit_pause
+-- How long the transaction may lie idle. For it alone: behind a pooler the next one may be somebody else's.
+SELECT set_config('idle_in_transaction_session_timeout',
+    ceil(extract(epoch FROM %(pause)s::interval) * 1000)::bigint::text, true)
+
 -- name: existing_tables
 -- Which of these tables exist and may be read. (to_regclass would fail in a schema that is closed to us.)
 SELECT n.nspname || '.' || c.relname
@@ -34,3 +39,7 @@ SELECT pg_advisory_xact_lock(hashtext('cbx import'), hashtext(%(project_id)s))
 -- name: unique_tool_results
 -- Whether this database allows one tool result per tool-call id only, as card-box libraries do.
 SELECT to_regclass('public.uniq_cards_tool_result_call') IS NOT NULL
+
+-- name: keep_plans
+-- What is prepared is planned once, whatever its parameters are.
+SET plan_cache_mode = 'force_generic_plan'

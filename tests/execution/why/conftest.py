@@ -11,10 +11,16 @@ import pytest
 from cardbox_cli.execution import claims
 from cardbox_cli.execution.claims import Claimed, begin, claim
 from cardbox_cli.execution.dispatch import DispatchResult
+from cardbox_cli.execution.reports import report_result
+from cardbox_cli.execution.runner import Program, Reins, Rest, Run
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.steps import enter, read_turn
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.turns import Fence, Head, InboxRow
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.turns import InboxRow
 from cardbox_cli.store import workers
+from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.workers import Announcement
 from tests.conftest import Cbx
 from tests.execution.conftest import Asked
@@ -79,42 +85,49 @@ class World:
         """A worker claims a row and enters its turn; the row."""
         task = begin(self.runtime, self.claim(owner).row, owner=owner)
         assert task.kind == "run", task
-        if self.head(task.fence.agent_id).status == "dispatched":
-            with self.runtime.transaction():
-                self.runtime.heads.move(task.fence, "enter")
+        enter(self.runtime, read_turn(self.runtime, task.fence))
         return task.row
 
     def beat(self, row: InboxRow, owner: str = OWNER) -> None:
         """The worker's heartbeat."""
         assert claims.heartbeat(self.runtime, [row.inbox_id], owner=owner)
 
-    def suspend(self, call: str = CALL, *, deadline: bool = True) -> str:
-        """A worker runs into a tool that answers later; the turn's id."""
-        row = self.enter()
-        fence = Fence(row.agent_id, row.turn_id, row.turn_epoch)
-        until = self.runtime.database.now() + timedelta(seconds=300) if deadline else None
-        with self.runtime.transaction():
-            self.runtime.heads.move(fence, "suspend", waiting=1, deadline=until)
-            self.runtime.turns.wait_for(fence, "step_1", [(call, "search")])
-            self.runtime.inbox.consume([row.inbox_id], owner=OWNER)
-        return row.turn_id
+    def suspend(self, *, deadline: bool = True) -> str:
+        """A worker's model calls a tool that answers later; the turn's id."""
+        call = {"id": CALL, "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        answer = {"role": "assistant", "content": None, "tool_calls": [call]}
+        rest = self._run(self.claim().row, OWNER, f"printf %s {shlex.quote(json.dumps(answer))}")
+        assert rest is not None
+        assert (rest.kind, rest.waiting) == ("suspended", [CALL])
+        if not deadline:
+            self.sql("UPDATE state.agent_state_head SET resume_deadline = NULL")
+        return rest.agent_turn_id
+
+    def report(self, turn: str) -> str:
+        """The result of the call arrives; the report's row."""
+        reported = report_result(self.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
+        return reported.inbox_id or ""
 
     def drain(self) -> None:
-        """A worker comes and does whatever is due until nothing is."""
+        """A worker comes and does whatever is due until nothing is; its model is done at once."""
         while claimed := claim(self.runtime, target=TARGET, owner="drain"):
-            task = begin(self.runtime, claimed[0].row, owner="drain")
-            if task.kind == "run":
-                claims.ack(self.runtime, task.row.inbox_id, owner="drain")
+            self._run(claimed[0].row, "drain", "printf done")
+
+    def to_the_end(self, turn: str) -> None:
+        """A worker comes; what the turn then waits for is answered, as it should be."""
+        self.drain()
+        if self.why(turn)["rule"] == "waiting-for-tool":
+            self.report(turn)
+            self.drain()
+
+    def _run(self, row: InboxRow, owner: str, command: str) -> Rest | None:
+        task = begin(self.runtime, row, owner=owner)
+        if task.kind != "run":
+            return None
+        program = Program(command=command)
+        return Run(lambda action: action(self.runtime), task, program, Reins(), owner=owner).to_rest()
 
     # --- what can be seen
-
-    def head(self, agent_id: str = "clerk") -> Head:
-        head = self.runtime.heads.get(agent_id)
-        assert head is not None
-        return head
-
-    def row(self, turn: str) -> InboxRow:
-        return self.runtime.inbox.get(turn)
 
     def why(self, turn: str) -> dict[str, Any]:
         """What `cbx why` says of a turn; its exit code must fit."""
@@ -142,4 +155,18 @@ class World:
 
 @pytest.fixture
 def world(runtime: Runtime, ask: Asked, cbx: Cbx) -> World:
-    return World(runtime, ask, cbx)
+    """The agents may call the tool `search`, which answers by reports."""
+    profile = {"name": "clerk", "worker_target": TARGET, "tags": [], "allowed_tools": None}
+    entry = ProfileStore(runtime.database, runtime.project_id).save(profile, author_id="t")
+    made = World(runtime, ask, cbx)
+    made.sql("UPDATE resource.project_agents SET profile_box_id = %(box)s::uuid", box=entry.profile_box_id)
+    search = Tool(
+        tool_name="search",
+        description="Searches.",
+        parameters={"type": "object", "properties": {}},
+        target_subject=None,
+        after_execution=None,
+        options={},
+    )
+    ToolStore(runtime.database, runtime.project_id).add(search, actor="t")
+    return made

@@ -7,7 +7,6 @@ import pytest
 
 from cardbox_cli.execution import claims, recovery
 from cardbox_cli.execution.reaping import reap
-from cardbox_cli.execution.reports import report_result
 from tests.execution.why.conftest import CALL, GOOD, OWNER, World
 from tests.execution.why.test_rules import Case, finish_elsewhere
 
@@ -108,7 +107,7 @@ def a_step_of_ten_minutes_with_heartbeats(world: World) -> str:
 def resumed_by_a_result(world: World) -> str:
     world.ask()
     turn = world.suspend()
-    report_result(world.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
+    world.report(turn)
     world.enter()
     world.later(50)
     return turn
@@ -191,7 +190,7 @@ def a_tool_of_another_system_has_just_stored_its_result(world: World) -> str:
 def a_report_has_arrived(world: World) -> str:
     world.ask()
     turn = world.suspend()
-    report_result(world.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
+    world.report(turn)
     world.later(29)
     return turn
 

@@ -4,9 +4,15 @@ The state comes about as it really does, or, where the transactions of cbx exclu
 system or of an accident.
 """
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,7 +20,6 @@ import pytest
 from cardbox_cli.execution import claims
 from cardbox_cli.execution.dispatch import Parent
 from cardbox_cli.execution.reaping import reap
-from cardbox_cli.execution.reports import report_result
 from cardbox_cli.execution.why.registry import rules
 from cardbox_cli.model.cards import draft_card
 from tests.execution.why.conftest import CALL, GOOD, OWNER, World
@@ -201,7 +206,7 @@ def a_claim_of_another_system_long_ago(world: World) -> str:
 def a_report_is_claimed_and_its_worker_dies(world: World) -> str:
     world.ask()
     turn = world.suspend()
-    report(world, turn)
+    world.report(turn)
     world.claim()
     world.later(61)
     return turn
@@ -242,12 +247,6 @@ def another_system_ends_a_claimed_turn(world: World) -> str:
 # --- suspended
 
 
-def report(world: World, turn: str) -> str:
-    """The result of the call arrives; the report's row."""
-    reported = report_result(world.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
-    return reported.inbox_id or ""
-
-
 @case("deadline-passed")
 def no_result_comes(world: World) -> str:
     world.ask()
@@ -266,7 +265,7 @@ def it_waits_for_ever(world: World) -> str:
 def the_doorbell_of_a_report_is_dropped(world: World) -> str:
     world.ask()
     turn = world.suspend()
-    report(world, turn)
+    world.report(turn)
     world.worker()
     world.later(31)
     return turn
@@ -304,7 +303,7 @@ def a_result_was_received_and_is_gone(world: World) -> str:
 def a_report_is_consumed_for_nothing(world: World) -> str:
     world.ask()
     turn = world.suspend()
-    row = report(world, turn)
+    row = world.report(turn)
     world.sql("UPDATE state.agent_inbox SET status = 'consumed' WHERE inbox_id = %(row)s", row=row)
     return turn
 
@@ -388,6 +387,20 @@ def the_row_of_a_queued_turn_is_deleted(world: World) -> str:
     return turn
 
 
+@case("edge-without-row")
+def the_row_of_a_turn_that_another_waits_for_is_deleted(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    child = world.ask(
+        "scribe", source_agent_id="clerk", parent=Parent(agent_turn_id=parent, tool_call_id=CALL)
+    )
+    world.sql("DELETE FROM state.agent_inbox WHERE inbox_id = %(turn)s", turn=child)
+    world.sql(
+        "UPDATE state.agent_state_head SET status = 'idle', active_agent_turn_id = NULL WHERE agent_id = 'scribe'"
+    )
+    return child
+
+
 @case("row-lost")
 def its_row_and_its_edge_are_deleted(world: World) -> str:
     turn = its_row_is_deleted(world)
@@ -399,7 +412,7 @@ def its_row_and_its_edge_are_deleted(world: World) -> str:
 def a_report_is_given_up(world: World) -> str:
     world.ask()
     turn = world.suspend()
-    report(world, turn)
+    world.report(turn)
     row = world.claim().row
     claims.fail(world.runtime, row.inbox_id, owner=OWNER, error="the tool's answer cannot be read")
     return turn
@@ -498,6 +511,36 @@ def test_a_lock_of_a_moment_is_no_finding(world: World) -> None:
         assert world.why(turn)["rule"] == "dispatched"
 
 
+# --- a real worker
+
+
+def test_a_worker_that_is_killed_in_its_step_is_dead(world: World, tmp_path: Path) -> None:
+    turn = world.ask()
+    begun = tmp_path / "begun"
+    command = f"touch {begun}; exec sleep 60"
+    words = [sys.executable, "-m", "cardbox_cli", "worker", "run", "--exec", command]
+    # A group of its own, so that the command goes with its worker, as with a machine that loses its power.
+    with subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL) as process:
+        wait_until(begun.exists)
+        assert world.why(turn)["rule"] == "running"
+        os.killpg(process.pid, signal.SIGKILL)
+    assert world.why(turn)["rule"] == "running", "its lease is not over"
+    world.later(61)
+    found = world.why(turn)
+    assert found["rule"] == "dead-while-running"
+    assert [each["rule"] for each in found["also"]] == []
+    world.fix(found)
+    world.drain()
+    assert world.why(turn)["verdict"] == "ended"
+
+
+def wait_until(condition: Callable[[], bool], patience: float = 30) -> None:
+    until = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
 # --- all of them
 
 
@@ -517,7 +560,7 @@ def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, br
 
     if found["fix"] is not None:
         world.fix(found)
-    world.drain()
+    world.to_the_end(turn)
 
     after = world.why(turn)
     assert after["verdict"] == "ended", after

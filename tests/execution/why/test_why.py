@@ -212,18 +212,18 @@ FILL = """
 INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, agent_turn_id, status,
                                created_at)
 SELECT 'p', 'turn_' || n, 'clerk', 'turn', 'turn_' || n, 'turn_' || n, 'consumed', now() - n * interval '1 second'
-FROM generate_series(1, 50000) AS n;
+FROM generate_series(1, 10000) AS n;
 INSERT INTO state.execution_edges (project_id, edge_id, primitive, edge_phase, target_agent_id, target_agent_turn_id,
                                    correlation_id, recursion_depth)
 SELECT 'p', 'edge_' || n, 'enqueue', 'request', 'clerk', 'turn_' || n, 'turn_' || n, 0
-FROM generate_series(1, 50000) AS n;
+FROM generate_series(1, 10000) AS n;
 INSERT INTO cbx.turns (project_id, agent_turn_id, agent_id, end_status)
-SELECT 'p', 'turn_' || n, 'clerk', 'success' FROM generate_series(1, 50000) AS n;
+SELECT 'p', 'turn_' || n, 'clerk', 'success' FROM generate_series(1, 10000) AS n;
 INSERT INTO state.agent_steps (project_id, agent_id, step_id, agent_turn_id, status)
-SELECT 'p', 'clerk', 'step_' || n, 'turn_' || n, 'completed' FROM generate_series(1, 50000) AS n;
+SELECT 'p', 'clerk', 'step_' || n, 'turn_' || n, 'completed' FROM generate_series(1, 10000) AS n;
 INSERT INTO cards (tenant_id, card_id, content, metadata) SELECT 'p', 'card_' || n, '{}', '{"type": "agent.thought"}'
-FROM generate_series(1, 20000) AS n;
-INSERT INTO card_boxes (tenant_id, box_id, card_ids) SELECT 'p', gen_random_uuid(), '[]' FROM generate_series(1, 20000) AS n;
+FROM generate_series(1, 4000) AS n;
+INSERT INTO card_boxes (tenant_id, box_id, card_ids) SELECT 'p', gen_random_uuid(), '[]' FROM generate_series(1, 4000) AS n;
 ANALYZE
 """
 

@@ -182,6 +182,7 @@ RULES = (
         holds=_orphan_lease,
         actor="`cbx reap` or any worker's next look",
         fix=REAP,
+        aside=lambda s: s.worked_on,
         after_end=True,
     ),
 )
