@@ -241,7 +241,7 @@ def test_a_sound_context_is_clean(provider: str) -> None:
 @pytest.mark.parametrize("card_type", ["agent.reasoning", "agent.aside", "agent.thought", "tool.result"])
 def test_blocks_that_are_none_break_nothing(provider: str, card_type: str) -> None:
     strange = blocks("x", None, 3, [], {}, {"type": "thinking"}, {"type": "tool_use"}, card_type=card_type)
-    assert [each for each in found(provider, user(), strange, user()) if each.position != 1] == []
+    assert [each for each in found(provider, user(), strange, user("And?")) if each.position != 1] == []
 
 
 def test_what_is_about_the_whole_request_comes_last() -> None:
