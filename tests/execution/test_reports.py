@@ -197,12 +197,11 @@ def put_report(runtime: Runtime, turn_id: str, call: str, card_id: str, *, epoch
     return row.inbox_id
 
 
-def put_card(runtime: Runtime, turn_id: str, call: str) -> str:
+def put_card(runtime: Runtime, turn: str, call: str) -> str:
     """The result card of another program."""
     content = ToolResultContent(status="success", after_execution="suspend", result=1)
-    card = draft_card(
-        "tool.result", content, author_id="tool.look", tool_call_id=call, metadata={"agent_turn_id": turn_id}
-    )
+    named = {"agent_turn_id": turn}
+    card = draft_card("tool.result", content, author_id="tool.look", tool_call_id=call, metadata=named)
     runtime.cards.add(card)
     return card.card_id
 
