@@ -6,7 +6,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.inputs import check_choice, parse_json, resolved_or_typed
+from cardbox_cli.cli.inputs import check_choice, check_seconds, parse_json, resolved_or_typed
 from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.running import runtime
 from cardbox_cli.cli.session import session
@@ -87,7 +87,9 @@ def command(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print what came.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="S", min=0, help="Wait so many seconds at most; then exit 124."),
+        typer.Option(
+            metavar="S", min=0, callback=check_seconds, help="Wait so many seconds at most; then exit 124."
+        ),
     ] = None,
 ) -> None:
     """Ask an agent for a turn: at once if it is idle, else behind the turns that it has.

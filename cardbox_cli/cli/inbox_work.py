@@ -12,6 +12,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples
+from cardbox_cli.cli.inputs import check_seconds
 from cardbox_cli.cli.running import actor, ear, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import NotFound
@@ -45,7 +46,10 @@ def claim(
     owner: Owner = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until there is work.")] = False,
     timeout: Annotated[
-        float | None, typer.Option(metavar="S", min=0, help="Wait for so many seconds at most; then exit 3.")
+        float | None,
+        typer.Option(
+            metavar="S", min=0, callback=check_seconds, help="Wait for so many seconds at most; then exit 3."
+        ),
     ] = None,
 ) -> None:
     """Claim due rows for the time of a lease (CBX_LEASE, 60 s), one of each agent. Exit 3 without work."""
@@ -91,7 +95,12 @@ def defer(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it is to be tried again.")],
     delay: Annotated[
         float | None,
-        typer.Option(metavar="S", min=0, help="Try again in so many seconds. Default: the backoff."),
+        typer.Option(
+            metavar="S",
+            min=0,
+            callback=check_seconds,
+            help="Try again in so many seconds. Default: the backoff.",
+        ),
     ] = None,
     owner: Owner = None,
 ) -> None:

@@ -7,6 +7,7 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import spoken_by
+from cardbox_cli.cli.inputs import check_seconds
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.turn import TurnId
 from cardbox_cli.errors import Findings
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 app = everyday("Wait for the end of a turn.")
 
 Timeout = Annotated[
-    float | None, typer.Option(metavar="S", min=0, help="Wait for so many seconds at most; then exit 124.")
+    float | None,
+    typer.Option(
+        metavar="S", min=0, callback=check_seconds, help="Wait for so many seconds at most; then exit 124."
+    ),
 ]
 
 

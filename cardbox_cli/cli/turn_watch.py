@@ -9,6 +9,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
+from cardbox_cli.cli.inputs import check_seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import flat
 from cardbox_cli.cli.turn import TurnId
@@ -27,7 +28,8 @@ app = everyday("Watch a turn.")
 def watch(
     turn: TurnId,
     interval: Annotated[
-        float, typer.Option(metavar="S", min=0.1, help="So many seconds between looks.")
+        float,
+        typer.Option(metavar="S", min=0.1, callback=check_seconds, help="So many seconds between looks."),
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""

@@ -18,11 +18,15 @@ import click
 import typer
 
 from cardbox_cli.cli import output
+from cardbox_cli.cli.inputs import check_seconds
 from cardbox_cli.errors import UsageError
 
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
 Interval = Annotated[
-    float, typer.Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")
+    float,
+    typer.Option(
+        metavar="S", min=0.1, callback=check_seconds, help="With --watch: so many seconds between looks."
+    ),
 ]
 
 _Seen = TypeVar("_Seen")

@@ -13,7 +13,7 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import age, time
-from cardbox_cli.cli.inputs import check_choice
+from cardbox_cli.cli.inputs import check_choice, check_seconds
 from cardbox_cli.cli.running import wired
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
@@ -66,14 +66,26 @@ def run(
         bool, typer.Option("--drain", help="End when nothing of the target is due or running.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(metavar="S", min=0.1, help="Seconds that one call of the command may take.")
+        float,
+        typer.Option(
+            metavar="S",
+            min=0.1,
+            callback=check_seconds,
+            help="Seconds that one call of the command may take.",
+        ),
     ] = 600,
     max_steps: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Calls of the model in a turn. Default: CBX_MAX_STEPS, or 8."),
     ] = None,
     grace: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Seconds that running turns have once it shall stop.")
+        float,
+        typer.Option(
+            metavar="S",
+            min=0,
+            callback=check_seconds,
+            help="Seconds that running turns have once it shall stop.",
+        ),
     ] = 30,
     all_projects: Annotated[
         bool, typer.Option("--all-projects", help="Serve the target's agents in all projects.")
@@ -93,6 +105,10 @@ def run(
         raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
     if not exec_.strip():
         raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+    if not target.strip():
+        raise UsageError(
+            "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
+        )
     from cardbox_cli.execution.worker import Plan
 
     plan = Plan(

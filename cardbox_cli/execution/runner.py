@@ -346,8 +346,16 @@ def _why_failed(ran: Ran, what: str, timeout: float) -> tuple[str, str]:
     if ran.too_long:
         return TOO_LONG, f"{what} printed more than {MAX_OUTPUT} bytes"
     if ran.exit_code < 0:
-        return FAILED, f"{what} was killed by {Signals(-ran.exit_code).name}"
+        return FAILED, f"{what} was killed by {_signal_name(-ran.exit_code)}"
     return FAILED, f"{what} ended with exit code {ran.exit_code}"
+
+
+def _signal_name(number: int) -> str:
+    """How a signal is called; those between the first and the last real-time one have numbers only."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _diagnostics(ran: Ran) -> dict[str, Any]:

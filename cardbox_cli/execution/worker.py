@@ -19,7 +19,7 @@ import uuid6
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.claims import Claimed, begin, claim, defer, heartbeat
-from cardbox_cli.execution.reaping import reap
+from cardbox_cli.execution.reaping import Reaped, reap
 from cardbox_cli.execution.runner import Program, Reins, Rest, Run
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings
@@ -171,10 +171,15 @@ class Worker:
             projects = line.with_database(lambda database: workers.unsettled_projects(database, target))
         for each in projects:
             reaped = self._tried(partial(line.attempt, each, reap))
-            if reaped is not None and reaped.total:
-                facts = {name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids}
-                said = "; ".join(f"{name.replace('_', ' ')} {', '.join(ids)}" for name, ids in facts.items())
-                self._journal.line(f"reaped: {said}")
+            if reaped is not None:
+                self._say_reaped(reaped)
+
+    def _say_reaped(self, reaped: Reaped) -> None:
+        # Where there is more work than workers, each look rings again: that is nothing to tell.
+        facts = {name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids and name != "rung"}
+        if facts:
+            said = "; ".join(f"{name.replace('_', ' ')} {', '.join(ids)}" for name, ids in facts.items())
+            self._journal.line(f"reaped: {said}")
 
     def _claim(self, line: "_Line") -> int:
         count = 0

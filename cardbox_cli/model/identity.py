@@ -4,7 +4,6 @@ Owns what the names of agents, worker targets and tools may look like, and what 
 Rows of other programs may hold anything; only what cbx writes is checked. Does no I/O.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,6 +28,8 @@ INTERNAL_TOOLS = frozenset(
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 _LONGEST = 255
+# Some thirty years: more than clocks and deadlines can count is refused.
+_MAX_SECONDS = 1e9
 _SUBJECT_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f-\x9f]+")
 # What all providers accept.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -196,9 +197,10 @@ def _check_options(options: dict[str, Any]) -> None:
         )
     if "timeout_seconds" in options and not _is_duration(options["timeout_seconds"]):
         raise InvalidInput(
-            f"the timeout of a tool must be a positive number of seconds, not {options['timeout_seconds']!r}"
+            "the timeout of a tool must be a number of seconds above 0 and up to "
+            f"{_MAX_SECONDS:,.0f}, not {options['timeout_seconds']!r}"
         )
 
 
 def _is_duration(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0
+    return isinstance(seconds, int | float) and 0 < seconds <= _MAX_SECONDS

@@ -274,7 +274,7 @@ REFUSED = [
         4,
         "error: the command of a tool must not be blank\nhint: without one, it waits for a report\n",
     ),
-    (("tool", "add", "t", "--timeout", "nan"), 4, "error: the timeout of a tool must be a positive number"),
+    (("tool", "add", "t", "--timeout", "nan"), 4, "error: the timeout of a tool must be a number of seconds"),
     (
         ("tool", "add", "t", "--after-execution", "x"),
         2,

@@ -182,6 +182,15 @@ def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said
             "error: --exec: the command is blank\nhint: for example --exec 'python3 client.py'\n",
         ),
         (
+            ["--exec", "x", "--target", " "],
+            "error: --target: the worker target is blank\nhint: `cbx agent list` shows those of agents\n",
+        ),
+        (
+            ["--exec", "x", "--timeout", "nan"],
+            "error: Invalid value for '--timeout': nan is no number of seconds up to 1,000,000,000.\n"
+            "hint: `cbx worker run --help` shows what it takes\n",
+        ),
+        (
             ["--exec", "x", "--format", "yaml"],
             "error: --format: unknown format 'yaml'\nhint: formats are openai, anthropic, text\n",
         ),
@@ -344,3 +353,13 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_work_that_nobody_comes_for_is_no_news_of_a_worker(
+    cbx: Cbx, dispatch: Dispatch, later: Callable[[str], None]
+) -> None:
+    turn = dispatch()
+    later("1 minute")
+    result = cbx("worker", "run", "--target", "others", "--exec", CLIENT, "--once")
+    assert (result.code, len(result.err.splitlines())) == (0, 1)
+    assert cbx("reap").out == f"rung for  {turn}\n"

@@ -259,6 +259,7 @@ def test_a_call_without_a_command_waits_for_its_report(
     [
         ("echo why >&2; exit 7", {}, "command_failed", "the command ended with exit code 7"),
         ("kill -9 $$", {}, "command_failed", "the command was killed by SIGKILL"),
+        ("kill -40 $$", {}, "command_failed", "the command was killed by signal 40"),
         ("sleep 100", {"timeout": 0.2}, "command_timeout", "the command took longer than 0.2 seconds"),
         ("true", {}, "empty_answer", "the command printed nothing"),
         ("printf '\\377'", {}, "invalid_answer", "the output is no UTF-8: byte 0 is 0xff"),

@@ -229,6 +229,7 @@ class TestWait:
         assert (result.code, result.out) == (124, "")
         assert f"turn {turn} has not ended within 0.1 s: it is dispatched" in result.err
         assert cbx("turn", "wait", turn, "--timeout", "-1").code == 2
+        assert cbx("turn", "wait", turn, "--timeout", "nan").code == 2
 
 
 class TestWatch:

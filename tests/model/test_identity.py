@@ -66,8 +66,9 @@ def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
         ({"parameters": {"type": "object", "title": "\x00"}}, "tool 'weather': parameters.title: holds a NUL character at offset 0"),
         ({"description": "\ud800"}, "tool 'weather': description: holds a lone surrogate at offset 0"),
         ({"options": {"exec": " "}}, "the command of a tool must not be blank"),
-        ({"options": {"timeout_seconds": 0}}, "the timeout of a tool must be a positive number of seconds, not 0"),
-        ({"options": {"timeout_seconds": float("inf")}}, "the timeout of a tool must be a positive number of seconds, not inf"),
+        ({"options": {"timeout_seconds": 0}}, "the timeout of a tool must be a number of seconds above 0 and up to 1,000,000,000, not 0"),
+        ({"options": {"timeout_seconds": float("inf")}}, "the timeout of a tool must be a number of seconds above 0 and up to 1,000,000,000, not inf"),
+        ({"options": {"timeout_seconds": 1e300}}, "the timeout of a tool must be a number of seconds above 0 and up to 1,000,000,000, not 1e+300"),
         ({"after_execution": "resume"}, "after_execution must be suspend or terminate, not 'resume'"),
     ],
 )  # fmt: skip
