@@ -17,8 +17,9 @@ from benchmarks import queues
 from benchmarks.measure import Row, Side, Target, at_least, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
 from cardbox_cli.execution import claims
-from cardbox_cli.execution.dispatch import DispatchRequest, dispatch
+from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.provision import AgentRequest, provision
+from cardbox_cli.execution.requests import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.database import Database
@@ -36,17 +37,20 @@ SELECT '{PROJECT}', 'agent-' || n, gen_random_uuid(), '{_TARGET}' FROM generate_
 INSERT INTO state.agent_state_head (project_id, agent_id)
 SELECT '{PROJECT}', 'agent-' || n FROM generate_series(1, {_AGENTS}) AS n
 """  # noqa: S608  # constants of this file
+# Ids begin with the time, as those of cbx do.
 _ADD_ROWS = f"""
 INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, agent_turn_id,
     turn_epoch, context_headers, payload, status, processed_at, archived_at)
-SELECT '{PROJECT}', 'inbox_' || replace(gen_random_uuid()::text, '-', ''), 'agent-' || n %% {_AGENTS} + 1,
-    'tool_result', gen_random_uuid()::text, 'turn_' || replace(gen_random_uuid()::text, '-', ''), 1,
+SELECT '{PROJECT}', 'inbox_' || id, 'agent-' || n %% {_AGENTS} + 1, 'tool_result', 'call_' || id,
+    'turn_' || id, 1,
     jsonb_build_object('traceparent', '00-' || md5(n::text) || '-b7ad6b7169203331-01'),
     jsonb_build_object(
         'after_execution', 'suspend', 'status', 'success', 'tool_result_card_id', md5(n::text)),
     %(status)s, CASE WHEN %(status)s = 'consumed' THEN now() END,
     CASE WHEN %(status)s = 'consumed' THEN now() END
-FROM generate_series(1, %(count)s) AS n
+FROM generate_series(1, %(count)s) AS n,
+    LATERAL (SELECT lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1e6)::bigint), 14, '0')
+        || substr(md5(n::text || random()), 1, 18) AS id) AS made
 """  # noqa: S608
 
 _CLAIM = """

@@ -71,7 +71,8 @@ class Databases:
 
     def make(self, template: str = TEMPLATE) -> str:
         name = f"t_{uuid.uuid4().hex}"
-        self.admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # Copying files costs half of what the default, writing every page to the WAL, does for a database so small.
+        self.admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return name
 
     def prepared(self, script: str) -> str:

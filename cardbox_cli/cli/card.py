@@ -24,7 +24,7 @@ from cardbox_cli.model.ids import short_id, unique
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardFilter
 
-_ELSEWHERE = ("add", "edit", "export", "import", "refs")
+_ELSEWHERE = ("add", "edit", "export", "import", "lint", "refs")
 
 app = noun(
     "Add, show, list, search, delete, import and export cards.",

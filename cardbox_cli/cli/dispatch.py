@@ -14,7 +14,7 @@ from cardbox_cli.errors import InvalidInput, NotAccepted, UsageError
 from cardbox_cli.model.cards import OPERATOR
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch import Dispatched, DispatchResult, Handover, Parent
+    from cardbox_cli.execution.requests import Dispatched, DispatchResult, Handover, Parent
     from cardbox_cli.execution.runtime import Runtime
 
 DEPTH_POLICIES = ("descend", "peer", "root")
@@ -96,7 +96,8 @@ def command(
 
     Exit 6 when the turn was not accepted: busy, rejected or an error, and nothing was written.
     """
-    from cardbox_cli.execution.dispatch import DispatchRequest, dispatch
+    from cardbox_cli.execution.dispatch import dispatch
+    from cardbox_cli.execution.requests import DispatchRequest
 
     check_choice(depth_policy, "--depth-policy", DEPTH_POLICIES, what="policy")
     _check_options(context_box, handover, arg, args, wait=wait, timeout=timeout, dry_run=dry_run)
@@ -154,7 +155,7 @@ def _check_options(
 def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover | None":
     if name is None:
         return None
-    from cardbox_cli.execution.dispatch import Handover
+    from cardbox_cli.execution.requests import Handover
 
     loaded = load_recipe(name)
     return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=parse_arguments(given, files))
@@ -179,7 +180,7 @@ def _box(run: "Runtime", typed: str | None) -> str | None:
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
     from cardbox_cli.cli.typed import TypedTurns
-    from cardbox_cli.execution.dispatch import Parent
+    from cardbox_cli.execution.requests import Parent
 
     if turn is None:
         if tool_call_id is not None:

@@ -6,11 +6,11 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.describe import short_rule
+from cardbox_cli.cli.describe import count, short_rule
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.context.explain import Explanation, explain
-from cardbox_cli.context.formats import DIALECTS, text
+from cardbox_cli.context.formats import DIALECTS, anthropic, text
 from cardbox_cli.context.request import Entry, Request, request_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
@@ -30,7 +30,8 @@ app = everyday("Show the exact LLM request that boxes make.")
         "  cbx render --box 8b1f22c0\n"
         "  cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
         "  cbx render --box 8b1f22c0 --format text\n"
-        "  cbx render --box 8b1f22c0 --explain"
+        "  cbx render --box 8b1f22c0 --explain\n"
+        "  cbx render --box 8b1f22c0 --format anthropic --check -o json"
     )
 )
 def command(
@@ -56,14 +57,23 @@ def command(
     explain_: Annotated[
         bool, typer.Option("--explain", help="Where each message comes from, and what was left out.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
+    ] = False,
 ) -> None:
     """Print the request body that the boxes make, ready to send. A profile's box gives the system prompt."""
+    if explain_ and check:
+        raise UsageError("--check and --explain are two answers", hint="ask for one of them")
     if format_ not in FORMATS:
         raise UsageError(f"--format: unknown format {format_!r}", hint=f"formats are {', '.join(FORMATS)}")
     with session().stores() as (_, boxes), boxes.database.snapshot():
         entries = [entry for typed in box for entry in _entries(boxes, boxes.resolve(typed))]
-    dialect = DIALECTS["openai" if format_ == TEXT else format_]
+    provider = "openai" if format_ == TEXT else format_
+    dialect = DIALECTS[provider]
     request = request_of(entries, model=model, spell=dialect.spell)
+    if check:
+        _check(entries, request, provider)
+        return
     if explain_:
         _print_explained(request, dialect.body(request))
         return
@@ -72,6 +82,8 @@ def command(
             announce(
                 f"warning: {left.reason} {left.card_id} at position {left.position} of box {left.box_id}"
             )
+    if provider == "anthropic":
+        _tell_renamed(request)
     if format_ == TEXT:
         output.say(text.text(request).rstrip("\n"))
     else:
@@ -89,6 +101,22 @@ def _entries(boxes: "BoxStore", box_id: str) -> list[Entry]:
         )
         for slot in view.slots
     ]
+
+
+def _check(entries: list[Entry], request: Request, provider: str) -> None:
+    from cardbox_cli.cli.findings import answer
+    from cardbox_cli.context.lint.registry import lint
+
+    answer(lint(entries, request, provider))
+
+
+def _tell_renamed(request: Request) -> None:
+    _, renamed = anthropic.spoken(request.messages)
+    if renamed:
+        announce(
+            f"warning: {count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} for "
+            f"{renamed[0].old!r}; --check names each"
+        )
 
 
 def _print(body: dict[str, Any]) -> None:

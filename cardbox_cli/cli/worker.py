@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.wakeup.ear import Ear
     from cardbox_cli.execution.wakeup.service import Wakeups
     from cardbox_cli.execution.worker import Plan, Worker
+    from cardbox_cli.store.database import Database
     from cardbox_cli.store.target import Target
 
 INTERRUPTED = 130
@@ -146,7 +147,6 @@ def _serve(plan: "Plan") -> int:
     from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.wakeup.service import Wakeups
     from cardbox_cli.execution.worker import Worker
-    from cardbox_cli.store.database import Database
 
     settings = settings_from(os.environ)
     target = session().target()
@@ -155,7 +155,7 @@ def _serve(plan: "Plan") -> int:
         worker = Worker(
             plan,
             settings,
-            connect=lambda: Database.open_target(target),
+            connect=lambda: _connect(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
             ear=ear,
@@ -167,6 +167,14 @@ def _serve(plan: "Plan") -> int:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def _connect(target: "Target") -> "Database":
+    from cardbox_cli.store.database import Database
+
+    database = Database.open_target(target)
+    database.keep_plans()
+    return database
 
 
 def _ear(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Ear":

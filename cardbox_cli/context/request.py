@@ -20,7 +20,10 @@ Spell = Callable[[Card], dict[str, Any] | Silence]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of a box as rendering takes it in: its slot, its box, and the rule that brought it if known."""
+    """A place of a box as rendering takes it in: its slot, its box, and the rule that brought it if known.
+
+    `box_id` is empty where the box does not exist (yet).
+    """
 
     slot: Slot
     box_id: str

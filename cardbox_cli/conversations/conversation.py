@@ -1,6 +1,6 @@
 """A conversation on its way from a file to a box, and what every format writes alike."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -37,7 +37,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation as it stands in a file: its entries in order, in the format of that name.
 
     The entries can be iterated over more than once. `own_id` is the id that the file gives it, `parent_id`
-    that of the conversation it branched off from, `place` is for error messages.
+    that of the conversation it branched off from, `place` is for error messages. `beside` is what stands
+    beside its messages, such as the tools of a request's body.
     """
 
     entries: Iterable[Entry]
@@ -46,6 +47,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     format: str
     parent_id: str | None = None
+    beside: Mapping[str, Any] = {}
 
 
 def checked_message(entry: Entry, roles: Collection[str], provider: str) -> dict[str, Any]:

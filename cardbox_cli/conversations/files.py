@@ -39,6 +39,7 @@ class MessageList(msgspec.Struct, frozen=True, kw_only=True):
             own_id=next((str(value) for value in ids if _is_id(value)), None),
             title=next((value for value in titles if _is_title(value)), None),
             format=source_format,
+            beside=self.beside,
         )
 
 

@@ -89,6 +89,29 @@ def _imported_box(conversation: Wanted, placed: dict[int, str], counts: dict[int
     )
 
 
+class Drafted(msgspec.Struct, frozen=True):
+    """An entry, the cards that importing it would make, and what is wrong with it where there are none."""
+
+    entry: Entry
+    cards: list[CardDraft]
+    problem: str | None = None
+
+
+def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
+    """What importing the entries of a conversation into a project would make. Bad characters are replaced."""
+    reading = _Reading(project_id, remap_tool_ids=False, replace_bad_text=True)
+    key, _ = reading.keys(conversation)
+    source_format = FORMATS[conversation.format]
+    for each in reading.spelled(conversation):
+        try:
+            cards = _drafted(source_format, each.entry)
+        except InvalidConversation as exc:
+            yield Drafted(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
+            continue
+        name = (each.entry.position, each.canonical)
+        yield Drafted(each.entry, list(_with_ids(cards, (project_id, *key), key, name)))
+
+
 class _Spelled(msgspec.Struct, frozen=True):
     """An entry as it will be stored, its canonical JSON, and how many bad characters it held."""
 
@@ -111,7 +134,7 @@ class _Reading:
     def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
         """The cards of all conversations in order, each with the number of its conversation."""
         for label, conversation in enumerate(conversations):
-            key, parent_key = self._keys(conversation)
+            key, parent_key = self.keys(conversation)
             title, replaced = self._storable(conversation.title, f"{conversation.place}: title")
             self.replaced_characters += replaced
             self.last_card_id = None
@@ -128,12 +151,12 @@ class _Reading:
                 )
             )
 
-    def _keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
+    def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""
         keyspace = FORMATS[conversation.format].KEYSPACE
         own_id = conversation.own_id
         if own_id is None:
-            own_id = str(derived_from(each.canonical for each in self._spelled(conversation)))
+            own_id = str(derived_from(each.canonical for each in self.spelled(conversation)))
         elif self._storable(own_id, f"{conversation.place}: id")[1]:
             # Not the replaced text, which two ids may share. What is stored is only a hash.
             own_id = json.dumps(own_id)
@@ -149,12 +172,13 @@ class _Reading:
     def _identified(
         self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
     ) -> Iterator[CardDraft]:
-        for each in self._spelled(conversation):
+        for each in self.spelled(conversation):
             self.replaced_characters += each.replaced
             cards = _drafted(source_format, each.entry)
             yield from _with_ids(cards, scope, key, (each.entry.position, each.canonical))
 
-    def _spelled(self, conversation: Conversation) -> Iterator[_Spelled]:
+    def spelled(self, conversation: Conversation) -> Iterator[_Spelled]:
+        """The entries of a conversation as they will be stored."""
         for entry in conversation.entries:
             value, replaced = self._storable(entry.value, entry.place)
             text = exact_json.canonical(exact_json.encode(value)).decode()

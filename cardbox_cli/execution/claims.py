@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from cardbox_cli.errors import LeaseLost
+from cardbox_cli.execution.applying import TOO_EARLY, Applied, apply_report
 from cardbox_cli.execution.ending import end_queued, end_turn
-from cardbox_cli.execution.reports import TOO_EARLY, Applied, apply_report
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.turns import (
     ACTIVE,

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import msgspec
 
-from cardbox_cli.errors import Conflict, InvalidInput, NotFound
+from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.claims import give_up
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.lost_reports import report_lost
@@ -100,7 +100,15 @@ def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
         head = runtime.heads.try_lock(known.agent_id)
         if head is None or head.fence != known.fence or head.status != SUSPENDED:
             return
-        reports = report_timeouts(runtime, head)
+        try:
+            with runtime.transaction():
+                reports = report_timeouts(runtime, head)
+        except CardConflict as exc:
+            # A database may allow one result per call id, and another turn's call of this id has it.
+            message = f"no result came before the deadline, and none can be reported: {exc.message}"
+            end_turn(runtime, head.fence, "timeout", move="stop", error_code="tool_timeout", message=message)
+            reaped.failed.append(head.fence.agent_turn_id)
+            return
         reaped.timed_out.extend(report.tool_call_id for report in reports)
         if not reports and not _is_reported_to(runtime, head):
             message = "its deadline passed, and no result that it waits for is on its way"

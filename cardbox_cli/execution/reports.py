@@ -1,11 +1,8 @@
 """Reports: the result of a tool call on its way to the turn that waits for it.
 
 A report is a `tool.result` card and an inbox row that points to it; `claims.py` hands the row to a worker,
-who applies it here. The card's id is derived from the call, so that the same result twice is a replay.
+and `applying.py` applies it. The card's id is derived from the call: the same result twice is a replay.
 """
-
-from datetime import timedelta
-from typing import Any, Literal
 
 import msgspec
 
@@ -17,17 +14,14 @@ from cardbox_cli.model.headers import depth_of, new_trace_id, parent_of, trace_i
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.model.turns import (
     APPLIED,
-    END_STATUSES,
     PENDING,
     RECEIVED,
-    REPORTS,
     TIMEOUT,
     TOOL_RESULT,
     TURN,
     WAITING,
     WATCHDOG,
     Edge,
-    EndStatus,
     Fence,
     Head,
     InboxRow,
@@ -38,9 +32,6 @@ from cardbox_cli.model.turns import (
     new_inbox_id,
 )
 from cardbox_cli.store.inbox import NewRow
-
-# When to look again at a report that came before its turn has suspended, or its card can be seen.
-TOO_EARLY = timedelta(seconds=1)
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,87 +328,3 @@ def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
     except Conflict:
         # Another program wrote a report that is not noted beside the call.
         return None
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a claimed report.
-
-    `resumed`: the turn goes on at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: for
-    other calls; `stale`: nobody waits for it; `early`, and `busy` while its turn has not suspended: to be
-    looked at again.
-    """
-
-    outcome: Literal["resumed", "terminate", "waiting", "stale", "early", "busy"]
-    fence: Fence
-    reason: str | None = None
-    end_status: EndStatus = "success"
-
-
-def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
-    """Apply a claimed report to its turn: the result goes into the output box, once.
-
-    Takes part in the caller's transaction, who has claimed the row, which does not carry the turn yet, and
-    then does with it what the outcome says.
-    """
-    assert row.message_type in REPORTS
-    head = runtime.heads.lock(row.agent_id)
-    if head is None or head.active_agent_turn_id != row.turn_id:
-        return Applied(outcome="stale", fence=row.fence, reason="its turn is not active any more")
-    tools = runtime.turns.waiting_tools(row.turn_id)
-    tool = next((each for each in reversed(tools) if each.tool_call_id == row.correlation_id), None)
-    if head.status != "suspended":
-        if tool is not None and tool.wait_status not in (WAITING, RECEIVED):
-            return Applied(
-                outcome="stale", fence=head.fence, reason=f"its result was {tool.wait_status} before"
-            )
-        return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
-    if tool is None or tool.wait_status not in (WAITING, RECEIVED):
-        return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
-    card_id = row.pointer("tool_result_card_id") or ""
-    found = runtime.cards.get_many([card_id]).cards
-    if not found:
-        return Applied(outcome="early", fence=head.fence, reason=f"its card {card_id!r} cannot be seen")
-    return _apply(runtime, head, tool, found[0].card_id)
-
-
-def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> Applied:
-    _show(runtime, head, card_id)
-    runtime.turns.apply(tool.agent_turn_id, tool.tool_call_id, card_id)
-    tools = runtime.turns.waiting_tools(tool.agent_turn_id)
-    left = [each for each in tools if each.wait_status in (WAITING, RECEIVED)]
-    if left:
-        runtime.heads.set_waiting(head.fence, len(left))
-        return Applied(outcome="waiting", fence=head.fence, reason=f"{len(left)} more to come")
-    ended = _termination(runtime, [each for each in tools if each.step_id == tool.step_id])
-    if ended is not None:
-        return Applied(outcome="terminate", fence=head.fence, end_status=ended)
-    epoch = runtime.heads.move(head.fence, "resume")
-    fence = Fence(head.agent_id, head.fence.agent_turn_id, epoch)
-    runtime.tell_state(head, "running", epoch)
-    return Applied(outcome="resumed", fence=fence)
-
-
-def _show(runtime: Runtime, head: Head, card_id: str) -> None:
-    """The result goes into the turn's output box, unless it is there."""
-    if head.output_box_id is not None:
-        box = runtime.boxes.ensure(head.output_box_id)
-        if card_id not in box.card_ids:
-            runtime.boxes.append(box.box_id, [card_id], fence=head.fence)
-
-
-def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
-    """Put results that had come, and that nobody will apply, into the output box. The turn is active."""
-    card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
-    for card in runtime.cards.get_many(card_ids).cards:
-        _show(runtime, head, card.card_id)
-
-
-def _termination(runtime: Runtime, tools: list[WaitingTool]) -> EndStatus | None:
-    """How the turn ends, where one of its results says that it does: the first status that is no success."""
-    ids = [tool.tool_result_card_id for tool in tools if tool.tool_result_card_id is not None]
-    contents: list[Any] = [card.content for card in runtime.cards.get_many(ids).cards]
-    results = [content for content in contents if isinstance(content, ToolResultContent)]
-    if not any(result.after_execution == "terminate" for result in results):
-        return None
-    said = next((result.status for result in results if result.status != "success"), "success")
-    return next((status for status in END_STATUSES if status == said), "failed")

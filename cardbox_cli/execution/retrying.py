@@ -6,7 +6,8 @@ import msgspec
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.deliverables import ensure_deliverable, fallback
-from cardbox_cli.execution.dispatch import Dispatched, DispatchRequest, Parent, dispatch
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.requests import Dispatched, DispatchRequest, Parent
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.headers import parent_of
 from cardbox_cli.model.turns import (

@@ -14,6 +14,7 @@ import msgspec
 from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import CardConflict, NotFound
 from cardbox_cli.execution.answers import Answer, BadAnswer, read_answer
+from cardbox_cli.execution.applying import ended_by
 from cardbox_cli.execution.calls import Author, Call, calls_of
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.reports import report_ended_children
@@ -30,12 +31,10 @@ from cardbox_cli.execution.turn_request import (
 )
 from cardbox_cli.execution.wakeup.events import Phase
 from cardbox_cli.model.cards import Card, CardDraft
-from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.model.turns import (
     DISPATCHED,
-    END_STATUSES,
     RUNNING,
     SUSPENDED,
     TURN,
@@ -311,9 +310,4 @@ def _ended_by_result(own: Sequence[Card]) -> EndStatus | None:
     """How the turn ends where a result of the last thought's calls says that it does."""
     thoughts = [card for card in own if calls_of(card)]
     asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
-    contents = [card.content for card in own if card.type == "tool.result" and card.tool_call_id in asked]
-    results = [content for content in contents if isinstance(content, ToolResultContent)]
-    if not any(result.after_execution == "terminate" for result in results):
-        return None
-    first = next((result.status for result in results if result.status != "success"), "success")
-    return next((status for status in END_STATUSES if status == first), "failed")
+    return ended_by(card for card in own if card.type == "tool.result" and card.tool_call_id in asked)

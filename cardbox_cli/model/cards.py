@@ -229,6 +229,12 @@ def _refuse_unknown_keys(data: dict[str, Any]) -> None:
         )
 
 
+def card_of(draft: CardDraft, project_id: str) -> Card:
+    """A draft as the card that it would become, without the times that the store decides."""
+    values = {**shown_draft(draft, project_id), "metadata": {**draft.metadata, "project_id": project_id}}
+    return Card(**values)
+
+
 def shown_draft(draft: CardDraft, project_id: str) -> dict[str, Any]:
     """A draft in the shape of the card that it would become, with null for what the store decides."""
     given = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}

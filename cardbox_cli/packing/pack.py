@@ -4,15 +4,16 @@ Reads what the recipe's rules need, lets `packing/plan.py` decide, writes the ne
 makes or writes an output box.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from cardbox_cli.context.request import Entry
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import Provenance, digest
-from cardbox_cli.model.cards import OPERATOR, Card
+from cardbox_cli.model.boxes import Fate, Provenance, Slot, digest
+from cardbox_cli.model.cards import OPERATOR, Card, card_of
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from cardbox_cli.model.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
+
+
+# Looks at what an agent would see, and raises what it has against it.
+Check: TypeAlias = Callable[[list[Entry]], None]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +58,13 @@ def pack(
     source_agent_id: str = OPERATOR,
     dry_run: bool = False,
     with_digest: bool = True,
+    check: "Check | None" = None,
 ) -> Packed:
     """Pack `arguments` by `recipe` into a new context box.
 
     Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
-    not tell whether the contents are still the same.
+    not tell whether the contents are still the same. `check` gets the places of the profile's box and of the
+    context box to be, which has no id yet, before anything is written; what it raises stops the pack.
     Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
     no row remains then. Joins the caller's transaction if there is one.
     """
@@ -69,6 +76,8 @@ def pack(
         profiles.refuse_lost_box(profile)
         inherited = _read(database, project_id, plan) if with_digest else {}
         contents = _digest(plan, inherited) if with_digest else None
+        if check is not None:
+            check(_entries(database, project_id, profile.profile_box_id, plan))
         box_id = None
         if not dry_run:
             provenance = Provenance(
@@ -172,6 +181,29 @@ def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
         return {}
     found = CardStore(database, project_id).get_many(inherited, include_deleted=True)
     return {card.card_id: card for card in found.cards}
+
+
+def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[Entry]:
+    """The places of the profile's box, then those of the context box to be."""
+    profile = BoxStore(database, project_id).view(profile_box_id)
+    entries = [Entry(slot=slot, box_id=profile_box_id) for slot in profile.slots]
+    store = CardStore(database, project_id)
+    inherited = [place.card_id for place in plan.cards if place.draft is None]
+    stored = {card.card_id: card for card in store.get_many(inherited, include_deleted=True).cards}
+    hidden = set(store.get_many(inherited).missing_card_ids)
+    for position, place in enumerate(plan.cards):
+        card = card_of(place.draft, project_id) if place.draft else stored.get(place.card_id)
+        slot = Slot(position, place.card_id, card, _fate(card, is_hidden=place.card_id in hidden))
+        entries.append(Entry(slot=slot, box_id="", rule=place.rule))
+    return entries
+
+
+def _fate(card: Card | None, *, is_hidden: bool) -> Fate:
+    if card is None:
+        return "dangling"
+    if not is_hidden:
+        return "present"
+    return "expired" if card.deleted_at is None else "deleted"
 
 
 def _digest(plan: Plan, inherited: Mapping[str, Card]) -> str:

@@ -325,7 +325,7 @@ class TestLists:
         assert cbx(*command, "-o", "id").out == ""
         table = cbx(*command)
         assert (table.code, table.out) == (0, "")
-        assert re.fullmatch(r"no .* in project 'p'\n", table.err)
+        assert re.fullmatch(r"no .* in project 'p'\n|no .*: there is no project 'p'; .*\n", table.err)
 
 
 class TestOneThing:

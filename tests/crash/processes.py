@@ -4,6 +4,7 @@ So a command costs some 50 ms, where a new Python takes half a second. Imports n
 load that again.
 """
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -34,6 +35,11 @@ _LAZY = (
     "model.profiles",
     "packing.pack",
     "packing.recipe_files",
+    "execution.dispatch",
+    "execution.claims",
+    "execution.recovery",
+    "execution.reaping",
+    "execution.wakeup.service",
     "conversations.importing",
     "store.schema",
     "store.embedded",
@@ -102,9 +108,13 @@ def fork(
 
 
 def _be_cbx(arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Path) -> None:
-    """What the fork does: become the process that a shell would have started."""
-    from cardbox_cli.cli.main import main
+    """What the fork does: become the process that a shell would have started.
 
+    Arguments that begin with `python -m MODULE` go to the `main` of that module.
+    """
+    main = _main(arguments)
+    if arguments[:2] == ("python", "-m"):
+        arguments = arguments[3:]
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -120,3 +130,9 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.001)
+
+
+def _main(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
+    module = arguments[2] if arguments[:2] == ("python", "-m") else "cardbox_cli.cli.main"
+    found: Callable[[Sequence[str]], int] = importlib.import_module(module).main
+    return found

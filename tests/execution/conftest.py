@@ -7,8 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from cardbox_cli.execution.dispatch import DispatchRequest, DispatchResult, dispatch
+from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.provision import AgentRequest, provision
+from cardbox_cli.execution.requests import DispatchRequest, DispatchResult
 from cardbox_cli.execution.runtime import Call, Runtime
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.cards import draft_card

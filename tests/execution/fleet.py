@@ -20,9 +20,10 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
-from cardbox_cli.execution.dispatch import DispatchRequest, Parent, dispatch
+from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.reports import report_result
+from cardbox_cli.execution.requests import DispatchRequest, Parent
 from cardbox_cli.execution.runtime import Call, Runtime
 from cardbox_cli.execution.wakeup.bell import wakeup_for
 from cardbox_cli.execution.wakeup.service import Wakeups
@@ -60,9 +61,8 @@ case $asked in
   *) echo done ;;
 esac"""
 
-_LEASE = 2.0
 SETTINGS = {
-    "CBX_LEASE": f"{_LEASE}",
+    "CBX_LEASE": "2.5",
     "CBX_HEARTBEAT": "0.5",
     "CBX_POLL": "0.4",
     "CBX_UNCLAIMED": "1",
@@ -73,7 +73,7 @@ SETTINGS = {
     "CBX_MAX_ATTEMPTS": "100",
 }
 # Seconds in which some turn must end, or the fleet hangs.
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,8 +167,9 @@ class Fleet:
         self._people()
         pool = ThreadPoolExecutor(self.scale.dispatchers + 2)
         try:
-            self._workers = [self._start_worker(slot) for slot in range(self.scale.workers)]
             dispatchers = [pool.submit(self._ask_for_turns, slot) for slot in range(self.scale.dispatchers)]
+            self._wait_for_queues(dispatchers)
+            self._workers = [self._start_worker(slot) for slot in range(self.scale.workers)]
             helpers = [pool.submit(self._answer_calls), pool.submit(self._make_trouble)]
             self._wait_for_ends(dispatchers, helpers, in_the_middle)
             self._over.set()
@@ -215,6 +216,8 @@ class Fleet:
     def _ask_for_turns(self, slot: int) -> None:
         with self._desk(f"dispatcher {slot}") as (desk, rng):
             for number in range(slot, self.scale.turns, self.scale.dispatchers):
+                if self._over.is_set():
+                    return
                 [kind] = rng.choices(_KINDS, _SHARES)
                 agent_id = f"agent_{rng.randrange(self.scale.agents)}"
                 for _ in range(1 + (rng.random() < 0.1)):
@@ -361,6 +364,12 @@ class Fleet:
 
     # --- waiting
 
+    def _wait_for_queues(self, asking: list[Future[None]]) -> None:
+        """Wait until a quarter of all turns has been asked for, so that there is something to queue behind."""
+        while len(self.asked) < self.scale.turns // 4:
+            self._check_that_all_live(asking)
+            time.sleep(0.02)
+
     def _wait_for_ends(
         self,
         asking: list[Future[None]],
@@ -369,6 +378,7 @@ class Fleet:
     ) -> None:
         """Wait until all who ask are done, and all turns have ended."""
         began = moved = time.monotonic()
+        tell = began + _PATIENCE
         with self._desk("watch") as (desk, _):
             while True:
                 self._check_that_all_live([*asking, *helping])
@@ -379,6 +389,9 @@ class Fleet:
                     in_the_middle(self)
                     in_the_middle = None
                 now = time.monotonic()
+                if now >= tell:
+                    print(f"{self._ended} of {len(self.asked)} turns have ended", flush=True)
+                    tell = now + _PATIENCE
                 moved = now if self._ended != before else moved
                 if now - moved > _PATIENCE:
                     raise Hangs(self._story(f"no turn has ended for {_PATIENCE:g} seconds"))
@@ -412,19 +425,23 @@ class Fleet:
     def _why(self) -> str:
         environment = {
             **os.environ,
-            **SETTINGS,
             "CBX_DATABASE_URL": self.target.conninfo or "",
             "CBX_PROJECT": PROJECT,
         }
-        ran = subprocess.run(
-            [sys.executable, "-m", "cardbox_cli", "why", "--all"],
-            env=environment,
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-        said = (ran.stdout + ran.stderr).decode(errors="replace").splitlines()
-        return "\n".join(["--- cbx why --all", *said[:60]])
+        with (self._folder / "why").open("w+b") as said:
+            asked = subprocess.Popen(
+                [sys.executable, "-m", "cardbox_cli", "why", "--all"],
+                env=environment,
+                stdout=said,
+                stderr=said,
+            )
+            with suppress(subprocess.TimeoutExpired):
+                asked.wait(_PATIENCE)
+            asked.kill()
+            asked.wait()
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines()
+        return "\n".join(["--- cbx why --all", *lines[:60]])
 
     @contextmanager
     def _desk(self, name: str) -> Iterator[tuple[_Desk, Random]]:

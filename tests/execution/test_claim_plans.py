@@ -1,34 +1,44 @@
-"""Claims stay cheap and fair: whatever is finished, and whatever waits for few agents or for another target."""
+"""Claiming and reaping read what is open and nothing else, however much is finished."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from cardbox_cli.execution.claims import ack_many, claim
+from cardbox_cli.execution.claims import claim
+from cardbox_cli.execution.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.settings import Settings
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT
-from tests.store.test_plans import Explaining, scanned_whole
+from tests.store.test_plans import Explaining, indexes
 
-# Agents 1 to 3 of target `near` have 1,500 due rows each, agents 4 to 6 of `far` too, all older than the one row of
-# each of the agents 7 to 206, which are of `near`.
+# 20,000 rows that are done, and of the last agents 40 that are due.
 FILL = """
 INSERT INTO resource.project_agents (project_id, agent_id, profile_box_id, worker_target)
-SELECT 'p', 'agent-' || n, gen_random_uuid(), CASE WHEN n BETWEEN 4 AND 6 THEN 'far' ELSE 'near' END
-FROM generate_series(1, 2000) AS n;
-INSERT INTO state.agent_state_head (project_id, agent_id) SELECT 'p', 'agent-' || n FROM generate_series(1, 2000) AS n;
-INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, status, next_retry_at,
-    created_at)
-SELECT 'p', 'inbox_' || n, 'agent-' || CASE WHEN n <= 9000 THEN n % 6 + 1 ELSE n - 8994 END, 'tool_result', 'call_' || n,
-    CASE WHEN n > 9200 THEN 'consumed' ELSE 'pending' END,
-    now() - (20000 - n) * interval '1 second', now() - (20000 - n) * interval '1 second'
-FROM generate_series(1, 9200) AS n;
-INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, status)
-SELECT 'p', 'done_' || n, 'agent-' || n % 200, 'tool_result', 'done_' || n, 'consumed'
+SELECT 'p', 'agent-' || n, gen_random_uuid(), 'desk' FROM generate_series(0, 199) AS n;
+INSERT INTO state.agent_state_head (project_id, agent_id, status, active_agent_turn_id, turn_epoch)
+SELECT 'p', 'agent-' || n, CASE WHEN n < 40 THEN 'dispatched' ELSE 'idle' END, 'due-' || n, 1
+FROM generate_series(0, 199) AS n;
+INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, agent_turn_id,
+    turn_epoch, status, created_at, next_retry_at)
+SELECT 'p', 'turn-' || n, 'agent-' || n % 200, 'turn', 'turn-' || n, 'turn-' || n, 1, 'consumed',
+    now() - (20000 - n) * interval '15 seconds', now() - (20000 - n) * interval '15 seconds'
 FROM generate_series(1, 20000) AS n;
+INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, agent_turn_id,
+    turn_epoch, status)
+SELECT 'p', 'due-' || n, 'agent-' || n, 'turn', 'due-' || n, 'due-' || n, 1, 'pending'
+FROM generate_series(0, 39) AS n;
+INSERT INTO cbx.turns (project_id, agent_turn_id, agent_id, end_status, report_to)
+SELECT project_id, agent_turn_id, agent_id, CASE status WHEN 'consumed' THEN 'success' END,
+    jsonb_build_object('agent_id', 'x', 'agent_turn_id', 'turn-x', 'tool_call_id', inbox_id)
+FROM state.agent_inbox;
+INSERT INTO state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id, step_id, tool_name,
+    wait_status)
+SELECT project_id, agent_id, agent_turn_id, 1, inbox_id, 's', 'look', 'applied' FROM state.agent_inbox;
 ANALYZE
 """
+LARGE = ("agent_inbox", "turn_waiting_tools", "turns")
 
 
 @pytest.fixture
@@ -41,44 +51,38 @@ def explaining(target: Target) -> Iterator[Explaining]:
         yield opened
 
 
-def taken(database: Database, target: str | None, limit: int) -> list[str]:
-    claimed = claim(Runtime(database, PROJECT), target=target, owner="w", limit=limit)
-    return [each.row.agent_id for each in claimed]
+def whole(plans: dict[str, str]) -> list[str]:
+    """The queries that read a large table from one end to the other."""
+    return [name for name, plan in plans.items() for table in LARGE if f"Seq Scan on {table} " in plan]
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_claim_reads_no_table_whole(explaining: Explaining, kept: bool) -> None:
-    if kept:
-        assert explaining.keep_plans()
-    assert len(taken(explaining, "near", 10)) == 10
-    assert explaining.plans.keys() >= {"claim_due", "more_due", "claim_due_by_agent"}
-    for name in ("claim_due", "more_due", "claim_due_by_agent"):
-        assert "agent_inbox" not in scanned_whole(explaining.plans[name])
-    assert "idx_inbox_due" in explaining.plans["claim_due"]
-    assert "idx_inbox_open" in explaining.plans["claim_due_by_agent"]
+def test_a_claim_reads_the_partial_indexes(explaining: Explaining) -> None:
+    runtime = Runtime(explaining, PROJECT, settings=Settings())
+    assert len(claim(runtime, target="desk", owner="w", limit=8)) == 8
+    # Nothing for this target: all that is due is looked at.
+    assert claim(runtime, target="other", owner="w", limit=8) == []
+    assert "idx_inbox_due" in indexes(explaining.plans["claim_due"])
+    assert whole(explaining.plans) == []
+    read = set.union(*(indexes(plan) for name, plan in explaining.plans.items() if "due" in name))
+    assert {name for name in read if "inbox" in name} <= {
+        *("idx_inbox_due", "idx_inbox_open", "agent_inbox_pkey")
+    }
 
 
-def test_what_waits_for_few_agents_hides_no_other(explaining: Explaining) -> None:
-    first = taken(explaining, "near", 5)
-    assert first == ["agent-2", "agent-3", "agent-1", "agent-7", "agent-8"]
+def test_reaping_reads_what_is_open(explaining: Explaining) -> None:
+    runtime = Runtime(explaining, PROJECT, settings=Settings())
+    claim(runtime, target="desk", owner="w", limit=8)
+    explaining.connection.execute("SELECT set_config('cbx.clock_offset', '5 minutes', false)")
+    explaining.plans.clear()
+    reaped = reap(runtime)
+    assert (len(reaped.released), len(reaped.rung)) == (8, 1)
+    assert whole(explaining.plans) == []
 
 
-def test_what_waits_for_another_target_hides_nothing(explaining: Explaining) -> None:
+def test_who_ended_before_a_turn_waits_is_found_by_index(explaining: Explaining) -> None:
     explaining.connection.execute(
-        "UPDATE state.agent_inbox SET status = 'consumed' WHERE agent_id IN ('agent-1', 'agent-2', 'agent-3')"
+        "UPDATE state.agent_state_head SET status = 'suspended' WHERE agent_id = 'agent-1'"
     )
-    assert taken(explaining, "near", 3) == ["agent-7", "agent-8", "agent-9"]
-    assert taken(explaining, None, 4) == ["agent-4", "agent-5", "agent-6", "agent-10"]
-    assert taken(explaining, "far", 9) == ["agent-4", "agent-5", "agent-6"]
-
-
-def test_plans_that_are_kept_serve_every_target(explaining: Explaining) -> None:
-    explaining.keep_plans()
-    runtime = Runtime(explaining, PROJECT)
-    for target in ("near", "far", None) * 3:
-        claimed = claim(runtime, target=target, owner="w", limit=3)
-        assert len(claimed) == 3
-        done = ack_many(runtime, [each.row.inbox_id for each in claimed], owner="w")
-        assert sorted(done) == sorted(each.row.inbox_id for each in claimed)
-    kept = explaining.connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
-    assert any("agent_inbox" in statement for (statement,) in kept)
+    runtime = Runtime(explaining, PROJECT, settings=Settings())
+    assert runtime.turns.ended_children("due-1") == []
+    assert whole(explaining.plans) == []

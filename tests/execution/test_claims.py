@@ -18,10 +18,11 @@ from cardbox_cli.execution.claims import (
     hand_back,
     heartbeat,
 )
-from cardbox_cli.execution.dispatch import DispatchRequest, dispatch
+from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.reaping import reap
 from cardbox_cli.execution.recovery import reclaim, stop
+from cardbox_cli.execution.requests import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.turns import PENDING, STOP, TOOL_RESULT, new_inbox_id

@@ -9,8 +9,9 @@ import pytest
 
 from cardbox_cli.errors import CorrelationConflict, SchemaMissing
 from cardbox_cli.execution.claims import ack, claim
-from cardbox_cli.execution.dispatch import Dispatched, DispatchRequest, Handover, Parent, dispatch
+from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.provision import AgentRequest, provision
+from cardbox_cli.execution.requests import Dispatched, DispatchRequest, Handover, Parent
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of

@@ -23,7 +23,7 @@ from tests.execution.fleet import Fleet, Kind, Scale
 # How many turns; `make soak` sets 5,000.
 TURNS = int(os.environ.get("CBX_SOAK_TURNS") or 90)
 SCALE = (
-    Scale(workers=3, concurrency=3, agents=15, turns=TURNS, dispatchers=3, troubles=4, seconds=240)
+    Scale(workers=3, concurrency=3, agents=15, turns=TURNS, dispatchers=3, troubles=5, seconds=600)
     if TURNS < 1000
     else Scale(
         workers=8, concurrency=4, agents=200, turns=TURNS, dispatchers=4, troubles=TURNS // 50, seconds=2400
@@ -64,12 +64,13 @@ def test_every_turn_ends_once_and_in_order(
     history.begin(database)
     fleet = Fleet(target, databases.target("postgres"), SCALE, seed, tmp_path)
     fleet.run()
+    print(f"{len(fleet.asked)} turns, {fleet.killed} workers killed, {fleet.frozen} frozen", flush=True)
     assert fleet.killed + fleet.frozen == SCALE.troubles
     judge(database, fleet)
 
 
 def test_the_server_is_restarted_in_the_middle(own_server: Databases, seed: str, tmp_path: Path) -> None:
-    scale = Scale(workers=2, concurrency=2, agents=8, turns=30, dispatchers=2, troubles=1, seconds=240)
+    scale = Scale(workers=2, concurrency=2, agents=8, turns=30, dispatchers=2, troubles=1, seconds=600)
     target = own_server.target(own_server.make())
     with Database.open_target(target) as database:
         history.begin(database)

@@ -194,6 +194,10 @@ def test_a_story_in_which_every_move_is_made(ask: Asked, desk: Desk, context_box
     claim(runtime, target=None, owner="w1")
     fail(runtime, report, owner="w1", error="so")
     retry(runtime, report, source_agent_id="sys.ann")
+    # A script took the report and did nothing with it.
+    claim(runtime, target=None, owner="w1")
+    ack(runtime, report, owner="w1")
+    retry(runtime, report, source_agent_id="sys.ann")
     desk.take()
     stopped(turn)
     self_made_changes(desk, new())

@@ -7,8 +7,8 @@ import pytest
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound, StaleEpoch
 from cardbox_cli.execution.claims import ack, claim
-from cardbox_cli.execution.dispatch import Parent
 from cardbox_cli.execution.recovery import Fixed, fail, nudge, rebox, reclaim, requeue, stop
+from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.retrying import retry
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.store.database import Database

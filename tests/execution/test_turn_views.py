@@ -7,9 +7,9 @@ import pytest
 
 from cardbox_cli.errors import AmbiguousId, NotFound, SchemaMissing, WaitedTooLong
 from cardbox_cli.execution.claims import ack, fail
-from cardbox_cli.execution.dispatch import Parent
 from cardbox_cli.execution.recovery import reclaim, stop
 from cardbox_cli.execution.reports import report_result
+from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_view import STATUSES, summary, tree, view
 from cardbox_cli.execution.waiting import wait_for_end

@@ -175,7 +175,7 @@ class TestTheirWaitingTurns:
         pass_deadlines(deployment)
         assert initialized("reap", "-o", "json").json()["timed_out"] == [call.tool_call_id]
         shown = initialized("turn", "show", second.agent_turn_id, "-o", "json").json()
-        assert (shown["status"], shown["end_status"]) == ("ended", "failed")
+        assert (shown["status"], shown["end_status"]) == ("ended", "timeout")
         assert_valid_end(deployment.connection, "p", second.agent_turn_id)
 
 

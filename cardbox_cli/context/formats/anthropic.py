@@ -4,6 +4,7 @@ Source: `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from cardbox_cli.context.blocks import (
 )
 from cardbox_cli.context.messages import Message, Silence, silence, spoken_body
 from cardbox_cli.context.request import Request
+from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.content import ToolResultContent
@@ -127,16 +129,31 @@ def body(request: Request) -> dict[str, Any]:
     All system text stands in `system`, in its order: histories have no place for it.
     """
     system = [message.body["content"] for message in request.messages if message.body["role"] == "system"]
-    spoken = [message for message in request.messages if message.body["role"] != "system"]
+    messages, _ = spoken(request.messages)
     return {
         **({} if request.model is None else {"model": request.model}),
         "max_tokens": _max_tokens(request.config),
         **({"system": _system(system)} if system else {}),
-        "messages": _alternating(spoken),
+        "messages": [_merged(run) for run in runs(messages)],
         **({"tools": [_tool(tool) for tool in request.tools]} if request.tools else {}),
         **_tool_choice(request),
         **_parameters(request.config),
     }
+
+
+def spoken(messages: Iterable[Message]) -> tuple[list[Message], list[Renamed]]:
+    """The messages without system text, each tool call under an id of its own; and what was renamed."""
+    return with_unique_ids([message for message in messages if message.body["role"] != "system"])
+
+
+def runs(messages: Iterable[Message]) -> list[list[Message]]:
+    """The messages, in lists of neighbours of one role, which are sent as one."""
+    return [list(run) for _, run in groupby(messages, key=lambda message: message.body["role"])]
+
+
+def results_first(block: Any) -> bool:
+    """The key by which the blocks of a user's message are sorted."""
+    return kind(block) != "tool_result"
 
 
 def _is_refused(block: Any) -> bool:
@@ -153,22 +170,14 @@ def _system(contents: Sequence[Any]) -> str | list[Block]:
     return blocks
 
 
-def _alternating(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The messages, neighbours of one role made into one; results of tools come first in theirs."""
-    merged: list[dict[str, Any]] = []
-    for message in messages:
-        role, content = message.body["role"], message.body["content"]
-        if merged and merged[-1]["role"] == role:
-            content = as_blocks(merged.pop()["content"]) + as_blocks(content)
-        merged.append({"role": role, "content": content})
-    return [_results_first(message) for message in merged]
-
-
-def _results_first(message: dict[str, Any]) -> dict[str, Any]:
-    content = message["content"]
-    if message["role"] != "user" or isinstance(content, str):
-        return message
-    return {**message, "content": sorted(content, key=lambda block: kind(block) != "tool_result")}
+def _merged(run: Sequence[Message]) -> dict[str, Any]:
+    """One message of neighbours of one role; results of tools come first in it."""
+    role, content = run[0].body["role"], run[0].body["content"]
+    if len(run) > 1:
+        content = [block for message in run for block in as_blocks(message.body["content"])]
+    if role == "user" and not isinstance(content, str):
+        content = sorted(content, key=results_first)
+    return {"role": role, "content": content}
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Source: OpenAI API reference, "Create chat completion".
 """
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 from cardbox_cli.context.messages import Message, message_body
@@ -43,18 +44,20 @@ def welded(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
 
     OpenAI wants all calls of an answer in one message, followed by their results.
     """
-    body: dict[str, Any] | None = None
-    before: Message | None = None
+    for parts in runs(messages):
+        yield reduce(_joined, (part.body for part in parts))
+
+
+def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """The messages, in lists of those that are sent as one."""
+    run: list[Message] = []
     for message in messages:
-        if body is not None and before is not None and _belong_together(before, message):
-            body = _joined(body, message.body)
-        else:
-            if body is not None:
-                yield body
-            body = message.body
-        before = message
-    if body is not None:
-        yield body
+        if run and not _belong_together(run[-1], message):
+            yield run
+            run = []
+        run.append(message)
+    if run:
+        yield run
 
 
 def _belong_together(one: Message, other: Message) -> bool:

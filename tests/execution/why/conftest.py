@@ -10,8 +10,8 @@ import pytest
 
 from cardbox_cli.execution import claims
 from cardbox_cli.execution.claims import Claimed, begin, claim
-from cardbox_cli.execution.dispatch import DispatchResult
 from cardbox_cli.execution.reports import report_result
+from cardbox_cli.execution.requests import DispatchResult
 from cardbox_cli.execution.runner import Program, Reins, Rest, Run
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.steps import enter, read_turn

@@ -1,0 +1,84 @@
+"""`cbx card lint`: what a provider would refuse in a conversation file. Needs no database."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.commands import everyday, examples
+from cardbox_cli.cli.inputs import check_choice, source_name
+from cardbox_cli.cli.session import announce, session
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import Finding
+
+app = everyday("Check conversations.")
+
+AUTO = "auto"
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card lint chat.json\n"
+        "  cbx card lint runs.jsonl --format anthropic\n"
+        "  cbx card lint request.json -o json | jq -r '.[].message'"
+    )
+)
+def lint(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
+    ],
+    from_: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="openai|anthropic|claude-code|auto", help="Its format; auto finds out."
+        ),
+    ] = AUTO,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="openai|anthropic",
+            help="Whose rules to check by. Default: those of the file's own format.",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."
+        ),
+    ] = None,
+) -> None:
+    """Check conversations for what a provider would refuse. Exit 8 on errors; nothing is stored.
+
+    Each conversation is checked as the request that its cards make, with the model and the tools that stand
+    beside its messages.
+    """
+    from cardbox_cli.cli.findings import answer
+    from cardbox_cli.context.formats import DIALECTS
+    from cardbox_cli.conversations.formats import FORMATS
+
+    check_choice(from_, "--from", (*FORMATS, AUTO), what="format")
+    if format_ is not None:
+        check_choice(format_, "--format", tuple(DIALECTS), what="format")
+    answer(_findings(file, None if from_ == AUTO else from_, format_, at))
+
+
+def _findings(file: str, from_: str | None, format_: str | None, at: str | None) -> "list[Finding]":
+    from cardbox_cli.cli.large_files import open_file
+    from cardbox_cli.conversations.formats import choose_format
+    from cardbox_cli.conversations.json_documents import Documents
+    from cardbox_cli.conversations.json_window import Source
+    from cardbox_cli.conversations.linting import lint_conversation
+
+    with open_file(file) as opened:
+        documents = Documents(Source(opened, source_name(file)))
+        source_format = choose_format(from_, documents)
+        if from_ is None:
+            announce(f"taken as {source_format.NAME}")
+        provider = format_ or ("openai" if source_format.NAME == "openai" else "anthropic")
+        return [
+            found
+            for conversation in source_format.read(documents, at=at)
+            for found in lint_conversation(conversation, provider, session().project_id)
+        ]

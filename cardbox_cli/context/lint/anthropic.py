@@ -1,0 +1,382 @@
+"""Rules of Anthropic's Messages alone. What rendering mends is a warning, what it cannot mend an error."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.blocks import arguments_of, block_id, is_text, kind
+from cardbox_cli.context.formats.anthropic import as_blocks, content_of
+from cardbox_cli.context.lint.contents import tool_name
+from cardbox_cli.context.lint.models import takes_prefill
+from cardbox_cli.context.lint.openai import arguments_problem, bad_name
+from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.subject import Subject, Turn
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.request import Entry
+
+_MOST_BREAKPOINTS = 4
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_REASONING = "agent.reasoning"
+_THINKING = ("thinking", "redacted_thinking")
+# Which blocks only one side may send.
+_SIDES = {
+    **dict.fromkeys((*_THINKING, "tool_use", "server_tool_use"), "assistant"),
+    "tool_result": "user",
+}
+
+_MESSAGES = "Anthropic API reference, Create a Message: messages"
+_TOOL_USE = "Anthropic docs, Handle tool calls"
+_TOOLS = "Anthropic API reference, Create a Message: tools"
+_EXTENDED = "Anthropic docs, Extended thinking: preserving thinking blocks"
+
+
+# --- the order of messages
+
+
+def _first_message(subject: Subject) -> Iterator[Hit]:
+    if subject.turns and subject.turns[0].role != "user":
+        yield _place(subject, subject.turns[0], 0), "the first message is the assistant's, not the user's"
+
+
+def _prefill(subject: Subject) -> Iterator[Hit]:
+    last = _prefilled(subject)
+    if last is None or last.kinds[-1] == "tool_use":
+        return
+    if not takes_prefill(subject.request.model):
+        model = subject.request.model
+        yield (
+            _place(subject, last, -1),
+            f"{model} does not go on with an assistant's message, which is the last",
+        )
+    elif _thinks(subject):
+        yield _place(subject, last, -1), "with thinking on, the last message must not be the assistant's"
+
+
+def _trailing_space(subject: Subject) -> Iterator[Hit]:
+    last = _prefilled(subject)
+    if last is not None and is_text(last.blocks[-1][0]):
+        text = last.blocks[-1][0]["text"]
+        if text != text.rstrip():
+            yield _place(subject, last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
+
+
+def _prefilled(subject: Subject) -> Turn | None:
+    """The last message, where it is the assistant's."""
+    last = subject.turns[-1] if subject.turns else None
+    return last if last is not None and last.role == "assistant" and last.blocks else None
+
+
+def _place(subject: Subject, turn: Turn, index: int) -> Entry | None:
+    return subject.place(turn.blocks[index][1]) if turn.blocks else None
+
+
+# --- blocks
+
+
+def _wrong_sides(subject: Subject) -> Iterator[Hit]:
+    if not any(_SIDES.get(name, role) != role for role, name in subject.kinds):
+        return
+    for turn in subject.turns:
+        for name, (_, message) in zip(turn.kinds, turn.blocks, strict=True):
+            if _SIDES.get(name, turn.role) != turn.role:
+                yield subject.place(message), f"a {name} block stands in a message of the {turn.role}"
+
+
+def _blank_texts(subject: Subject) -> Iterator[Hit]:
+    for message in subject.request.messages:
+        if message.body["role"] == "system" and not _has_words(message.body["content"]):
+            yield subject.place(message), "the system text is empty"
+    for block, message in _blocks(subject, "tool_result"):
+        inner = block.get("content")
+        if isinstance(inner, list) and any(is_text(each) and not each["text"].strip() for each in inner):
+            yield subject.place(message), "a text block of the tool result is empty"
+
+
+def _has_words(content: Any) -> bool:
+    return all(not is_text(block) or block["text"].strip() for block in as_blocks(content))
+
+
+def _blocks(subject: Subject, wanted: str) -> Iterator[tuple[Any, Message]]:
+    for turn in subject.turns:
+        if wanted in turn.kinds:
+            for name, pair in zip(turn.kinds, turn.blocks, strict=True):
+                if name == wanted:
+                    yield pair
+
+
+def _breakpoints(subject: Subject) -> Iterator[Hit]:
+    request = subject.request
+    places: list[Entry | None] = [None for tool in request.tools if tool.get("cache_control")]
+    places += [None] * bool(request.config.get("cache_control"))
+    for message in request.messages:
+        if message.body["role"] == "system" and isinstance(message.body["content"], list):
+            for block in message.body["content"]:
+                places += [subject.place(message)] * _marks(block)
+    for turn in subject.turns:
+        for block, message in turn.blocks:
+            if marks := _marks(block):
+                places += [subject.place(message)] * marks
+    if len(places) > _MOST_BREAKPOINTS:
+        words = f"cache breakpoint {_MOST_BREAKPOINTS + 1} of {len(places)}; there may be {_MOST_BREAKPOINTS}"
+        yield places[_MOST_BREAKPOINTS], words
+
+
+def _marks(block: Any) -> int:
+    """How often a block, and those within it, say that what is before should be cached."""
+    if not isinstance(block, dict):
+        return 0
+    inner = block.get("content")
+    within = sum(map(_marks, inner)) if isinstance(inner, list) else 0
+    return within + bool(block.get("cache_control"))
+
+
+# --- thinking
+
+
+def _thinks(subject: Subject) -> bool:
+    thinking = subject.request.config.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
+
+
+def _unsigned(subject: Subject) -> Iterator[Hit]:
+    for entry, card in subject.by_type.get(_REASONING, []):
+        for block in as_blocks(content_of(card)):
+            if kind(block) == "thinking" and not block.get("signature"):
+                yield entry, "the thinking has no signature, and is left out"
+
+
+def _modified(subject: Subject) -> Iterator[Hit]:
+    said: dict[str, str] = {}
+    for entry, card, message in subject.history if _REASONING in subject.by_type else []:
+        if card.type != _REASONING:
+            continue
+        for block in as_blocks(message.body["content"]):
+            if kind(block) != "thinking":
+                continue
+            signature, thought = str(block.get("signature")), str(block.get("thinking"))
+            if "edited_from" in card.metadata or said.setdefault(signature, thought) != thought:
+                yield entry, "the thinking is not what its signature was made for"
+
+
+def _late_thinking(subject: Subject) -> Iterator[Hit]:
+    for turn in subject.turns:
+        if turn.role != "assistant" or not turn.kinds or turn.kinds[0] in _THINKING:
+            continue
+        found = next((index for index, name in enumerate(turn.kinds) if name in _THINKING), None)
+        if found is not None:
+            before = turn.kinds[0] or "strange"
+            yield _place(subject, turn, found), f"thinking stands behind a {before} block"
+
+
+def _torn_thinking(subject: Subject) -> Iterator[Hit]:
+    """Thinking that another message parts from the message that it belongs to, and came later in."""
+    ended: set[str | None] = {None}
+    for group, run in groupby(subject.history, key=lambda each: each[2].group):
+        for entry, card, _ in run:
+            if group in ended and group is not None and card.type == _REASONING:
+                yield entry, "another message parts the thinking from its own"
+        ended.add(group)
+
+
+def _thinking_order(subject: Subject) -> Iterator[Hit]:
+    if not any(name in _THINKING for _, name in subject.kinds):
+        return
+    yield from _late_thinking(subject)
+    yield from _torn_thinking(subject)
+
+
+def _last_thinking(subject: Subject) -> Iterator[Hit]:
+    last = _prefilled(subject)
+    if last is not None and kind(last.blocks[-1][0]) in _THINKING:
+        yield _place(subject, last, -1), "the last message ends in thinking"
+
+
+def _missing_thinking(subject: Subject) -> Iterator[Hit]:
+    if not _thinks(subject) or len(subject.turns) < 2:
+        return
+    *_, called, answered = subject.turns
+    is_open = any(kind(block) == "tool_result" for block, _ in answered.blocks)
+    if called.role == "assistant" and is_open and kind(called.blocks[0][0]) not in _THINKING:
+        yield _place(subject, called, 0), "the message that called the tools does not begin with thinking"
+
+
+# --- tool calls
+
+
+def _renamed(subject: Subject) -> Iterator[Hit]:
+    renamed = subject.renamed
+    places = {entry.slot.card_id: entry for entry, _ in subject.cards} if renamed else {}
+    for change in renamed:
+        if change.card_id is not None and block_id(change.old) != change.new:
+            yield places.get(change.card_id), f"the id {change.old!r} repeats, and is sent as {change.new!r}"
+
+
+def _id_characters(subject: Subject) -> Iterator[Hit]:
+    for call in subject.calls:
+        call_id = call.value.get("id") if isinstance(call.value, dict) else None
+        if isinstance(call_id, str) and call_id and block_id(call_id) != call_id:
+            yield call.entry, f"the id {call_id!r} is sent as {block_id(call_id)!r}"
+
+
+def _names(subject: Subject) -> Iterator[Hit]:
+    for block, message in _blocks(subject, "tool_use"):
+        name = tool_name(block)
+        if name is None or not _NAME.fullmatch(name):
+            yield from bad_name(subject.place(message), name, "called tool", _NAME, 128)
+    for number, tool in enumerate(subject.request.tools):
+        yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 128)
+
+
+def _repeated_tools(subject: Subject) -> Iterator[Hit]:
+    names = Counter(name for tool in subject.request.tools if (name := tool_name(tool)) is not None)
+    for name, number in names.items():
+        if number > 1:
+            yield None, f"the tool {name!r} is defined {number} times"
+
+
+def _raw_arguments(subject: Subject) -> Iterator[Hit]:
+    for entry, card, _ in subject.history:
+        if not isinstance(card.tool_calls, list) or sources.anthropic_blocks(card) is not msgspec.UNSET:
+            continue  # blocks are sent as they came
+        for call in card.tool_calls:
+            function = call.get("function") if isinstance(call, dict) else None
+            arguments = function.get("arguments") if isinstance(function, dict) else None
+            if arguments_of(arguments) is None:
+                problem = arguments_problem(arguments)
+                yield entry, f"the arguments of {tool_name(call)!r} are sent as text: they are {problem}"
+
+
+RULES = (
+    Rule(
+        id="first-message-not-user",
+        severity="error",
+        finds="A first message, system text aside, that is not the user's.",
+        source=_MESSAGES,
+        remedy="begin the box with what the user said",
+        find=_first_message,
+    ),
+    Rule(
+        id="prefill-refused",
+        severity="error",
+        finds="A last message of the assistant for a model that does not go on with it (Claude 4.6 and "
+        "later), or with thinking on.",
+        source="Anthropic docs, Migration guide: prefill removal",
+        remedy="end with a user's message or with tool results",
+        find=_prefill,
+    ),
+    Rule(
+        id="trailing-whitespace",
+        severity="error",
+        finds="A last message of the assistant that ends in white space.",
+        source=_MESSAGES,
+        remedy="edit the card so that its text ends in a word",
+        find=_trailing_space,
+    ),
+    Rule(
+        id="block-on-wrong-side",
+        severity="error",
+        finds="A tool call or thinking of the user, or a tool result of the assistant.",
+        source=_MESSAGES,
+        remedy="write the card anew with the role that its blocks have",
+        find=_wrong_sides,
+    ),
+    Rule(
+        id="text-blank",
+        severity="error",
+        finds="Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left "
+        "out.",
+        source=_MESSAGES,
+        remedy="take the empty text out",
+        find=_blank_texts,
+    ),
+    Rule(
+        id="cache-breakpoints",
+        severity="error",
+        finds=f"More than {_MOST_BREAKPOINTS} blocks with `cache_control`.",
+        source="Anthropic docs, Prompt caching: explicit cache breakpoints",
+        remedy="keep the last ones: what stands before one is cached with it",
+        find=_breakpoints,
+    ),
+    Rule(
+        id="thinking-unsigned",
+        severity="warning",
+        finds="Thinking without a signature, which is left out.",
+        source=_EXTENDED,
+        find=_unsigned,
+    ),
+    Rule(
+        id="thinking-modified",
+        severity="error",
+        finds="Thinking that its signature was not made for: edited, or two thoughts with one signature.",
+        source=_EXTENDED,
+        remedy="put the original card back, or leave the thinking out",
+        find=_modified,
+    ),
+    Rule(
+        id="thinking-out-of-order",
+        severity="error",
+        finds="Thinking in a message that does not begin with it, or parted from its message by another.",
+        source=_EXTENDED,
+        remedy="put the cards of the message side by side as they were, thinking first",
+        find=_thinking_order,
+    ),
+    Rule(
+        id="thinking-last",
+        severity="error",
+        finds="A last message of the assistant that ends in thinking.",
+        source=_EXTENDED,
+        remedy="leave the thinking out, or add what followed it",
+        find=_last_thinking,
+    ),
+    Rule(
+        id="thinking-missing",
+        severity="error",
+        finds="With thinking on, tool results for a message that does not begin with thinking.",
+        source=_EXTENDED,
+        remedy="put the thinking of that message back, or turn thinking off for this request",
+        find=_missing_thinking,
+    ),
+    Rule(
+        id="tool-id-repeated",
+        severity="warning",
+        finds="A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike.",
+        source=_TOOL_USE,
+        find=_renamed,
+    ),
+    Rule(
+        id="tool-id-characters",
+        severity="warning",
+        finds="A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`.",
+        source=_TOOL_USE,
+        find=_id_characters,
+    ),
+    Rule(
+        id="tool-name-invalid",
+        severity="error",
+        finds="A tool, called or defined, whose name is not 1 to 128 letters, digits, `_` and `-`.",
+        source=_TOOLS,
+        remedy="rename the tool in its definition and its calls",
+        find=_names,
+    ),
+    Rule(
+        id="tool-repeated",
+        severity="error",
+        finds="Two tools of one name.",
+        source=_TOOLS,
+        remedy="keep one of the definitions",
+        find=_repeated_tools,
+    ),
+    Rule(
+        id="arguments-invalid",
+        severity="warning",
+        finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
+        source=_TOOL_USE,
+        remedy="edit the card so that the arguments are a string such as '{}'",
+        find=_raw_arguments,
+    ),
+)

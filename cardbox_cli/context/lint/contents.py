@@ -1,0 +1,287 @@
+"""Rules about single cards and what they say, which hold for every provider."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.messages import SILENT_TYPES
+from cardbox_cli.context.request import Entry
+from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, card_text
+from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
+
+# Texts that are shorter may well be said twice: "continue", "ok", an empty list.
+_LONG = 400
+
+_CARDS = "cbx, docs/concepts.md"
+_LAYERS = "cbx, docs/lint.md"
+
+# The metadata of a card that stands for a message of a file that none can be made of: why not.
+UNREADABLE = "unreadable"
+
+# System cards that have their place behind the history.
+_LATE_SYSTEM = ("meta.parent_pointer", "task.result_fields")
+
+
+def _with_fate(subject: Subject, fate: str, words: str) -> Iterator[Hit]:
+    for entry in subject.gone:
+        if entry.slot.fate == fate:
+            yield entry, f"card {entry.slot.card_id!r} {words}"
+
+
+def _missing(subject: Subject) -> Iterable[Hit]:
+    return _with_fate(subject, "dangling", "does not exist, and is left out")
+
+
+def _deleted(subject: Subject) -> Iterable[Hit]:
+    return _with_fate(subject, "deleted", "was deleted, and is left out")
+
+
+def _expired(subject: Subject) -> Iterable[Hit]:
+    return _with_fate(subject, "expired", "has expired, and is left out")
+
+
+def _unknown_roles(subject: Subject) -> Iterator[Hit]:
+    for entry, card in subject.cards:
+        if card.role in _ROLES or card.type in SILENT_TYPES or card.type == "tool.result" or card.tool_calls:
+            continue  # what speaks is decided by more than the role
+        if card.role is None:
+            yield entry, "the card has no role"
+        else:
+            yield entry, f"no provider knows the role {card.role!r}"
+
+
+_ROLES = frozenset(ROLES)
+
+
+def _unreadable(subject: Subject) -> Iterator[Hit]:
+    for entry, card in subject.cards:
+        problem = card.metadata.get(UNREADABLE)
+        if problem is not None and isinstance(problem, str) and card.role in _ROLES:
+            yield entry, problem
+
+
+def _unknown_types(subject: Subject) -> Iterator[Hit]:
+    for card_type in subject.by_type.keys() - CARD_TYPES.keys():
+        for entry, _ in subject.by_type[card_type]:
+            yield entry, f"cbx does not know the card type {card_type!r}, and sends it as a message"
+
+
+def _unknown_contents(subject: Subject) -> Iterator[Hit]:
+    for entry, card in subject.cards:
+        if isinstance(card.content, dict):
+            yield entry, f"the content is of class {card.content.get('__type__')!r}, and is sent as JSON"
+
+
+def _empty(subject: Subject) -> Iterator[Hit]:
+    wordless = [pair for pair in subject.cards if not pair[1].tool_calls and not _has_words(pair[1])]
+    said: dict[str, Any] = {}
+    if wordless:
+        said = {entry.slot.card_id: message.body.get("content") for entry, _, message in subject.history}
+    for entry, card in wordless:
+        if card.type in SILENT_TYPES or card.type in _MAY_BE_EMPTY:
+            continue
+        if _is_empty(said.get(card.card_id, "")):
+            yield entry, "the card says nothing"
+
+
+# What may be empty, and what other rules speak of.
+_MAY_BE_EMPTY = ("tool.result", "agent.reasoning", "agent.aside")
+
+
+def _has_words(card: Card) -> bool:
+    text = card.content.text if isinstance(card.content, TextContent) else card_text(card.content)
+    return text != "" and not text.isspace()
+
+
+def _is_empty(content: Any) -> bool:
+    return not content.strip() if isinstance(content, str) else content == []
+
+
+def _late_system_text(subject: Subject) -> Iterator[Hit]:
+    began = False
+    for entry, card, message in subject.history:
+        if message.body.get("role") not in ("system", "developer"):
+            began = True
+        elif began and card.type not in _LATE_SYSTEM:
+            yield entry, f"system text ({card.type}) stands within the history"
+
+
+def _repeated_queries(subject: Subject) -> Iterator[Hit]:
+    before: tuple[Card, Any] | None = None
+    for entry, card, message in subject.history:
+        role, content = message.body.get("role"), message.body.get("content")
+        if role == "system":
+            continue
+        asked = (card, content) if role == "user" and content and card.type != "tool.result" else None
+        if asked and before and before[0].type == card.type and before[1] == content:
+            yield entry, f"the user says again what card {before[0].card_id!r} said right before"
+        before = asked
+
+
+def _repeated_contents(subject: Subject) -> Iterator[Hit]:
+    first: dict[str, Entry] = {}
+    for entry, card, _ in subject.history:
+        content = card.content
+        text = content.text if isinstance(content, TextContent) else _text_of_result(content)
+        if len(text) < _LONG:
+            continue
+        earlier = first.setdefault(text, entry)
+        if earlier is not entry:
+            slot = earlier.slot
+            yield entry, f"says the same as card {slot.card_id!r} at position {slot.position}"
+
+
+def _text_of_result(content: StoredContent) -> str:
+    """The text that a tool answered with; "" for what is no text, and too dear to spell only to compare."""
+    result = content.result if isinstance(content, ToolResultContent) else None
+    return result if isinstance(result, str) else ""
+
+
+def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
+    summaries = subject.by_type.get("context.compression", [])
+    spoken = {entry.slot.card_id for entry, _, _ in subject.history} if summaries else set()
+    for entry, card in summaries:
+        covers = card.metadata.get("covers")
+        there = [each for each in covers if each in spoken] if isinstance(covers, list) else []
+        if there:
+            yield entry, f"{len(there)} of the {len(covers or [])} cards that it sums up are sent as well"
+
+
+def _uncallable(subject: Subject) -> Iterator[Hit]:
+    offered = {tool_name(tool) for tool in subject.request.tools}
+    for call in subject.calls if offered else []:
+        name = tool_name(call.value)
+        if name is not None and name not in offered:
+            yield call.entry, f"the tool {name!r} is called, and is not among the request's tools"
+
+
+def tool_name(value: Any) -> str | None:
+    """The name of a tool, in a definition or a call of either form."""
+    if not isinstance(value, dict):
+        return None
+    function = value.get("function")
+    name = (function if isinstance(function, dict) else value).get("name")
+    return name if isinstance(name, str) else None
+
+
+def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
+    if all(message.body.get("role") in ("system", "developer") for message in subject.request.messages):
+        yield None, "the request has no message besides system text"
+
+
+def rules(source: str) -> tuple[Rule, ...]:
+    """The rules about contents; `source` says where a provider describes its messages."""
+    return (
+        Rule(
+            id="card-missing",
+            severity="error",
+            finds="A box names a card that does not exist.",
+            source=_CARDS,
+            remedy="take the id out of the box (`cbx box edit`), or restore the card",
+            find=_missing,
+        ),
+        Rule(
+            id="card-deleted",
+            severity="warning",
+            finds="A box names a card that was deleted.",
+            source=_CARDS,
+            remedy="take the id out of the box (`cbx box edit`)",
+            find=_deleted,
+        ),
+        Rule(
+            id="card-expired",
+            severity="warning",
+            finds="A box names a card whose lifetime is over.",
+            source=_CARDS,
+            remedy="pack the context again, without it",
+            find=_expired,
+        ),
+        Rule(
+            id="role-unknown",
+            severity="error",
+            finds="A card that speaks has no role, or one that no provider knows.",
+            source=source,
+            remedy="write the card anew with a role: system, user, assistant or tool",
+            find=_unknown_roles,
+        ),
+        Rule(
+            id="message-unreadable",
+            severity="error",
+            finds="A message of a file that is none of the file's format.",
+            source=source,
+            remedy="write it as that format has it, or name another with --from",
+            find=_unreadable,
+        ),
+        Rule(
+            id="type-unknown",
+            severity="warning",
+            finds="A card's type is none that cbx knows.",
+            source=_CARDS,
+            find=_unknown_types,
+        ),
+        Rule(
+            id="content-unknown",
+            severity="warning",
+            finds="A card's content is of no class that cbx knows.",
+            source=_CARDS,
+            find=_unknown_contents,
+        ),
+        Rule(
+            id="content-empty",
+            severity="warning",
+            finds="A card that says nothing. A tool result, and a message that calls tools, may be empty.",
+            source=source,
+            remedy="leave the card out",
+            find=_empty,
+        ),
+        Rule(
+            id="system-in-history",
+            severity="warning",
+            finds="System text after the first user or assistant message: Anthropic gets it at the top, "
+            "out of its order. Pointers to a parent and result fields are no finding.",
+            source=source,
+            remedy="put it at the front of the box, or say it as a user",
+            find=_late_system_text,
+        ),
+        Rule(
+            id="query-repeated",
+            severity="warning",
+            finds="A user's message twice in a row: a query that the history holds already.",
+            source=_LAYERS,
+            remedy="drop one of the two",
+            find=_repeated_queries,
+        ),
+        Rule(
+            id="content-repeated",
+            severity="warning",
+            finds=f"Two cards that say the same text of {_LONG} characters or more.",
+            source=_LAYERS,
+            remedy="leave one of them out",
+            find=_repeated_contents,
+        ),
+        Rule(
+            id="summary-and-raw",
+            severity="warning",
+            finds="A summary (`context.compression`) beside cards that it covers.",
+            source=_LAYERS,
+            remedy="leave out the cards that the summary covers, or the summary",
+            find=_summaries_beside_what_they_cover,
+        ),
+        Rule(
+            id="tool-not-offered",
+            severity="warning",
+            finds="A call of a tool that is not among the request's tools, where it has any.",
+            source=source,
+            remedy="add the tool's definition (a `sys.tools` card), or drop the exchange",
+            find=_uncallable,
+        ),
+        Rule(
+            id="no-messages",
+            severity="error",
+            finds="A request without any message besides system text.",
+            source=source,
+            remedy="render a box that holds the conversation, too",
+            find=_nothing_to_say,
+        ),
+    )

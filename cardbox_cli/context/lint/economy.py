@@ -1,0 +1,128 @@
+"""Rules about what a request costs: a model's limit, and what spoils a provider's prefix cache."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cardbox_cli.context.composer import CHECKPOINT
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.lint.contents import tool_name
+from cardbox_cli.context.lint.models import window
+from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.model.content import ToolContent
+
+# How far an estimate of tokens may be off (`model/tokens.py`).
+_ERROR = 0.2
+
+_PER_QUERY = ("experience__context", "knowledge__context", "todo__context")
+
+_VOLATILE = {
+    "a time": re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d"),
+    "a UUID": re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b[0-9a-f]{32}\b", re.IGNORECASE),
+    "a counter": re.compile(
+        r"\b(?:request|turn|step|run|call|session|attempt|iteration)\s*(?:#|no\.|number)\s*:?\s*\d+",
+        re.IGNORECASE,
+    ),
+}
+
+
+def _too_long(subject: Subject) -> Iterator[Hit]:
+    limit = window(subject.request.model)
+    if limit is not None and (tokens := explain(subject.request).tokens) * (1 - _ERROR) > limit:
+        yield None, f"~{tokens} tokens, and {subject.request.model} holds {limit}"
+
+
+def _nearly_too_long(subject: Subject) -> Iterator[Hit]:
+    limit = window(subject.request.model)
+    if limit is None:
+        return
+    tokens = explain(subject.request).tokens
+    if tokens * (1 - _ERROR) <= limit < tokens * (1 + _ERROR):
+        yield None, f"~{tokens} tokens, and {subject.request.model} holds {limit}"
+
+
+def _volatile_texts(subject: Subject) -> Iterator[Hit]:
+    for message in subject.request.messages:
+        if message.body.get("role") not in ("system", "developer"):
+            return
+        entry = subject.place(message)
+        card = None if entry is None else entry.slot.card
+        if card is not None and card.type == "meta.parent_pointer":
+            continue
+        for name, pattern in _VOLATILE.items():
+            found = pattern.search(_text(message.body.get("content")))
+            if found:
+                yield entry, f"{name} ({found[0]!r}) stands in system text before the history"
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and "text" in part)
+
+
+def _tool_order(subject: Subject) -> Iterator[Hit]:
+    if len(subject.request.tools) < 2:
+        return
+    bringing = [entry for entry, card in subject.cards if isinstance(card.content, ToolContent)]
+    names = [tool_name(tool) or "" for tool in subject.request.tools]
+    if len(bringing) > 1 and names != sorted(names):
+        yield bringing[1], f"{len(bringing)} cards bring the tools, which are not in the order of their names"
+
+
+def _early_layers(subject: Subject) -> Iterator[Hit]:
+    layers = [message.layer for message in subject.request.messages]
+    history = layers.index(CHECKPOINT) if CHECKPOINT in layers else 0
+    for message in subject.request.messages[:history]:
+        if message.layer in _PER_QUERY:
+            yield subject.place(message), f"the layer {message.layer} stands before the history"
+
+
+def rules(source: str, caching: str) -> tuple[Rule, ...]:
+    """The rules about cost; where a provider describes its models, and where its cache."""
+    return (
+        Rule(
+            id="over-limit",
+            severity="error",
+            finds="More tokens than the model holds, even if the estimate is 20 % too high.",
+            source=source,
+            remedy="leave out what is old, or put a summary in its place",
+            find=_too_long,
+        ),
+        Rule(
+            id="near-limit",
+            severity="warning",
+            finds="So many tokens that they may be more than the model holds: the estimate is good to 20 %.",
+            source=source,
+            remedy="leave out what is old, or put a summary in its place",
+            find=_nearly_too_long,
+        ),
+        Rule(
+            id="volatile-text",
+            severity="warning",
+            finds="A time, a UUID or a counter in the system text before the history: with each new one the "
+            "whole request is read anew.",
+            source=caching,
+            remedy="say it at the end, beside the query",
+            find=_volatile_texts,
+        ),
+        Rule(
+            id="tool-order",
+            severity="warning",
+            finds="Tools from several cards, not in the order of their names: another order of the cards is "
+            "another prefix.",
+            source=caching,
+            remedy="put the tools on one card, or in the order of their names",
+            find=_tool_order,
+        ),
+        Rule(
+            id="layer-before-history",
+            severity="warning",
+            finds="A layer that changes with each query (experience, knowledge, todo) before the history.",
+            source=caching,
+            remedy="put the layer after the history, beside the query",
+            find=_early_layers,
+        ),
+    )

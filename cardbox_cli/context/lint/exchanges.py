@@ -1,0 +1,146 @@
+"""Rules about tool calls and their results: each call answered once, and right after it.
+
+Which result answers which call is `model/pairing.py`'s business, which of them stand side by side in a
+request the subject's.
+"""
+
+from collections.abc import Iterator
+
+from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.request import Entry
+from cardbox_cli.model.pairing import call_ids
+
+# How packing names the rule that brings the cards of another box.
+_INHERITED = "inherit_context"
+
+
+def _calls_without_result(subject: Subject) -> Iterator[Hit]:
+    for entry, call_id in _unanswered(subject):
+        if not _is_inherited(entry):
+            yield entry, f"the tool call {call_id!r} has no result"
+
+
+def _unanswered(subject: Subject) -> Iterator[tuple[Entry, str]]:
+    for place, call_id in subject.pairing.unanswered:
+        yield subject.history[place][0], call_id
+
+
+def _results_without_call(subject: Subject) -> Iterator[Hit]:
+    for entry, call_id, is_known in _orphans(subject):
+        if not is_known and not _is_inherited(entry):
+            yield entry, f"no earlier call {call_id!r} waits for this result"
+
+
+def _repeated_results(subject: Subject) -> Iterator[Hit]:
+    for entry, call_id, is_known in _orphans(subject):
+        if is_known:
+            yield entry, f"the tool call {call_id!r} has a result already"
+
+
+def _orphans(subject: Subject) -> Iterator[tuple[Entry, str, bool]]:
+    """The results that answer no call, and whether a call before them has their id: it was answered then."""
+    called: set[str] = set()
+    orphans = set(subject.pairing.orphans)
+    if not orphans:
+        return
+    for place, (entry, card, _) in enumerate(subject.history):
+        called.update(call_ids(card))
+        if place in orphans and card.tool_call_id is not None:
+            yield entry, card.tool_call_id, card.tool_call_id in called
+
+
+def _results_elsewhere(subject: Subject) -> Iterator[Hit]:
+    for call, entry, call_id, where in _apart(subject):
+        if call.rule == entry.rule and call.box_id == entry.box_id:
+            yield entry, f"the result of {call_id!r} does not stand right after its call: {where}"
+
+
+def _split_exchanges(subject: Subject) -> Iterator[Hit]:
+    for entry, called in _unanswered(subject):
+        if _is_inherited(entry):
+            yield entry, f"the call {called!r} was inherited without its result"
+    for entry, answered, is_known in _orphans(subject):
+        if not is_known and _is_inherited(entry):
+            yield entry, f"the result of {answered!r} was inherited without its call"
+    for call, entry, call_id, where in _apart(subject):
+        if call.rule != entry.rule or call.box_id != entry.box_id:
+            yield entry, f"the result of {call_id!r} came from elsewhere than its call: {where}"
+
+
+def _apart(subject: Subject) -> Iterator[tuple[Entry, Entry, str | None, str]]:
+    """The places of calls and results that are a pair and no neighbours, and what is between them."""
+    for call_place, place, between in subject.apart:
+        where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
+        entry, card, _ = subject.history[place]
+        yield subject.history[call_place][0], entry, card.tool_call_id, where
+
+
+def _is_inherited(entry: Entry) -> bool:
+    return entry.rule is not None and entry.rule.startswith(_INHERITED)
+
+
+def _missing_ids(subject: Subject) -> Iterator[Hit]:
+    for call in subject.calls:
+        call_id = call.value.get("id") if isinstance(call.value, dict) else None
+        if not isinstance(call_id, str) or not call_id:
+            yield call.entry, "a tool call of this card has no id"
+    spoken = {entry.slot.card_id for entry, card, _ in subject.history if not card.tool_call_id}
+    for entry, card in subject.by_type.get("tool.result", []):
+        if card.card_id in spoken and card.role != "function":
+            yield entry, "this tool result does not say which call it answers"
+
+
+def rules(source: str) -> tuple[Rule, ...]:
+    """The rules about exchanges; every provider has them, and says so at its own place."""
+    return (
+        Rule(
+            id="call-without-result",
+            severity="error",
+            finds="A tool call that no later result answers.",
+            source=source,
+            remedy="append the result, or a result that says that the call failed, or drop the call",
+            find=_calls_without_result,
+        ),
+        Rule(
+            id="result-without-call",
+            severity="error",
+            finds="A tool result whose call is not in the request before it.",
+            source=source,
+            remedy="put the card that makes the call before it, or drop the result",
+            find=_results_without_call,
+        ),
+        Rule(
+            id="result-repeated",
+            severity="error",
+            finds="A second result of a call that has one already.",
+            source=source,
+            remedy="keep one of the two results",
+            find=_repeated_results,
+        ),
+        Rule(
+            id="result-not-after-call",
+            severity="error",
+            finds="A tool result with other messages between it and its call.",
+            source=source,
+            remedy="move the result to right after its call, beside the other results of that message",
+            find=_results_elsewhere,
+        ),
+        Rule(
+            id="exchange-split",
+            severity="error",
+            finds="A call and its result that inheritance has parted: one of them is missing, or other cards "
+            "stand between them.",
+            source=source,
+            remedy="inherit the box that holds both of them whole, or neither",
+            find=_split_exchanges,
+        ),
+        Rule(
+            id="tool-id-missing",
+            severity="error",
+            finds="A tool call without an id, or a tool result that names none.",
+            source=source,
+            remedy="give the call an id, and its result the same one",
+            find=_missing_ids,
+        ),
+    )

@@ -1,0 +1,135 @@
+"""Rules of OpenAI's chat completions alone."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.blocks import arguments_of
+from cardbox_cli.context.lint.contents import tool_name
+from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.request import Entry
+
+_LONGEST_ID = 40
+_MOST_TOOLS = 128
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+_ASSISTANT = "OpenAI API reference, Create chat completion: messages, assistant message, tool_calls"
+_TOOLS = "OpenAI API reference, Create chat completion: tools"
+
+
+def _functions(subject: Subject) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    for call in subject.calls:
+        if isinstance(call.value, dict) and call.value.get("type", "function") == "function":
+            yield call.entry, call.value
+
+
+def _long_ids(subject: Subject) -> Iterator[Hit]:
+    for entry, call in _functions(subject):
+        call_id = call.get("id")
+        if isinstance(call_id, str) and len(call_id) > _LONGEST_ID:
+            yield (
+                entry,
+                f"the id {call_id!r} has {len(call_id)} characters, not up to {_LONGEST_ID}",
+            )
+
+
+def _names(subject: Subject) -> Iterator[Hit]:
+    for entry, call in _functions(subject):
+        yield from bad_name(entry, tool_name(call), "called tool", _NAME, 64)
+    for number, tool in enumerate(subject.request.tools):
+        if tool.get("type") == "function" or "input_schema" in tool:
+            yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 64)
+
+
+def bad_name(
+    entry: Entry | None, name: str | None, what: str, allowed: re.Pattern[str], most: int
+) -> Iterator[Hit]:
+    """What is wrong with a tool's name."""
+    if name is None:
+        yield entry, f"the {what} has no name"
+    elif not allowed.fullmatch(name):
+        yield entry, f"the name {name!r} of the {what} is not 1 to {most} letters, digits, _ and -"
+
+
+def _too_many_tools(subject: Subject) -> Iterator[Hit]:
+    number = len(subject.request.tools)
+    if number > _MOST_TOOLS:
+        yield None, f"the request has {number} tools, not up to {_MOST_TOOLS}"
+
+
+def _bad_arguments(subject: Subject) -> Iterator[Hit]:
+    for entry, call in _functions(subject):
+        function = call.get("function")
+        problem = arguments_problem(function.get("arguments")) if isinstance(function, dict) else None
+        if problem is not None:
+            yield entry, f"the arguments of {tool_name(call)!r} are {problem}"
+
+
+def arguments_problem(arguments: Any) -> str | None:
+    """What keeps a call's `arguments` from being a JSON object in a string; None for such a one."""
+    if not isinstance(arguments, str):
+        return "no string that holds JSON"
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, ValueError) as exc:
+        # It refuses numbers of very many digits, too.
+        is_large = arguments.strip() != "" and arguments_of(arguments) is not None
+        return None if is_large else f"not JSON ({exc})"
+    return None if isinstance(value, dict) else "JSON, but no object"
+
+
+def _null_contents(subject: Subject) -> Iterator[Hit]:
+    for entry, _, message in subject.history:
+        body = message.body
+        if body.get("content") is None and not any(body.get(key) for key in _INSTEAD):
+            yield entry, f"the {body.get('role')} message has no content (null)"
+
+
+# What an assistant's message may have in the place of content.
+_INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
+
+RULES = (
+    Rule(
+        id="content-null",
+        severity="error",
+        finds="A message whose content is null, and that calls no tool either.",
+        source="OpenAI API reference, Create chat completion: messages, content",
+        remedy="leave the message out, or give it a text",
+        find=_null_contents,
+    ),
+    Rule(
+        id="arguments-invalid",
+        severity="error",
+        finds="A tool call whose `arguments` are not a JSON object in a string.",
+        source=_ASSISTANT,
+        remedy="edit the card so that the arguments are a string such as '{}'",
+        find=_bad_arguments,
+    ),
+    Rule(
+        id="tool-id-too-long",
+        severity="error",
+        finds=f"A tool-call id of more than {_LONGEST_ID} characters.",
+        source=_ASSISTANT,
+        remedy="import with --remap-tool-ids, which gives shorter ones",
+        find=_long_ids,
+    ),
+    Rule(
+        id="tool-name-invalid",
+        severity="error",
+        finds="A tool, called or defined, whose name is not 1 to 64 letters, digits, `_` and `-`.",
+        source=_TOOLS,
+        remedy="rename the tool in its definition and its calls",
+        find=_names,
+    ),
+    Rule(
+        id="too-many-tools",
+        severity="error",
+        finds=f"More than {_MOST_TOOLS} tools.",
+        source=_TOOLS,
+        remedy="narrow the profile's allowed_tools",
+        find=_too_many_tools,
+    ),
+)

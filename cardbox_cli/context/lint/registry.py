@@ -1,0 +1,62 @@
+"""The registry of the lint's rules by provider, and the one way to ask them all.
+
+Rules that providers share stand in each one's list, with that provider's own source. Pure: the same cards
+give the same findings in the same order, and nothing handed in is changed.
+"""
+
+from collections.abc import Sequence
+
+from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, openai
+from cardbox_cli.context.lint.rule import Finding, Rule
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.request import Entry, Request, request_of
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "openai": (
+        *exchanges.rules("OpenAI API reference, Create chat completion: messages, tool message"),
+        *contents.rules("OpenAI API reference, Create chat completion: messages"),
+        *openai.RULES,
+        *economy.rules("OpenAI docs, Models: context window", "OpenAI docs, Prompt caching"),
+    ),
+    "anthropic": (
+        *exchanges.rules("Anthropic docs, Handle tool calls: formatting requirements"),
+        *contents.rules("Anthropic API reference, Create a Message: messages"),
+        *anthropic.RULES,
+        *economy.rules("Anthropic docs, Models overview: context window", "Anthropic docs, Prompt caching"),
+    ),
+}
+
+
+def check(entries: Sequence[Entry], provider: str, *, model: str | None = None) -> list[Finding]:
+    """What the rules of `provider` find in the request that the cards of boxes make."""
+    return lint(entries, request_of(entries, model=model, spell=DIALECTS[provider].spell), provider)
+
+
+def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Finding]:
+    """What the rules of `provider` find, in the order of the boxes; what is about the whole request, last.
+
+    `request` is that of `entries`, spelled in the provider's dialect.
+    """
+    subject = Subject(provider, entries, request)
+    places = {id(entry): number for number, entry in enumerate(entries)}
+    found = [
+        (len(entries) if entry is None else places[id(entry)], _finding(rule, provider, entry, message))
+        for rule in RULES[provider]
+        for entry, message in rule.find(subject)
+    ]
+    return [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+
+
+def _finding(rule: Rule, provider: str, entry: Entry | None, message: str) -> Finding:
+    return Finding(
+        rule=rule.id,
+        severity=rule.severity,
+        provider=provider,
+        card_id=None if entry is None else entry.slot.card_id,
+        box_id=None if entry is None else entry.box_id or None,
+        position=None if entry is None else entry.slot.position,
+        message=message,
+        source=rule.source,
+        remedy=rule.remedy,
+    )

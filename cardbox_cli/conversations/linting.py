@@ -1,0 +1,85 @@
+"""Linting the conversations of a file as requests, before anything of them is stored.
+
+A conversation's cards are those that importing makes; what stands beside its messages, as in the body of a
+request, counts as its model, tools and parameters.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.lint.contents import UNREADABLE
+from cardbox_cli.context.lint.registry import lint
+from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.request import Entry, request_of
+from cardbox_cli.conversations.conversation import Conversation
+from cardbox_cli.conversations.importing import Drafted, drafts_of
+from cardbox_cli.conversations.json_window import held
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card, CardDraft, card_of
+from cardbox_cli.model.content import TextContent
+
+# What rules look at beside the messages of a request.
+_BESIDE = ("model", "tools", "thinking", "cache_control")
+
+
+def lint_conversation(conversation: Conversation, provider: str, project_id: str) -> list[Finding]:
+    """What the rules of `provider` find in a conversation; messages say where in the file that is.
+
+    Card ids are those that an import into the project gives; positions are the cards' in the box it makes.
+    """
+    places: list[str] = []
+    entries: list[Entry] = []
+    for place, card in _cards(conversation, project_id):
+        slot = Slot(len(entries), card.card_id, card, "present")
+        entries.append(Entry(slot=slot, box_id=""))
+        places.append(place)
+    beside = {key: held(conversation.beside.get(key)) for key in _BESIDE}
+    request = request_of(entries, model=_text(beside["model"]), spell=DIALECTS[provider].spell)
+    request = msgspec.structs.replace(
+        request,
+        tools=request.tools + _tools(beside["tools"]),
+        config={**{key: value for key, value in beside.items() if value is not None}, **request.config},
+    )
+    return [_told(found, conversation, places) for found in lint(entries, request, provider)]
+
+
+def _told(found: Finding, conversation: Conversation, places: list[str]) -> Finding:
+    """A finding that says where in the file it is, and names no card that never will be."""
+    place = conversation.place if found.position is None else places[found.position]
+    card_id = None if found.card_id == _stand_in_id(place) else found.card_id
+    return msgspec.structs.replace(found, message=f"{place}: {found.message}", card_id=card_id)
+
+
+def _cards(conversation: Conversation, project_id: str) -> Iterator[tuple[str, Card]]:
+    """The cards, each with its place in the file."""
+    for drafted in drafts_of(conversation, project_id):
+        drafts = drafted.cards or [_stand_in(drafted)]
+        yield from ((drafted.entry.place, card_of(draft, project_id)) for draft in drafts)
+
+
+def _stand_in(drafted: Drafted) -> CardDraft:
+    """A card for what cannot be imported, which a rule finds."""
+    value = drafted.entry.value
+    role = value.get("role") if isinstance(value, dict) else None
+    named = {"role": role} if isinstance(role, str) else {}
+    return CardDraft(
+        card_id=_stand_in_id(drafted.entry.place),
+        content=TextContent(exact_json.encode(value).decode()),
+        metadata={"type": "chat.message", UNREADABLE: drafted.problem, **named},
+    )
+
+
+def _stand_in_id(place: str) -> str:
+    return f"? {place}"
+
+
+def _tools(value: Any) -> list[dict[str, Any]]:
+    return [tool for tool in value if isinstance(tool, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,253 @@
+"""What `render --check`, `card lint` and `pack --check` say, where they say it, and how they end."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import lines, succeed
+from tests.conftest import Cbx, Result
+
+Feed = Callable[[str | bytes], None]
+
+KEYS = ["rule", "severity", "provider", "card_id", "box_id", "position", "message", "source", "remedy"]
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ASKED = {"role": "user", "content": "How late is it?"}
+CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+ANSWERED = {"role": "tool", "tool_call_id": "c1", "content": "9"}
+TWICE = [ASKED, CALLED, ANSWERED, CALLED, ANSWERED]
+
+TORN = "the tool call 'c1' has no result"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., str]:
+    """A conversation file of these messages, and what stands beside them; its path."""
+
+    def write(*messages: Any, **beside: Any) -> str:
+        path = tmp_path / "chat.json"
+        path.write_text(json.dumps({**beside, "messages": messages}))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def box(cbx: Cbx, file: Callable[..., str]) -> Callable[..., str]:
+    """The box of a conversation of these messages."""
+    return lambda *messages: lines(cbx("card", "import", file(*messages), "--from", "openai", "-o", "id"))[0]
+
+
+class TestCardLint:
+    def test_a_sound_file_is_clean(self, offline: Cbx, file: Callable[..., str]) -> None:
+        sound = file(ASKED, CALLED, ANSWERED)
+        assert offline("card", "lint", sound, "-o", "json") == Result(0, "[]\n", "taken as openai\n")
+        assert offline("card", "lint", sound, "--from", "openai") == Result(0, "", "nothing found\n")
+
+    def test_what_is_found_is_the_answer(self, offline: Cbx, file: Callable[..., str]) -> None:
+        torn = file(ASKED, CALLED)
+        result = offline("card", "lint", torn, "-o", "json")
+        assert result.code == 8
+        [finding] = result.json()
+        assert list(finding) == KEYS
+        assert (finding["rule"], finding["severity"], finding["provider"]) == (
+            "call-without-result",
+            "error",
+            "openai",
+        )
+        assert (finding["box_id"], finding["position"]) == (None, 1)
+        assert finding["message"] == f"{torn}: message 1: {TORN}"
+        assert result.error["message"] == "the lint found 1 error"
+
+    def test_cards_are_named_as_an_import_names_them(
+        self, cbx: Cbx, file: Callable[..., str], box: Callable[..., str]
+    ) -> None:
+        [finding] = cbx("card", "lint", file(ASKED, CALLED), "-o", "json").json()
+        imported = cbx("box", "show", box(ASKED, CALLED), "-o", "json").json()["cards"]
+        assert finding["card_id"] == imported[1]["card_id"]
+
+    def test_for_people(self, offline: Cbx, file: Callable[..., str]) -> None:
+        header, finding, blank, _, remedy = lines_of(offline("card", "lint", file(ASKED, CALLED)), code=8)
+        assert header.split() == ["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"]
+        assert finding.split()[0:1] + finding.split()[2:5] == ["1", "-", "error", "call-without-result"]
+        assert finding.endswith(f"message 1: {TORN}")
+        assert blank == ""
+        assert remedy.split("  ")[0] == "call-without-result"
+
+    def test_by_the_rules_of_another_provider(self, offline: Cbx, file: Callable[..., str]) -> None:
+        result = offline("card", "lint", file(*TWICE), "--format", "anthropic", "-o", "json")
+        assert result.code == 0
+        assert [each["rule"] for each in result.json()] == ["tool-id-repeated"]
+        assert offline("card", "lint", file(*TWICE), "-o", "json").json() == []
+
+    def test_of_many_conversations_in_standard_input(self, offline: Cbx, feed: Feed) -> None:
+        feed(json.dumps([{"messages": [ASKED]}, {"messages": [ASKED, CALLED]}]))
+        result = offline("card", "lint", "-", "-o", "json")
+        assert [each["message"] for each in result.json()] == [f"standard input[1]: message 1: {TORN}"]
+
+    def test_a_message_that_cannot_be_imported_is_a_finding(
+        self, offline: Cbx, file: Callable[..., str]
+    ) -> None:
+        strange = file({"role": "human", "content": "hi"}, {"role": "tool", "content": "a"}, system="s")
+        result = offline("card", "lint", strange, "--from", "anthropic", "-o", "json")
+        assert result.code == 8
+        assert [(each["rule"], each["card_id"], each["position"]) for each in result.json()] == [
+            ("role-unknown", None, 1),
+            ("message-unreadable", None, 2),
+        ]
+        assert result.json()[1]["message"] == f"{strange}: message 1: the role 'tool' is none of Anthropic's"
+
+    def test_what_stands_beside_the_messages_counts(self, offline: Cbx, file: Callable[..., str]) -> None:
+        body = file(
+            ASKED,
+            CALLED,
+            ANSWERED,
+            {"role": "assistant", "content": "It is"},
+            model="claude-opus-4-6",
+            tools=[{"name": "g", "input_schema": {}}],
+        )
+        result = offline("card", "lint", body, "--format", "anthropic", "-o", "json")
+        assert [each["rule"] for each in result.json()] == ["tool-not-offered", "prefill-refused"]
+
+    def test_what_is_no_conversation(self, offline: Cbx, feed: Feed) -> None:
+        feed("{}")
+        assert offline("card", "lint", "-").code == 4
+        assert offline("card", "lint", "absent").code == 3
+        result = offline("card", "lint", "-", "--format", "text")
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("error: --format: unknown format 'text'\n")
+
+
+def lines_of(result: Result, *, code: int) -> list[str]:
+    assert result.code == code
+    return result.out.splitlines()
+
+
+class TestRenderCheck:
+    def test_a_sound_box_is_clean(self, cbx: Cbx, box: Callable[..., str]) -> None:
+        sound = box(ASKED, CALLED, ANSWERED)
+        for format_ in ("openai", "anthropic", "text"):
+            result = cbx("render", "--box", sound, "--format", format_, "--check", "-o", "json")
+            assert result == Result(0, "[]\n", "")
+
+    def test_what_is_found_stands_in_the_place_of_the_body(self, cbx: Cbx, box: Callable[..., str]) -> None:
+        torn = box(ASKED, CALLED)
+        result = cbx("render", "--box", torn, "--format", "anthropic", "--check", "-o", "json")
+        assert result.code == 8
+        [finding] = result.json()
+        assert list(finding) == KEYS
+        assert (finding["box_id"], finding["position"], finding["message"]) == (torn, 1, TORN)
+        assert result.error["code"] == "findings"
+
+    def test_cards_that_are_gone(self, cbx: Cbx, box: Callable[..., str]) -> None:
+        held = box(ASKED, {**ASKED, "content": "b"})
+        asked = cbx("box", "show", held, "-o", "json").json()["cards"][0]["card_id"]
+        succeed(cbx("card", "delete", asked, "--yes"))
+        result = cbx("render", "--box", held, "--check", "-o", "json")
+        assert result.code == 0
+        assert [(each["rule"], each["card_id"]) for each in result.json()] == [("card-deleted", asked)]
+
+    def test_the_model_of_the_command_line_counts(self, cbx: Cbx, box: Callable[..., str]) -> None:
+        prefilled = box(ASKED, {"role": "assistant", "content": "{"})
+        check = ("render", "--box", prefilled, "-f", "anthropic", "--check", "-o", "json")
+        assert [each["rule"] for each in cbx(*check, "--model", "claude-opus-4-7").json()] == [
+            "prefill-refused"
+        ]
+        assert cbx(*check, "--model", "claude-sonnet-4-5").json() == []
+
+    def test_it_and_the_explanation_are_two_answers(self, cbx: Cbx) -> None:
+        result = cbx("render", "--box", "x", "--check", "--explain")
+        assert (result.code, result.err) == (
+            2,
+            "error: --check and --explain are two answers\nhint: ask for one of them\n",
+        )
+
+    def test_renamed_calls_are_told(self, cbx: Cbx, box: Callable[..., str]) -> None:
+        result = cbx("render", "--box", box(*TWICE), "--format", "anthropic", "--model", "m")
+        ids = [block["id"] for each in result.json()["messages"][1::2] for block in each["content"]]
+        assert ids == ["c1", "c1_2"]
+        assert (
+            result.err == "warning: 1 tool call got another id, such as 'c1_2' for 'c1'; --check names each\n"
+        )
+
+
+RECIPE = """\
+target_profile_config: {profile_name: clerk}
+context_packing_config:
+  inherit_context: {include_boxes_from_args: [work]}
+"""
+
+
+class TestPackCheck:
+    @pytest.fixture
+    def pack(self, cbx: Cbx, feed: Feed, tmp_path: Path) -> Callable[..., Result]:
+        """Pack the cards of a box for a clerk."""
+        recipe = tmp_path / "clerk.yaml"
+        recipe.write_text(RECIPE)
+        feed("name: clerk\nllm_config: {model: claude-opus-4-6}\n")
+        succeed(cbx("profile", "import", "-"))
+        return lambda box, *options: cbx("pack", "-H", str(recipe), "-a", f"work={box}", "--check", *options)
+
+    def test_a_sound_context_is_packed(self, pack: Callable[..., Result], box: Callable[..., str]) -> None:
+        sound = box(ASKED, CALLED, ANSWERED)
+        result = pack(sound, "-o", "id")
+        assert (result.code, result.err, len(lines(result))) == (0, "", 1)
+        assert pack(sound, "-o", "json").err == "[]\n"
+
+    def test_errors_write_nothing(
+        self, pack: Callable[..., Result], box: Callable[..., str], row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        torn = box(ASKED, CALLED)
+        before = row_counts()
+        result = pack(torn)
+        assert (result.code, result.out) == (8, "")
+        found, error, hint = result.err.splitlines()
+        assert found.startswith("error: exchange-split at card ")
+        assert "position 1: the call 'c1' was inherited without its result" in found
+        assert (error, hint) == (
+            "error: the lint found 1 error",
+            "hint: nothing was written; --force packs it all the same",
+        )
+        assert row_counts() == before
+        assert pack(torn, "--dry-run").code == 8
+
+    def test_force_writes_all_the_same(
+        self, cbx: Cbx, pack: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
+        result = pack(box(ASKED, CALLED), "--force", "-o", "json")
+        assert result.code == 0
+        [finding] = json.loads(result.err)
+        assert (finding["rule"], finding["provider"], finding["box_id"], finding["position"]) == (
+            "exchange-split",
+            "anthropic",
+            None,
+            1,
+        )
+        assert len(cbx("box", "show", result.json()["context_box_id"], "-o", "json").json()["cards"]) == 2
+
+    def test_warnings_are_told_and_packed(self, pack: Callable[..., Result], box: Callable[..., str]) -> None:
+        result = pack(box(*TWICE), "-o", "id")
+        assert result.code == 0
+        assert result.err.startswith("warning: tool-id-repeated at card ")
+
+    def test_cards_that_are_gone(
+        self, cbx: Cbx, pack: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
+        held = box(ASKED, {**ASKED, "content": "b"})
+        first = cbx("box", "show", held, "-o", "json").json()["cards"][0]["card_id"]
+        succeed(cbx("card", "delete", first, "--yes"))
+        result = pack(held, "-o", "json")
+        assert result.code == 0
+        assert [(each["rule"], each["card_id"]) for each in json.loads(result.err)] == [
+            ("card-deleted", first)
+        ]
+
+    def test_force_alone_has_nothing_to_force(self, cbx: Cbx) -> None:
+        result = cbx("pack", "-H", "delegate", "--force")
+        assert (result.code, result.err) == (
+            2,
+            "error: --force is for --check\nhint: add --check, or leave --force out\n",
+        )

@@ -1,0 +1,202 @@
+"""The lint as a whole: real conversations, any cards at all, and what the renaming of tool calls keeps."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cardbox_cli.context.formats import DIALECTS, anthropic
+from cardbox_cli.context.lint.registry import RULES, check, lint
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.request import Entry, request_of
+from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
+from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.conversations.importing import drafts_of
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import CARD_TYPES, card_of
+from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
+from tests import anthropic_types, jsonb_values, openai_types
+from tests.context.lint.cards import call, result, thought, user
+from tests.context.test_anthropic import messages as sent
+from tests.context.test_request import card
+from tests.conversations import anthropic_messages
+from tests.conversations.reading import documents_in
+
+CHECK_BODY = {"openai": openai_types.check_body, "anthropic": anthropic_types.check_body}
+
+
+@pytest.fixture(scope="module")
+def conversations(real_data: Path) -> list[list[Entry]]:
+    """Every conversation of every file, as places of a box."""
+    boxes = []
+    for file in sorted(real_data.glob("*.json*")):
+        documents = documents_in(file.read_bytes())
+        for conversation in choose_format(None, documents).read(documents):
+            drafts = [each for drafted in drafts_of(conversation, "p") for each in drafted.cards]
+            slots = [
+                Slot(place, draft.card_id, card_of(draft, "p"), "present")
+                for place, draft in enumerate(drafts)
+            ]
+            boxes.append([Entry(slot=slot, box_id="b") for slot in slots])
+    assert len(boxes) > 40
+    return boxes
+
+
+class TestRealConversations:
+    @pytest.mark.parametrize("provider", RULES)
+    def test_none_has_an_error(self, conversations: list[list[Entry]], provider: str) -> None:
+        findings = [found for entries in conversations for found in check(entries, provider)]
+        assert [found for found in findings if found.severity == "error"] == []
+
+    @pytest.mark.parametrize("provider", RULES)
+    def test_the_providers_own_types_accept_each(
+        self, conversations: list[list[Entry]], provider: str
+    ) -> None:
+        for entries in conversations:
+            dialect = DIALECTS[provider]
+            body = dialect.body(request_of(entries, model="m", spell=dialect.spell))
+            CHECK_BODY[provider](json.loads(exact_json.encode(body)))
+
+    def test_ids_are_unique_for_anthropic_and_pairs_stay_pairs(
+        self, conversations: list[list[Entry]]
+    ) -> None:
+        repeated = 0
+        for entries in conversations:
+            request = request_of(entries, model="m", spell=anthropic.spell)
+            messages, renamed = anthropic.spoken(request.messages)
+            repeated += bool(renamed)
+            called = [block["id"] for block in _blocks(messages, "tool_use")]
+            answered = [block["tool_use_id"] for block in _blocks(messages, "tool_result")]
+            assert len(set(called)) == len(called)
+            assert answered == called[: len(answered)]
+        assert repeated == 11
+
+
+def _blocks(messages: list[Message], kind: str) -> list[Any]:
+    return [
+        block
+        for message in messages
+        for block in anthropic.as_blocks(message.body["content"])
+        if block["type"] == kind
+    ]
+
+
+class TestRepeatedIds:
+    def test_call_and_result_are_renamed_alike(self) -> None:
+        pairs = [
+            msgspec.structs.replace(each, card_id=str(number))
+            for number, each in enumerate([user(), *[thought(call()), result()] * 3])
+        ]
+        made = sent(*pairs)
+        assert [message["content"][0].get("id") for message in made[1::2]] == ["c", "c_2", "c_3"]
+        assert [message["content"][0].get("tool_use_id") for message in made[2::2]] == ["c", "c_2", "c_3"]
+
+    @pytest.mark.parametrize(
+        ("calls", "results", "renamed"),
+        [
+            (["a"], ["a"], []),
+            (["a", "a"], ["a", "a_2"], [("a", "a_2")]),
+            (["a", "a_2", "a"], ["a", "a_2", "a_3"], [("a", "a_3")]),
+            (["a", "a", "a_2"], ["a", "a_3", "a_2"], [("a", "a_3")]),
+            (["a.b", "a_b"], ["a_b", "a_b_2"], [("a.b", "a_b"), ("a_b", "a_b_2")]),
+        ],
+    )
+    def test_in_one_message_results_answer_in_order(
+        self, calls: list[str], results: list[str], renamed: list[tuple[str, str]]
+    ) -> None:
+        made = [{"type": "tool_use", "id": call_id, "name": "f", "input": {}} for call_id in calls]
+        answers = [{"type": "tool_result", "tool_use_id": call_id, "content": "ok"} for call_id in calls]
+        asked = Message(layer="x", body={"role": "assistant", "content": made}, card_id="k")
+        answered = Message(layer="x", body={"role": "user", "content": answers})
+        [asks, replies], changes = with_unique_ids([asked, answered])
+        assert [block["id"] for block in asks.body["content"]] == results
+        assert [block["tool_use_id"] for block in replies.body["content"]] == results
+        assert changes == [Renamed(card_id="k", old=old, new=new) for old, new in renamed]
+
+    def test_what_needs_no_change_stays_the_same_object(self) -> None:
+        message = Message(layer="x", body={"role": "user", "content": [{"type": "text", "text": "a"}]})
+        assert with_unique_ids([message])[0][0] is message
+
+
+_ids = st.sampled_from(["a", "b", "a.b", "", "x" * 41]) | st.none()
+_texts = st.sampled_from(["", " ", "hi", "It is 2026-11-22 08:30. ", "x" * 400]) | jsonb_values.texts
+_calls = st.builds(
+    call, _ids, st.sampled_from(["f", "g", "x y", ""]), st.sampled_from(["{}", "{", "", "[]"]) | st.none()
+)
+_metadata = st.fixed_dictionaries(
+    {},
+    optional={
+        "source_group": st.sampled_from(["g", "h"]),
+        "source_format": st.sampled_from(["openai", "anthropic", "claude-code"]),
+        "source_blocks": st.lists(anthropic_messages.blocks, max_size=3),
+        "source_message": st.fixed_dictionaries({"role": st.sampled_from(["user", "tool", "x"])}),
+        "signature": _texts,
+        "covers": st.lists(st.sampled_from(["k0", "k1"]), max_size=2) | st.none(),
+        "edited_from": st.just("x"),
+    },
+)
+_contents = st.one_of(
+    st.builds(TextContent, _texts),
+    st.builds(JsonContent, jsonb_values.objects),
+    st.builds(ToolContent, st.lists(jsonb_values.objects, max_size=2)),
+    st.just({"__type__": "New"}),
+    st.none(),
+    st.just(
+        JsonContent({"llm_config": {"model": "claude-opus-4-6", "thinking": {"type": "enabled"}}, "system_prompt": " "})
+    ),
+)  # fmt: skip
+_cards = st.builds(
+    card,
+    st.sampled_from([*CARD_TYPES, "x"]),
+    _contents,
+    st.sampled_from(["user", "assistant", "system", "tool", "developer", "function", "x", None]),
+    card_id=st.sampled_from([f"k{number}" for number in range(12)]),
+    tool_calls=st.none() | st.lists(_calls | jsonb_values.values, max_size=3),
+    tool_call_id=_ids,
+    metadata=_metadata,
+)
+_entries = st.lists(
+    st.builds(
+        lambda each, fate, rule: (each, fate, rule),
+        _cards,
+        st.sampled_from(["present", "present", "present", "dangling", "deleted", "expired"]),
+        st.sampled_from([None, "inherit_context a (box 1)"]),
+    ),
+    max_size=10,
+).map(
+    lambda drawn: [
+        Entry(slot=Slot(place, each.card_id, None if fate == "dangling" else each, fate), box_id="b", rule=rule)
+        for place, (each, fate, rule) in enumerate(drawn)
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries=_entries, provider=st.sampled_from(sorted(RULES)), model=st.sampled_from([None, "gpt-4o"]))
+def test_any_cards_are_answered_the_same_twice_and_left_as_they_were(
+    entries: list[Entry], provider: str, model: str | None
+) -> None:
+    before = exact_json.encode(entries)
+    findings = check(entries, provider, model=model)
+    assert check(entries, provider, model=model) == findings
+    assert exact_json.encode(entries) == before
+    for found in findings:
+        assert found.position is None or entries[found.position].slot.card_id == found.card_id
+
+
+@settings(max_examples=40, deadline=None)
+@given(entries=_entries)
+def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[Entry]) -> None:
+    request = request_of(entries, spell=anthropic.spell)
+    turns = Subject("anthropic", entries, request).turns
+    assert [{"role": turn.role, "content": [block for block, _ in turn.blocks]} for turn in turns] == [
+        {**message, "content": anthropic.as_blocks(message["content"])}
+        for message in anthropic.body(request)["messages"]
+    ]
+    lint(entries, request, "anthropic")

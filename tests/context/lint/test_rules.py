@@ -1,0 +1,274 @@
+"""Every rule of every provider: a minimal context that it finds at the right card, and near misses."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from cardbox_cli.context.composer import compose
+from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.lint.registry import RULES, lint
+from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.request import Entry, request_of
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import ToolContent
+from tests.context.lint.cards import (
+    blocks,
+    call,
+    found,
+    message,
+    placed,
+    places,
+    profile,
+    result,
+    system,
+    thinking,
+    thought,
+    tools,
+    user,
+)
+from tests.context.test_request import card
+from tests.conversations.anthropic_messages import CACHED
+
+BOTH = ("openai", "anthropic")
+A, C = ("anthropic",), ("openai",)
+INHERITED = "inherit_context a (box 1)"
+
+Cards = tuple[Card | Entry, ...]
+
+
+class Case(NamedTuple):
+    """What a rule finds in `broken`, at the card of this position (None: no card), and not in `sound`."""
+
+    rule: str
+    broken: Cards
+    position: int | None
+    sound: Cards
+    providers: tuple[str, ...] = BOTH
+    model: str | None = None
+
+
+LONG = "All quiet on the western front. " * 20
+PAIR = (thought(call()), result())
+BLANK_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": " "}]}
+WORDS_RESULT = {**BLANK_RESULT, "content": [{"type": "text", "text": "ok"}]}
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+THINKS = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+
+
+def cached(times: int) -> Card:
+    text = {"type": "text", "text": "a", **CACHED}
+    return blocks(*[text] * times, card_type="task.instruction", role="user")
+
+
+def summary(*covers: str) -> Card:
+    return system("In short.", "context.compression", metadata={"covers": list(covers)})
+
+
+CASES = [
+    # exchanges
+    Case("call-without-result", (user(), thought(call())), 1, (user(), *PAIR)),
+    Case("call-without-result", (user(), thought(call("a"), call("b")), result("a")), 1,
+         (user(), thought(call("a"), call("b")), result("a"), result("b"))),
+    Case("result-without-call", (user(), result()), 1, (user(), *PAIR)),
+    Case("result-without-call", (user(), result(), thought(call()), result()), 1, (user(), *PAIR, *PAIR)),
+    Case("result-repeated", (user(), *PAIR, result()), 3, (user(), *PAIR, thought(call()), result())),
+    Case("result-not-after-call", (user(), thought(call()), user("wait"), thought(text="Hm."), result()), 4,
+         (user(), thought(call("a"), call("b")), result("b"), result("a"))),
+    Case("result-not-after-call", (user(), thought(call()), user("wait"), result()), 3,
+         (user(), thought(call()), result(), user("wait")), C),
+    Case("result-not-after-call", (user(), thought(call()), user("wait"), thought(text="Hm."), result()), 4,
+         (user(), thought(call()), user("wait"), result()), A),
+    Case("result-not-after-call", (user(), thought(call("a"), call("b")), result("a"), user(), thought(text="Hm."), result("b")), 5,
+         (user(), thought(call("a"), call("b")), result("a"), result("b"), user(), thought(text="Hm."))),
+    Case("exchange-split", (user(), placed(thought(call()), rule=INHERITED)), 1,
+         (user(), *(placed(each, rule=INHERITED) for each in PAIR))),
+    Case("exchange-split", (user(), placed(result(), rule=INHERITED)), 1,
+         (user(), placed(thought(call()), rule=INHERITED), placed(result(), rule="inherit_context b (box 2)"))),
+    Case("exchange-split", (user(), placed(thought(call()), box_id="a"), user("wait"), thought(text="Hm."), placed(result(), box_id="z")), 4,
+         (user(), placed(thought(call()), box_id="a"), placed(result(), box_id="z"))),
+    Case("tool-id-missing", (user(), thought(call(None))), 1, (user(), *PAIR)),
+    Case("tool-id-missing", (user(), result(None)), 1,
+         (user(), message({"role": "function", "name": "f", "content": "ok"}, "tool.result", "function"))),
+    # cards and contents
+    Case("card-missing", (user(), placed(user("b"), fate="dangling")), 1, (user(), user("b"))),
+    Case("card-deleted", (user(), placed(user("b"), fate="deleted")), 1, (user(), user("b"))),
+    Case("card-expired", (user(), placed(user("b"), fate="expired")), 1, (user(), user("b"))),
+    Case("role-unknown", (card("chat.message", None, None),), 0, (card("chat.message", None, "user"),)),
+    Case("role-unknown", (user(), card("chat.message", None, "narrator")), 1, (user(), card("sys.tools", ToolContent([]), None))),
+    Case("message-unreadable", (user(metadata={"unreadable": "no message"}),), 0, (user(metadata={"readable": "yes"}),)),
+    Case("type-unknown", (card("chat.massage", None),), 0, (card("chat.message", None),)),
+    Case("content-unknown", (card("chat.message", {"__type__": "New"}),), 0, (user(),)),
+    Case("content-empty", (user(), user(" \n")), 1, (user(), thought(call()), result(text=""))),
+    Case("system-in-history", (user(), system("Be brief.")), 1,
+         (system("Be brief."), user(), system("{}", "meta.parent_pointer"), system("a", "task.result_fields"))),
+    Case("query-repeated", (user("Go on."), user("Go on.")), 1, (user("Go on."), thought(text="Done."), user("Go on."))),
+    Case("content-repeated", (user(LONG), thought(text="Yes."), user(LONG)), 2, (user("ok"), thought(text="Yes."), user("ok"))),
+    Case("summary-and-raw", (summary("k1"), user()), 0, (summary("gone"), user())),
+    Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (tools("f"), user(), *PAIR)),
+    Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (user(), *PAIR)),
+    Case("no-messages", (profile(), system("a")), None, (profile(), user())),
+    # OpenAI
+    Case("content-null", (message({"role": "user", "content": None}, "task.instruction", "user"),), 0,
+         (user(), message({"role": "assistant", "content": None, "refusal": "No."}, "agent.thought", "assistant")), C),
+    Case("arguments-invalid", (user(), thought(call(arguments={})), result()), 1, (user(), *PAIR), C),
+    Case("arguments-invalid", (user(), thought(call(arguments="{")), result()), 1,
+         (user(), thought(call(arguments='{"a": 1' + "0" * 400 + "}")), result()), C),
+    Case("arguments-invalid", (user(), thought(call(arguments="[1]")), result()), 1, (user(), *PAIR), C),
+    Case("tool-id-too-long", (user(), thought(call("c" * 41)), result("c" * 41)), 1,
+         (user(), thought(call("c" * 40)), result("c" * 40)), C),
+    Case("tool-name-invalid", (user(), thought(call(name="a.b")), result()), 1, (user(), thought(call(name="a-b")), result()), C),
+    Case("tool-name-invalid", (tools("x" * 65), user()), None, (tools("x" * 64), user()), C),
+    Case("too-many-tools", (tools(*map(str, range(129))), user()), None, (tools(*map(str, range(128))), user()), C),
+    # Anthropic
+    Case("first-message-not-user", (system("s"), thought(text="Hello.")), 1, (system("s"), user(), thought(text="Hello.")), A),
+    Case("prefill-refused", (user(), thought(text="{")), 1, (user(), thought(text="{"), user()), A, "claude-opus-4-6"),
+    Case("prefill-refused", (user(), thought(text="{")), 1, (user(),), A, "anthropic/claude-sonnet-5"),
+    Case("prefill-refused", (profile(**THINKS), user(), thought(text="{")), 2, (profile(), user(), thought(text="{")), A, "claude-sonnet-4-5-20250929"),
+    Case("trailing-whitespace", (user(), thought(text="{ ")), 1, (user(), thought(text="{ "), user()), A),
+    Case("block-on-wrong-side", (user(), blocks(SIGNED, card_type="task.instruction", role="user")), 1,
+         (user(), blocks(SIGNED, {"type": "text", "text": "a"}, card_type="agent.thought")), A),
+    Case("text-blank", (profile(" "), user()), 0, (profile("a"), user()), A),
+    Case("text-blank", (user(), thought(call()), msgspec.structs.replace(blocks(BLANK_RESULT, card_type="tool.result", role="tool"), tool_call_id="c")), 2,
+         (user(), thought(call()), msgspec.structs.replace(blocks(WORDS_RESULT, card_type="tool.result", role="tool"), tool_call_id="c")), A),
+    Case("cache-breakpoints", (cached(3), cached(2)), 1, (cached(2), cached(2)), A),
+    Case("thinking-unsigned", (user(), thinking(signature=None), thought(text="a")), 1, (user(), thinking(), thought(text="a")), A),
+    Case("thinking-modified", (user(), thinking(edited_from="x"), thought(text="a")), 1, (user(), thinking(), thought(text="a", metadata={"edited_from": "x"})), A),
+    Case("thinking-modified", (user(), thinking("a"), thought(text="a"), user(), thinking("b"), thought(text="b")), 4,
+         (user(), thinking("a"), thought(text="a"), user(), thinking("b", "d3Jvbmc="), thought(text="b")), A),
+    Case("thinking-out-of-order", (user(), thought(text="a"), thinking()), 2, (user(), thinking(), thought(text="a")), A),
+    Case("thinking-out-of-order",
+         (user(), thinking(source_group="g"), thought(text="a", metadata={"source_group": "g"}), user(), thinking(source_group="g"), thought(text="b")), 4,
+         (user(), thinking(source_group="g"), thought(call(), metadata={"source_group": "g"}), result(), thought(text="b", metadata={"source_group": "g"})), A),
+    Case("thinking-last", (user(), thinking()), 1, (user(), thinking(), user()), A),
+    Case("thinking-missing", (profile(**THINKS), user(), *PAIR), 2, (profile(**THINKS), user(), thinking(), *PAIR), A),
+    Case("thinking-missing", (profile(**THINKS), user(), *PAIR), 2, (profile(), user(), *PAIR), A),
+    Case("tool-id-repeated", (user(), *PAIR, *PAIR), 3, (user(), *PAIR, thought(call("d")), result("d")), A),
+    Case("tool-id-characters", (user(), thought(call("a.b")), result("a.b")), 1, (user(), thought(call("a-b")), result("a-b")), A),
+    Case("tool-name-invalid", (user(), thought(call(name="a.b")), result()), 1, (user(), thought(call(name="a" * 128)), result()), A),
+    Case("tool-name-invalid", (tools("x" * 129), user()), None, (tools("x" * 128), user()), A),
+    Case("tool-repeated", (tools("f", "f"), user()), None, (tools("f", "g"), user()), A),
+    Case("arguments-invalid", (user(), thought(call(arguments="{")), result()), 1, (user(), thought(call(arguments=" ")), result()), A),
+    # economy
+    Case("over-limit", (user("word " * 15_000),), None, (user("word " * 5_000),), BOTH, "gpt-4"),
+    Case("near-limit", (user("word " * 6_000),), None, (user("word " * 5_000),), BOTH, "gpt-4-0613"),
+    Case("near-limit", (user("word " * 6_000),), None, (user("word " * 15_000),), BOTH, "gpt-4"),
+    Case("volatile-text", (profile("It is 2026-11-22 08:30."), user()), 0, (profile("Since 2026-11-22."), user("It is 2026-11-22 08:30."))),
+    Case("volatile-text", (system("Run 0190b5a4-7c6e-7c3a-9d0f-1f2e3d4c5b6a"), user()), 0, (system("0190b5a4", "meta.parent_pointer"), user())),
+    Case("volatile-text", (system("This is turn #12."), user()), 0, (system("Take up to 12 turns."), user())),
+    Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("f"), tools("g"), user())),
+    Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("g", "f"), user())),
+]  # fmt: skip
+
+
+def of_rule(rule: str, findings: list[Finding]) -> list[Finding]:
+    return [each for each in findings if each.rule == rule]
+
+
+EACH = [pytest.param(case, provider, id=f"{case.rule}-{provider}") for case in CASES for provider in case.providers]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "provider"), EACH)
+def test_it_finds_what_is_broken_at_the_right_card(case: Case, provider: str) -> None:
+    [finding] = of_rule(case.rule, found(provider, *case.broken, model=case.model))
+    assert finding.position == case.position
+    assert finding.card_id == (None if case.position is None else f"k{case.position}")
+    assert (finding.box_id is None) == (case.position is None)
+    [rule] = [each for each in RULES[provider] if each.id == case.rule]
+    assert finding.provider == provider
+    told = (finding.severity, finding.source, finding.remedy)
+    assert told == (rule.severity, rule.source, rule.remedy)
+
+
+@pytest.mark.parametrize(("case", "provider"), EACH)
+def test_it_leaves_a_near_miss_alone(case: Case, provider: str) -> None:
+    assert of_rule(case.rule, found(provider, *case.sound, model=case.model)) == []
+
+
+def with_layer(name: str, *, last: bool) -> list[Finding]:
+    """What is found where a layer stands before the history, or behind it."""
+    entries = places(user())
+    request = request_of(entries, spell=DIALECTS["openai"].spell)
+    messages = compose(
+        system_prompt=None, checkpoint_messages=request.messages, contexts={name: "x"}, query=None
+    )
+    ordered: list[Message] = messages[::-1] if last else messages
+    return lint(entries, msgspec.structs.replace(request, messages=ordered), "openai")
+
+
+def test_a_layer_that_changes_with_the_query_stands_before_the_history() -> None:
+    [finding] = of_rule("layer-before-history", with_layer("knowledge__context", last=False))
+    assert finding.message == "the layer knowledge__context stands before the history"
+    assert with_layer("knowledge__context", last=True) == []
+    assert with_layer("framework__context", last=False) == []
+
+
+def test_the_table_has_every_rule_of_every_provider() -> None:
+    tabled = {(provider, case.rule) for case in CASES for provider in case.providers}
+    tabled |= {(provider, "layer-before-history") for provider in BOTH}
+    assert tabled == {(provider, rule.id) for provider, rules in RULES.items() for rule in rules}
+
+
+def test_the_documentation_has_the_same_rules() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "lint.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, ]+) \| (.+) \|$", page, re.MULTILINE)
+    documented = {
+        (provider, rule, severity, finds)
+        for rule, severity, providers, finds in rows
+        for provider in providers.split(", ")
+    }
+    assert documented == {
+        (provider, rule.id, rule.severity, rule.finds) for provider, rules in RULES.items() for rule in rules
+    }
+
+
+@pytest.mark.parametrize("provider", RULES)
+def test_a_rule_is_called_by_one_name(provider: str) -> None:
+    ids = [rule.id for rule in RULES[provider]]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("provider", RULES)
+def test_a_sound_context_is_clean(provider: str) -> None:
+    sound = (profile(model="gpt-4o"), tools("f"), user(), *PAIR, thought(text="Done."), user("Thanks."))
+    assert found(provider, *sound) == []
+
+
+@pytest.mark.parametrize("provider", RULES)
+@pytest.mark.parametrize("card_type", ["agent.reasoning", "agent.aside", "agent.thought", "tool.result"])
+def test_blocks_that_are_none_break_nothing(provider: str, card_type: str) -> None:
+    strange = blocks("x", None, 3, [], {}, {"type": "thinking"}, {"type": "tool_use"}, card_type=card_type)
+    assert [each for each in found(provider, user(), strange, user("And?")) if each.position != 1] == []
+
+
+def test_what_is_about_the_whole_request_comes_last() -> None:
+    findings = found("openai", tools("x y"), user("a"), user("a"), thought(call()))
+    assert [(each.position, each.rule) for each in findings] == [
+        (2, "query-repeated"),
+        (3, "call-without-result"),
+        (3, "tool-not-offered"),
+        (None, "tool-name-invalid"),
+    ]
+
+
+def test_messages_say_what_was_wrong_with_the_value() -> None:
+    cards = (thought(call("a.b"), call(name="x y")), user("wait"), result("a.b"), result(), *PAIR, result())
+    assert [(each.rule, each.message) for each in found("anthropic", *cards)] == [
+        ("first-message-not-user", "the first message is the assistant's, not the user's"),
+        ("tool-id-characters", "the id 'a.b' is sent as 'a_b'"),
+        (
+            "tool-name-invalid",
+            "the name 'x y' of the called tool is not 1 to 128 letters, digits, _ and -",
+        ),
+        ("tool-id-repeated", "the id 'c' repeats, and is sent as 'c_2'"),
+        ("result-repeated", "the tool call 'c' has a result already"),
+    ]
+    assert [(each.rule, each.message) for each in found("openai", *cards) if each.position == 2] == [
+        (
+            "result-not-after-call",
+            "the result of 'a.b' does not stand right after its call: 1 message between",
+        )
+    ]

@@ -1,0 +1,183 @@
+"""Turns, killed at every point of what is done with them: nothing of a turn is lost, and nothing happens twice."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import succeed
+from tests.crash.harness import Connection, Scene, Stage, explore, explore_steps, value
+
+MakeStage = Callable[..., Stage]
+
+BOX = "018f2b64-0000-7000-8000-00000000cafe"
+FILES = {"clerk.yaml": "name: clerk\nworker_target: desk\nsystem_prompt: You are a clerk.\n"}
+WORKER = ("python", "-m", "tests.crash.worker_steps")
+
+
+def office(scene: Scene) -> None:
+    """An agent `clerk`, and a box that it may be asked to read."""
+    succeed(scene.run("profile", "import", "clerk.yaml"))
+    succeed(scene.run("agent", "provision", "clerk", "--profile", "clerk"))
+    succeed(
+        scene.run("card", "add", "--id", "task", "--type", "task.instruction", "--text", "Find the cause")
+    )
+    execute(scene, "INSERT INTO card_boxes (tenant_id, box_id, card_ids) VALUES ('p', %s, '[\"task\"]')", BOX)
+
+
+def execute(scene: Scene, query: str, *values: Any) -> None:
+    with psycopg.connect(scene.conninfo) as connection:
+        connection.execute(query.encode(), values)
+
+
+def ask(scene: Scene, *wishes: str) -> None:
+    succeed(scene.run("dispatch", "--agent", "clerk", "-c", BOX, *wishes))
+
+
+def claimed(scene: Scene) -> None:
+    """A turn that `w` has claimed, and another that waits behind it."""
+    office(scene)
+    ask(scene)
+    ask(scene)
+    succeed(scene.run("inbox", "claim", "--owner", "w"))
+
+
+# Its last dispatched turn is at its first step and waits for the call `call`.
+SUSPEND = """
+WITH head AS (
+    UPDATE state.agent_state_head SET status = 'suspended', waiting_tool_count = 1, resume_deadline = now()
+    RETURNING *
+), done AS (
+    UPDATE state.agent_inbox SET status = 'consumed' WHERE status = 'processing'
+), gone AS (
+    DELETE FROM cbx.leases
+)
+INSERT INTO state.turn_waiting_tools
+    (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id, step_id, tool_name, wait_status)
+SELECT project_id, agent_id, active_agent_turn_id, turn_epoch, 'call', 'step_1', 'look', 'waiting' FROM head
+"""
+
+
+def suspended(scene: Scene) -> None:
+    """A turn that waits for the call `call`, and another behind it."""
+    claimed(scene)
+    execute(scene, SUSPEND)
+
+
+def reported(scene: Scene) -> None:
+    """The report of that call is claimed by `w`."""
+    suspended(scene)
+    succeed(scene.run("turn", "report", active(scene), "--tool-call-id", "call", "--result", "found"))
+    succeed(scene.run("inbox", "claim", "--owner", "w"))
+
+
+def active(scene: Scene) -> str:
+    return str(look(scene, "SELECT active_agent_turn_id FROM state.agent_state_head"))
+
+
+def look(scene: Scene, query: str) -> Any:
+    with psycopg.connect(scene.conninfo) as connection:
+        return value(connection, query)
+
+
+@pytest.fixture
+def known(stage: MakeStage) -> Callable[..., tuple[Stage, str]]:
+    """A stage, and what a query finds on it: an id that commands are given."""
+
+    def make(prepare: Callable[[Scene], None], query: str) -> tuple[Stage, str]:
+        made = stage(files=FILES, prepare=prepare)
+        with made.scene() as scene:
+            return made, str(look(scene, query))
+
+    return make
+
+
+TURN = "SELECT active_agent_turn_id FROM state.agent_state_head"
+CLAIMED = "SELECT inbox_id FROM state.agent_inbox WHERE status = 'processing'"
+
+
+# A turn that has not ended is its agent's or waits in its queue, and one that is not suspended has one open row.
+LOST = """
+SELECT count(*)
+FROM cbx.turns AS t
+LEFT JOIN state.agent_state_head AS h ON h.active_agent_turn_id = t.agent_turn_id
+WHERE t.end_status IS NOT NULL OR coalesce(h.status, 'queued') <> 'suspended' AND 1 <> (
+    SELECT count(*) FROM state.agent_inbox AS i
+    WHERE i.agent_turn_id = t.agent_turn_id AND i.message_type = 'turn'
+        AND i.status = ANY(CASE WHEN h.status IS NULL THEN '{queued}' ELSE '{pending,processing}'::text[] END))
+"""
+
+
+def no_turn_is_lost(connection: Connection) -> None:
+    assert value(connection, LOST) == 0
+
+
+def nothing_is_claimed(connection: Connection) -> None:
+    assert value(connection, "SELECT count(*) FROM cbx.leases") == 0
+
+
+class TestDispatch:
+    COMMAND = ("dispatch", "--agent", "clerk", "--correlation-id", "nightly")
+
+    def test_it(self, stage: MakeStage) -> None:
+        points = explore(stage(files=FILES, prepare=office), *self.COMMAND, "-c", BOX)
+        assert {"insert_inbox:1", "insert_edge:1", "lease_head:1", "move_inbox:1", "ring:1"} <= set(points)
+
+    def test_with_a_recipe(self, stage: MakeStage) -> None:
+        recipe = ("-H", "delegate", "-a", "profile_name=clerk", "-a", "instruction=Go")
+        points = explore(stage(files=FILES, prepare=office), *self.COMMAND, *recipe)
+        assert {"insert_card:1", "insert_inbox:1", "lease_head:1"} <= set(points)
+
+
+class TestWorking:
+    def test_claiming(self, stage: MakeStage) -> None:
+        def dispatched(scene: Scene) -> None:
+            office(scene)
+            ask(scene)
+
+        # One statement, which no point divides: whoever is killed before it has claimed nothing.
+        prepared = stage(files=FILES, prepare=dispatched)
+        points = explore_steps(prepared, "inbox", "claim", "--owner", "w", invariant=nothing_is_claimed)
+        assert points[-1] == "claim_due:1"
+
+    def test_acknowledging_which_ends_the_turn_and_promotes_the_next(
+        self, known: Callable[..., tuple[Stage, str]]
+    ) -> None:
+        prepared, row = known(claimed, CLAIMED)
+        points = explore(prepared, "inbox", "ack", row, "--owner", "w")
+        assert {"free_head:1", "end_turn_record:1", "lease_head:1", "ring:1"} <= set(points)
+
+    def test_deferring(self, known: Callable[..., tuple[Stage, str]]) -> None:
+        prepared, row = known(claimed, CLAIMED)
+        explore(prepared, "inbox", "defer", row, "--owner", "w", "--reason", "busy", "--delay", "5")
+
+
+class TestReports:
+    def test_reporting(self, known: Callable[..., tuple[Stage, str]]) -> None:
+        prepared, turn = known(suspended, TURN)
+        points = explore(prepared, "turn", "report", turn, "--tool-call-id", "call", "--result", "found")
+        assert {"insert_card:1", "insert_inbox:1", "receive_waiting_tool:1"} <= set(points)
+
+    def test_applying_which_resumes_the_turn(self, known: Callable[..., tuple[Stage, str]]) -> None:
+        prepared, row = known(reported, CLAIMED)
+        points = explore(prepared, *WORKER, "w", row)
+        assert {"append_to_box:1", "apply_waiting_tool:1", "move_head:1"} <= set(points)
+
+
+class TestRecovering:
+    def test_reclaiming(self, known: Callable[..., tuple[Stage, str]]) -> None:
+        prepared, turn = known(claimed, TURN)
+        explore(prepared, "turn", "reclaim", turn, "--expect-epoch", "1", "--reason", "it hangs")
+
+    def test_reaping_a_lost_lease(self, stage: MakeStage) -> None:
+        def lost(scene: Scene) -> None:
+            claimed(scene)
+            execute(scene, "UPDATE cbx.leases SET expires_at = now()")
+
+        points = explore_steps(stage(files=FILES, prepare=lost), "reap", invariant=no_turn_is_lost)
+        assert {"lock_lease:1", "move_head:1", "write_audit:1", "drop_leases:1"} <= set(points)
+
+    def test_reaping_a_deadline(self, stage: MakeStage) -> None:
+        points = explore_steps(stage(files=FILES, prepare=suspended), "reap", invariant=no_turn_is_lost)
+        assert {"insert_inbox:1", "receive_waiting_tool:1"} <= set(points)

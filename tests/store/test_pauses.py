@@ -1,0 +1,36 @@
+"""A transaction that lies idle for too long, because its process was stopped, does not keep others waiting."""
+
+from datetime import timedelta
+
+import pytest
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.target import Target
+
+
+def test_a_transaction_that_lies_idle_loses_its_locks(database: Database, target: Target) -> None:
+    database.connection.execute("CREATE TABLE held AS SELECT 1 AS number")
+    lock = b"SELECT number FROM held FOR UPDATE"
+    database.limit_pauses(timedelta(milliseconds=200))
+    with Database.open_target(target) as other:
+
+        def pause() -> None:
+            with database.transaction():
+                database.connection.execute(lock)
+                # Waits until the lock is given up, as long as it takes: for ever, if nobody limits it.
+                other.connection.execute("SET lock_timeout = '60s'")
+                assert other.connection.execute(lock).fetchall() == [(1,)]
+                database.now()
+
+        with pytest.raises(DatabaseUnavailable, match="the database went away"):
+            pause()
+        assert other.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
+
+
+def test_the_limit_is_that_of_a_transaction_alone(database: Database) -> None:
+    database.limit_pauses(timedelta(seconds=1.5))
+    show = b"SHOW idle_in_transaction_session_timeout"
+    with database.transaction():
+        assert database.connection.execute(show).fetchone() == ("1500ms",)
+    assert database.connection.execute(show).fetchone() == ("0",)
