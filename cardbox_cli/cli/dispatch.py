@@ -100,7 +100,9 @@ def command(
     from cardbox_cli.execution.requests import DispatchRequest
 
     check_choice(depth_policy, "--depth-policy", DEPTH_POLICIES, what="policy")
-    _check_options(context_box, handover, arg, args, wait=wait, timeout=timeout, dry_run=dry_run)
+    _check_options(
+        context_box, handover, arg, args, correlation_id, wait=wait, timeout=timeout, dry_run=dry_run
+    )
     packing = _handover(handover, arg or [], args or [])
     config = _config(runtime_config)
     with runtime() as run:
@@ -134,6 +136,7 @@ def _check_options(
     handover: str | None,
     arg: list[str] | None,
     args: list[str] | None,
+    correlation_id: str | None,
     *,
     wait: bool,
     timeout: float | None,
@@ -146,6 +149,8 @@ def _check_options(
         )
     if handover is None and (arg or args):
         raise UsageError("--arg and --args are for --handover", hint="leave them out with --context-box")
+    if correlation_id is not None and not correlation_id.strip():
+        raise UsageError("--correlation-id is blank", hint="is the shell variable set? leave it out for none")
     if timeout is not None and not wait:
         raise UsageError("--timeout is for --wait", hint="add --wait, or leave --timeout out")
     if wait and dry_run:

@@ -112,6 +112,7 @@ class TestDispatch:
             (["--agent", "clerk"], 2, "either --context-box BOX or --handover RECIPE"),
             (["--agent", "clerk", "-c", "{box}", "-H", "delegate"], 2, "either --context-box BOX or"),
             (["--agent", "clerk", "-c", "{box}", "-a", "x=y"], 2, "are for --handover"),
+            (["--agent", "clerk", "-c", "{box}", "--correlation-id", ""], 2, "--correlation-id is blank"),
             (["--agent", "clerk", "-c", "{box}", "--timeout", "3"], 2, "--timeout is for --wait"),
             (["--agent", "clerk", "-c", "{box}", "--wait", "--dry-run"], 2, "exclude each other"),
             (["--agent", "clerk", "-c", "{box}", "--depth-policy", "up"], 2, "unknown policy 'up'"),

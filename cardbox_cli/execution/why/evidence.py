@@ -37,7 +37,7 @@ def head(s: Snapshot) -> Evidence:
 
 def row(s: Snapshot, row: InboxRow, more: str = "") -> Evidence:
     """An inbox row."""
-    tries = f", {row.retry_count} failed tries" if row.retry_count else ""
+    tries = f", failed tries: {row.retry_count}" if row.retry_count else ""
     error = f", last error: {row.last_error}" if row.last_error else ""
     shows = f"{row.message_type}, {row.status}, epoch {row.turn_epoch}{tries}{more}{error}"
     return Evidence("state.agent_inbox", row.inbox_id, shows)

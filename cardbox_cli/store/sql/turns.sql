@@ -15,7 +15,7 @@ WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 -- The end of a turn, once: no row where it has ended already.
 UPDATE cbx.turns AS t
 SET end_status = %(end_status)s, end_epoch = %(end_epoch)s, deliverable_card_id = %(deliverable_card_id)s,
-    error_code = %(error_code)s, error = %(error)s, ended_at = {now}
+    error_code = %(error_code)s, error = %(error)s, ended_at = {moment}
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s AND t.end_status IS NULL
 RETURNING {record_json}
 
