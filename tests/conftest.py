@@ -5,6 +5,9 @@ the embedded one, or Debian's PostgreSQL 15 under the same start code.
 """
 
 import json
+import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -92,17 +95,31 @@ class Databases:
         self.admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
+def roomy_memory() -> str | None:
+    """A folder in memory with room for many databases, where there is one: disks are slow at making files."""
+    memory = "/dev/shm"
+    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
+    return memory if roomy else None
+
+
 @pytest.fixture(scope="session")
-def embedded_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    databases = Databases(EmbeddedServer(tmp_path_factory.mktemp("cbx-home")))
+def open_folder() -> Iterator[Path]:
+    """A folder that every account can enter."""
+    with tempfile.TemporaryDirectory(prefix="cbx-test-", dir=roomy_memory()) as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def embedded_databases(open_folder: Path) -> Iterator[Databases]:
+    databases = Databases(EmbeddedServer(open_folder / "cbx-home"))
     yield databases
     databases.close()
 
 
 @pytest.fixture(scope="session")
-def debian_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    home = tmp_path_factory.mktemp("cbx-home-15")
-    databases = Databases(EmbeddedServer(home, binaries=debian_postgres_15()))
+def debian_databases(open_folder: Path) -> Iterator[Databases]:
+    databases = Databases(EmbeddedServer(open_folder / "cbx-home-15", binaries=debian_postgres_15()))
     yield databases
     databases.close()
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Databases
+from tests.conftest import Databases, roomy_memory
 from tests.crash.harness import Stage
-from tests.store.embedded.conftest import roomy_memory
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 As root, pytest's folders are closed to the server's account, and `home` keeps its data outside of itself.
 """
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.store.embedded import EmbeddedServer
+from tests.conftest import roomy_memory
 from tests.store.embedded.helpers import OrdinaryUser, keep_row
 
 
@@ -22,21 +22,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
     home = tmp_path / "cbx"
     yield home
     EmbeddedServer(home).destroy()
-
-
-def roomy_memory() -> str | None:
-    """A folder in memory with room for many databases, where there is one: disks are slow at making files."""
-    memory = "/dev/shm"
-    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
-    return memory if roomy else None
-
-
-@pytest.fixture(scope="session")
-def open_folder() -> Iterator[Path]:
-    """A folder that every account can enter."""
-    with tempfile.TemporaryDirectory(prefix="cbx-test-", dir=roomy_memory()) as folder:
-        os.chmod(folder, 0o755)
-        yield Path(folder)
 
 
 @pytest.fixture
