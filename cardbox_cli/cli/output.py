@@ -5,6 +5,7 @@ in a pipe the bytes are the data's own. Tables have no colour in a pipe, and are
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -197,6 +198,9 @@ def _pretty(value: Any) -> str:
     return msgspec.json.format(exact_json.encode(value).decode(), indent=2)
 
 
+_JSON_EXPONENT = re.compile(r"-?[0-9]+(\.[0-9]+)?[eE][-+]?[0-9]+")
+
+
 def _yaml(value: Any) -> str:
     import yaml
 
@@ -206,5 +210,7 @@ def _yaml(value: Any) -> str:
     Dumper.add_representer(
         Decimal, lambda dumper, number: dumper.represent_scalar("tag:yaml.org,2002:float", str(number))
     )
+    # Texts that readers of JSON's numbers take for one, though YAML 1.1 does not, are quoted.
+    Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _JSON_EXPONENT, list("-0123456789"))
     plain = exact_json.decode(exact_json.encode(value))
     return yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -1,6 +1,7 @@
 """Reading YAML: what it means, where its parts stand, and the exact words for what is refused."""
 
 import json
+import re
 from decimal import Decimal
 
 import pytest
@@ -166,7 +167,9 @@ def nested(leaves: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
 
 
 STORABLE_TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-JSON = nested(st.none() | st.booleans() | st.integers() | STORABLE_TEXT)
+# PyYAML does not quote a text such as 0E0, which is a number in JSON, and so to us.
+DUMPED_TEXT = STORABLE_TEXT.filter(lambda text: not re.fullmatch(r"[-+]?[0-9]+[eE][-+]?[0-9]+", text))
+JSON = nested(st.none() | st.booleans() | st.integers() | DUMPED_TEXT)
 
 
 @settings(deadline=None)

@@ -60,19 +60,19 @@ class Bells:
     def __init__(self, bells: Sequence[Bell], announce: Announce) -> None:
         self._bells = bells
         self._announce = announce
-        self._said: str | None = None
+        self._failing: set[str] = set()
 
     def ring(self, *wakeups: Wakeup) -> None:
         """Wake the workers. What failed is announced once, and again only after it had gone well."""
         if not wakeups:
             return
-        failures = []
+        failures: dict[str, str] = {}
         for bell in self._bells:
             try:
                 bell.ring(wakeups)
             except CbxError as exc:
-                failures.append(f"no wakeup by {bell.name}: {exc.message}")
-        said = f"warning: {'; '.join(failures)}; workers find the work when they poll" if failures else None
-        if said is not None and said != self._said:
-            self._announce(said)
-        self._said = said
+                failures[bell.name] = f"no wakeup by {bell.name}: {exc.message}"
+        if failures.keys() - self._failing:
+            said = "; ".join(failures.values())
+            self._announce(f"warning: {said}; workers find the work when they poll")
+        self._failing = set(failures)

@@ -166,7 +166,8 @@ class NatsEvents:
             self._nats.line.publish([event_message(turn, kind, body)])
         except CbxError as exc:
             said = f"warning: no events by NATS: {exc.message}"
-        if said is not None and said != self._said:
+        # Once until it goes well again: one trouble may be told in several words.
+        if said is not None and self._said is None:
             self._announce(said)
         self._said = said
 

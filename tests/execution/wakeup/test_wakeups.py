@@ -314,7 +314,8 @@ class TestNatsInTrouble:
         with_password = server.url.replace("//", "//u:{}@")
         open_wakeups(with_password.format("hunter2")).bells(database).ring(WAKEUP)
         (said,) = announced
-        assert "Authorization Violation" in said
+        # The server says why, and closes; which of the two is heard first is a matter of luck.
+        assert "Authorization Violation" in said or "Connection reset" in said
         assert "hunter2" not in said
         open_wakeups(with_password.format("right")).bells(database).ring(WAKEUP)
         assert announced == [said]
