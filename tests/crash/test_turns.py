@@ -181,3 +181,56 @@ class TestRecovering:
     def test_reaping_a_deadline(self, stage: MakeStage) -> None:
         points = explore_steps(stage(files=FILES, prepare=suspended), "reap", invariant=no_turn_is_lost)
         assert {"insert_inbox:1", "receive_waiting_tool:1"} <= set(points)
+
+
+# Asks for the tool `look` first, and says `done` when it has the result.
+CLIENT = r"""asked=$(cat)
+case $asked in
+*'"role":"tool"'* | *'"role": "tool"'*) echo done ;;
+*) echo '{"role": "assistant", "tool_calls":
+  [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}' ;;
+esac
+"""
+RUN = ("worker", "run", "--target", "desk", "--exec", "sh client.sh")
+
+
+class TestRunning:
+    """A worker that is killed around every commit of a turn's run, with a step that calls a tool."""
+
+    def test_the_turn_ends_once_by_another(self, stage: MakeStage) -> None:
+        def asked(scene: Scene) -> None:
+            succeed(scene.run("profile", "import", "looker.yaml"))
+            succeed(scene.run("tool", "add", "look", "--exec", "echo found"))
+            succeed(scene.run("agent", "provision", "clerk", "--profile", "clerk"))
+            succeed(scene.run("box", "create", "-o", "id"))
+            box = succeed(scene.run("box", "list", "-o", "id")).strip().splitlines()[0]
+            succeed(scene.run("dispatch", "--agent", "clerk", "-c", box))
+
+        looker = FILES["clerk.yaml"] + "allowed_tools: [look]\n"
+        prepared = stage(files={"looker.yaml": looker, "client.sh": CLIENT}, prepare=asked)
+        with prepared.scene() as scene:
+            result, points = scene.points(*RUN, "--once")
+            assert result.code == 0, result.err
+            self.check(scene)
+        commits = [point for point in points if point.startswith("commit")]
+        assert len(commits) > 12
+        for point in commits:
+            with prepared.scene() as scene:
+                scene.kill(point, *RUN, "--once")
+                with scene.connection() as connection:
+                    database = value(connection, "SELECT current_database()")
+                    connection.execute(f"ALTER DATABASE {database} SET cbx.clock_offset = '90 seconds'")
+                succeed(scene.run(*RUN, "--drain"))
+                self.check(scene)
+
+    def check(self, scene: Scene) -> None:
+        """The turn has ended in success, once, with the call, one result and one deliverable; nothing is left."""
+        with scene.connection() as connection:
+            assert value(connection, "SELECT string_agg(end_status, ',') FROM cbx.turns") == "success"
+            types = connection.execute(
+                "SELECT metadata ->> 'type', count(*) FROM cards WHERE metadata ? 'agent_turn_id'"
+                " AND metadata ->> 'type' <> 'agent.thought' GROUP BY 1 ORDER BY 1"
+            ).fetchall()
+            assert types == [("task.deliverable", 1), ("tool.call", 1), ("tool.result", 1)]
+            assert value(connection, "SELECT count(*) FROM cbx.leases") == 0
+            assert value(connection, "SELECT string_agg(status, ',') FROM state.agent_state_head") == "idle"
