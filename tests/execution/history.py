@@ -84,6 +84,22 @@ def _with_owners_of_boxes(events: Iterable[Event]) -> Iterator[Event]:
             yield msgspec.structs.replace(event, after={**event.row, "agent_id": owner})
 
 
+def _transactions(events: Iterable[Event]) -> Iterator[tuple[int, list[Event]]]:
+    """The events by transaction. A new report joins the one that it falls amid: who reports holds no head."""
+    group: list[Event] = []
+    for event in events:
+        if group and event.transaction != group[0].transaction and not _is_new_report(event):
+            yield group[0].transaction, group
+            group = []
+        group.append(event)
+    if group:
+        yield group[0].transaction, group
+
+
+def _is_new_report(event: Event) -> bool:
+    return event.source == INBOX and event.before is None and event.row["message_type"] in t.REPORTS
+
+
 class _Replay:
     """One agent, event by event. What must hold between transactions is looked at after each of them."""
 
@@ -96,7 +112,7 @@ class _Replay:
 
     def all(self, events: list[Event]) -> Iterator[str]:
         done: set[int] = set()
-        for transaction, group in groupby(events, key=lambda event: event.transaction):
+        for transaction, group in _transactions(events):
             for event in group:
                 yield from (f"event {event.number}: {each}" for each in self._happen(event))
             if transaction in done:

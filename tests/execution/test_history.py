@@ -112,3 +112,19 @@ def test_two_transactions_at_once(runtime: Runtime, running: Fence, target: Targ
             other.connection.execute(beat + b"'processing'")
             runtime.database.connection.execute(beat + b"'queued'")
     assert "two transactions changed the agent at the same time" in violations(runtime)
+
+
+def test_a_report_may_come_amid_a_transaction(runtime: Runtime, running: Fence, target: Target) -> None:
+    with Database.open_target(target) as other:
+        beat = b"UPDATE state.agent_inbox SET turn_epoch = turn_epoch WHERE status = 'processing'"
+        change = b"UPDATE state.agent_inbox SET agent_turn_id = agent_turn_id || 'x' WHERE status = 'queued'"
+        with runtime.database.transaction():
+            runtime.database.connection.execute(change)
+            other.connection.execute(
+                "INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, agent_turn_id)"
+                " VALUES (%s, 'inbox_1', %s, 'tool_result', %s)",
+                [runtime.project_id, running.agent_id, running.agent_turn_id],
+            )
+            runtime.database.connection.execute(change)
+            runtime.database.connection.execute(beat)
+    assert "at the same time" not in str(violations(runtime))
