@@ -119,7 +119,7 @@ def defer(
 def retry(inbox: InboxId) -> None:
     """Try a dead row again: a report or a stop becomes due, a turn is dispatched anew as another turn."""
     from cardbox_cli.cli.dispatch import refuse
-    from cardbox_cli.execution.retrying import retry as retry_row
+    from cardbox_cli.execution.recovery.retrying import retry as retry_row
 
     with runtime() as run:
         retried = retry_row(run, _resolve(run, inbox), source_agent_id=OPERATOR)
@@ -139,7 +139,7 @@ def cancel(
 ) -> None:
     """End the turn of a queued row before it begins, as canceled."""
     from cardbox_cli.errors import Conflict
-    from cardbox_cli.execution import recovery
+    from cardbox_cli.execution.recovery import fixes
 
     with runtime() as run:
         row = run.inbox.get(_resolve(run, inbox))
@@ -148,7 +148,7 @@ def cancel(
                 f"the inbox row {row.inbox_id} is {row.status}, not queued",
                 hint=f"`cbx turn stop {row.turn_id}` ends a turn in any state",
             )
-        recovery.stop(run, row.turn_id, actor=actor(), reason=reason)
+        fixes.stop(run, row.turn_id, actor=actor(), reason=reason)
         row = run.inbox.get(row.inbox_id)
     _print_row(row)
 

@@ -7,7 +7,7 @@ from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.running import runtime
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.reaping import Reaped
+    from cardbox_cli.execution.recovery.reaping import Reaped
 
 app = everyday("Do what is overdue: expired leases, deadlines, promotions.")
 
@@ -20,7 +20,7 @@ def command() -> None:
     reported; a passed deadline becomes a timeout report; a turn that is queued on an idle agent is promoted;
     what nobody came for rings again.
     """
-    from cardbox_cli.execution.reaping import reap
+    from cardbox_cli.execution.recovery.reaping import reap
 
     with runtime() as run:
         reaped = reap(run)

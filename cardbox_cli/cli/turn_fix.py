@@ -11,8 +11,8 @@ from cardbox_cli.cli.running import ExpectEpoch, Reason, actor, runtime
 from cardbox_cli.cli.session import announce
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.rebuilding import Rebuilt
-    from cardbox_cli.execution.recovery import Fixed
+    from cardbox_cli.execution.recovery.fixes import Fixed
+    from cardbox_cli.execution.recovery.rebuilding import Rebuilt
     from cardbox_cli.execution.runtime import Runtime
 
 TurnId = Annotated[
@@ -28,9 +28,9 @@ def add_to(app: typer.Typer) -> None:
 
 def nudge(turn: TurnId) -> None:
     """Ring for a turn again, and promote what is queued on an idle agent. The epoch stays."""
-    from cardbox_cli.execution import recovery
+    from cardbox_cli.execution.recovery import fixes
 
-    _fix(turn, recovery.nudge)
+    _fix(turn, fixes.nudge)
 
 
 def stop(
@@ -38,18 +38,18 @@ def stop(
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")] = None,
 ) -> None:
     """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
-    from cardbox_cli.execution import recovery
+    from cardbox_cli.execution.recovery import fixes
 
-    _fix(turn, lambda run, turn_id: recovery.stop(run, turn_id, actor=actor(), reason=reason))
+    _fix(turn, lambda run, turn_id: fixes.stop(run, turn_id, actor=actor(), reason=reason))
 
 
 def reclaim(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Take a turn away from whoever runs it, to be claimed anew."""
-    from cardbox_cli.execution import recovery
+    from cardbox_cli.execution.recovery import fixes
 
     _fix(
         turn,
-        lambda run, turn_id: recovery.reclaim(
+        lambda run, turn_id: fixes.reclaim(
             run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
         ),
     )
@@ -57,11 +57,11 @@ def reclaim(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
 
 def requeue(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
-    from cardbox_cli.execution import recovery
+    from cardbox_cli.execution.recovery import fixes
 
     _fix(
         turn,
-        lambda run, turn_id: recovery.requeue(
+        lambda run, turn_id: fixes.requeue(
             run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
         ),
     )
@@ -69,11 +69,11 @@ def requeue(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
 
 def fail(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
-    from cardbox_cli.execution import recovery
+    from cardbox_cli.execution.recovery import fixes
 
     _fix(
         turn,
-        lambda run, turn_id: recovery.fail(
+        lambda run, turn_id: fixes.fail(
             run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
         ),
     )
@@ -88,11 +88,11 @@ def rebox(
 ) -> None:
     """Give a turn that waits another context or output box."""
     from cardbox_cli.cli.typed import TypedBoxes
-    from cardbox_cli.execution import recovery
+    from cardbox_cli.execution.recovery import fixes
 
     def do(run: "Runtime", turn_id: str) -> "Fixed":
         boxes = TypedBoxes(run.database, run.project_id)
-        return recovery.rebox(
+        return fixes.rebox(
             run,
             turn_id,
             expect_epoch=expect_epoch,
@@ -110,7 +110,7 @@ def rebuild(
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")] = None,
 ) -> None:
     """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow."""
-    from cardbox_cli.execution.rebuilding import rebuild as rebuild_head
+    from cardbox_cli.execution.recovery.rebuilding import rebuild as rebuild_head
 
     with runtime() as run:
         rebuilt = rebuild_head(run, agent, actor=actor(), reason=reason)

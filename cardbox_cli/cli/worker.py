@@ -19,10 +19,10 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.runner import Program, Rest
+    from cardbox_cli.execution.running.runner import Program, Rest
+    from cardbox_cli.execution.running.worker import Plan, Worker
     from cardbox_cli.execution.wakeup.ear import Ear
     from cardbox_cli.execution.wakeup.service import Wakeups
-    from cardbox_cli.execution.worker import Plan, Worker
     from cardbox_cli.store.database import Database
     from cardbox_cli.store.target import Target
 
@@ -98,7 +98,7 @@ def run(
     -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
-    from cardbox_cli.execution.turn_request import FORMATS
+    from cardbox_cli.execution.running.turn_request import FORMATS
 
     check_choice(format_, "--format", FORMATS, what="format")
     if once and drain:
@@ -109,7 +109,7 @@ def run(
         raise UsageError(
             "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
         )
-    from cardbox_cli.execution.worker import Plan
+    from cardbox_cli.execution.running.worker import Plan
 
     plan = Plan(
         target=target,
@@ -127,7 +127,7 @@ def _program(
 ) -> "Program":
     import os
 
-    from cardbox_cli.execution.runner import Program
+    from cardbox_cli.execution.running.runner import Program
     from cardbox_cli.execution.settings import settings_from
 
     url = session().database_url
@@ -144,9 +144,9 @@ def _program(
 def _serve(plan: "Plan") -> int:
     import os
 
+    from cardbox_cli.execution.running.worker import Worker
     from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.wakeup.service import Wakeups
-    from cardbox_cli.execution.worker import Worker
 
     settings = settings_from(os.environ)
     target = session().target()

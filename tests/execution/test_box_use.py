@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.errors import BoxConflict, StaleEpoch
 from cardbox_cli.execution.claims import ack
-from cardbox_cli.execution.recovery import reclaim, stop
+from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.boxes import BoxTurn
 from cardbox_cli.model.cards import draft_card

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from cardbox_cli.execution.claims import claim
-from cardbox_cli.execution.reaping import reap
+from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.store.database import Database

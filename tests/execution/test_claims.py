@@ -20,8 +20,8 @@ from cardbox_cli.execution.claims import (
 )
 from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.ending import end_turn
-from cardbox_cli.execution.reaping import reap
-from cardbox_cli.execution.recovery import reclaim, stop
+from cardbox_cli.execution.recovery.fixes import reclaim, stop
+from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.requests import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.execution.claims import ack
 from cardbox_cli.execution.ending import end_turn
-from cardbox_cli.execution.recovery import stop
+from cardbox_cli.execution.recovery.fixes import stop
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.turns import END_STATUSES, EndStatus

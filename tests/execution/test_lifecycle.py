@@ -8,8 +8,8 @@ import pytest
 
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.execution.claims import ack, claim, defer, fail, hand_back
-from cardbox_cli.execution.recovery import rebox, reclaim, requeue, stop
-from cardbox_cli.execution.retrying import retry
+from cardbox_cli.execution.recovery.fixes import rebox, reclaim, requeue, stop
+from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import turns as t
 from cardbox_cli.model.lifecycle import HEAD_MOVES, INBOX_MOVES, Move

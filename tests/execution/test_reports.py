@@ -8,11 +8,11 @@ import pytest
 
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.claims import ack, begin, claim, fail
-from cardbox_cli.execution.reaping import reap
-from cardbox_cli.execution.recovery import requeue, stop
+from cardbox_cli.execution.recovery.fixes import requeue, stop
+from cardbox_cli.execution.recovery.reaping import reap
+from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.reports import report_ended_children
 from cardbox_cli.execution.requests import Parent
-from cardbox_cli.execution.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent

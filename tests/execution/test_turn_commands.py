@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.cli.last import remember
 from cardbox_cli.execution.claims import ack, defer, fail
-from cardbox_cli.execution.recovery import stop
+from cardbox_cli.execution.recovery.fixes import stop
 from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.turns import Fence

@@ -7,7 +7,7 @@ import pytest
 
 from cardbox_cli.errors import AmbiguousId, NotFound, SchemaMissing, WaitedTooLong
 from cardbox_cli.execution.claims import ack, fail
-from cardbox_cli.execution.recovery import reclaim, stop
+from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.reports import report_result
 from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.runtime import Runtime

@@ -12,9 +12,9 @@ from cardbox_cli.execution import claims
 from cardbox_cli.execution.claims import Claimed, begin, claim
 from cardbox_cli.execution.reports import report_result
 from cardbox_cli.execution.requests import DispatchResult
-from cardbox_cli.execution.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.running.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.running.steps import enter, read_turn
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.steps import enter, read_turn
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.turns import InboxRow

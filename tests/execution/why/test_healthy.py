@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from cardbox_cli.execution import claims, recovery
-from cardbox_cli.execution.reaping import reap
+from cardbox_cli.execution import claims
+from cardbox_cli.execution.recovery import fixes
+from cardbox_cli.execution.recovery.reaping import reap
 from tests.execution.why.conftest import CALL, GOOD, OWNER, World
 from tests.execution.why.test_rules import Case, finish_elsewhere
 
@@ -38,7 +39,7 @@ def queued_for_an_hour_and_promoted_now(world: World) -> str:
     first = world.ask()
     turn = world.ask()
     world.later(3600)
-    recovery.stop(world.runtime, first, actor="t", reason=None)
+    fixes.stop(world.runtime, first, actor="t", reason=None)
     return turn
 
 
@@ -54,7 +55,7 @@ def just_claimed(world: World) -> str:
 def reclaimed(world: World) -> str:
     turn = world.ask()
     world.enter()
-    recovery.reclaim(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
+    fixes.reclaim(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
     return turn
 
 
@@ -71,7 +72,7 @@ def released_after_a_lost_lease(world: World) -> str:
 def requeued(world: World) -> str:
     turn = world.ask()
     world.enter()
-    recovery.requeue(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
+    fixes.requeue(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
     return turn
 
 
@@ -170,7 +171,7 @@ def the_deadline_was_a_moment_ago(world: World) -> str:
 def reboxed_while_suspended(world: World) -> str:
     asked = world.asked()
     turn = world.suspend()
-    recovery.rebox(
+    fixes.rebox(
         world.runtime, turn, expect_epoch=1, actor="t", reason="r", context_box_id=asked.context_box_id
     )
     return turn
@@ -246,7 +247,7 @@ def failed(world: World) -> str:
 def stopped_while_queued(world: World) -> str:
     world.ask()
     turn = world.ask()
-    recovery.stop(world.runtime, turn, actor="t", reason=None)
+    fixes.stop(world.runtime, turn, actor="t", reason=None)
     return turn
 
 

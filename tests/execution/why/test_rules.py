@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from cardbox_cli.execution import claims
-from cardbox_cli.execution.reaping import reap
+from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.why.registry import rules
 from cardbox_cli.model.cards import draft_card

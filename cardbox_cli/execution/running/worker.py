@@ -19,8 +19,8 @@ import uuid6
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.claims import Claimed, begin, claim, defer, heartbeat
-from cardbox_cli.execution.reaping import Reaped, reap
-from cardbox_cli.execution.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.recovery.reaping import Reaped, reap
+from cardbox_cli.execution.running.runner import Program, Reins, Rest, Run
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.execution.wakeup.ear import Ear

@@ -7,9 +7,9 @@ import pytest
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound, StaleEpoch
 from cardbox_cli.execution.claims import ack, claim
-from cardbox_cli.execution.recovery import Fixed, fail, nudge, rebox, reclaim, requeue, stop
+from cardbox_cli.execution.recovery.fixes import Fixed, fail, nudge, rebox, reclaim, requeue, stop
+from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.requests import Parent
-from cardbox_cli.execution.retrying import retry
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.store.database import Database
 from tests.execution.by_hand import write
@@ -170,7 +170,7 @@ class TestInEveryState:
             assert (desk.head().waiting_tool_count, desk.head().resume_deadline is None) == (2, False)
             desk.later(100)
             if state == "reported and claimed":
-                from cardbox_cli.execution.reaping import reap
+                from cardbox_cli.execution.recovery.reaping import reap
 
                 reap(desk.runtime)
             for call in "ab":

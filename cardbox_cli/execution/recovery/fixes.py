@@ -15,8 +15,8 @@ from cardbox_cli.execution.applying import keep_results
 from cardbox_cli.execution.claims import carries, release
 from cardbox_cli.execution.ending import end_queued, end_turn
 from cardbox_cli.execution.promotion import POINTERS, promote_next
+from cardbox_cli.execution.recovery.strays import Stray, find_stray, give_up, put_back
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.strays import Stray, find_stray, give_up, put_back
 from cardbox_cli.model.headers import new_trace_id, turn_headers
 from cardbox_cli.model.turns import (
     DISPATCHED,

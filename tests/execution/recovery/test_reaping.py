@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.claims import claim
-from cardbox_cli.execution.reaping import Reaped, reap
+from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.store.database import Database
 from tests.execution.conftest import Asked, Heard
 from tests.execution.desk import Desk, unwatched

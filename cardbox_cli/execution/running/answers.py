@@ -14,7 +14,7 @@ from cardbox_cli.context.blocks import is_call, kind
 from cardbox_cli.context.drafting import card_of_message, content_cards
 from cardbox_cli.context.sources import ANTHROPIC
 from cardbox_cli.errors import InvalidCard
-from cardbox_cli.execution.calls import (
+from cardbox_cli.execution.running.calls import (
     Author,
     Call,
     Held,

@@ -13,13 +13,12 @@ import msgspec
 
 from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import CardConflict, NotFound
-from cardbox_cli.execution.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.execution.applying import ended_by
-from cardbox_cli.execution.calls import Author, Call, calls_of
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.reports import report_ended_children
-from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_request import (
+from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
+from cardbox_cli.execution.running.calls import Author, Call, calls_of
+from cardbox_cli.execution.running.turn_request import (
     Source,
     TurnBoxes,
     TurnRequest,
@@ -29,6 +28,7 @@ from cardbox_cli.execution.turn_request import (
     snapshot_cards,
     turn_request,
 )
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.wakeup.events import Phase
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.identity import Tool

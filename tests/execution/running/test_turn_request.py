@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.context.request import Entry, request_of
-from cardbox_cli.execution.turn_request import (
+from cardbox_cli.execution.running.turn_request import (
     Source,
     TurnBoxes,
     request_box_ids,

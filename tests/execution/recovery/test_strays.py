@@ -3,7 +3,7 @@
 import pytest
 
 from cardbox_cli.errors import Conflict, StaleEpoch
-from cardbox_cli.execution import recovery
+from cardbox_cli.execution.recovery import fixes
 from cardbox_cli.execution.runtime import Runtime
 from tests.execution.conftest import Asked
 
@@ -18,12 +18,12 @@ def stray(runtime: Runtime, ask: Asked) -> str:
     return turn
 
 
-def requeue(runtime: Runtime, turn: str, epoch: int) -> recovery.Fixed:
-    return recovery.requeue(runtime, turn, expect_epoch=epoch, actor="t", reason="r")
+def requeue(runtime: Runtime, turn: str, epoch: int) -> fixes.Fixed:
+    return fixes.requeue(runtime, turn, expect_epoch=epoch, actor="t", reason="r")
 
 
-def fail(runtime: Runtime, turn: str, epoch: int) -> recovery.Fixed:
-    return recovery.fail(runtime, turn, expect_epoch=epoch, actor="t", reason="r")
+def fail(runtime: Runtime, turn: str, epoch: int) -> fixes.Fixed:
+    return fixes.fail(runtime, turn, expect_epoch=epoch, actor="t", reason="r")
 
 
 def test_it_is_put_back_and_promoted(runtime: Runtime, stray: str) -> None:

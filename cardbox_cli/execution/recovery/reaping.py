@@ -14,8 +14,8 @@ import msgspec
 from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.claims import give_up
 from cardbox_cli.execution.ending import end_turn
-from cardbox_cli.execution.lost_reports import report_lost
 from cardbox_cli.execution.promotion import promote_next
+from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.reports import report_timeouts
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.turns import OPEN, PROCESSING, REPORTS, SUSPENDED, WATCHDOG, Head, Lease

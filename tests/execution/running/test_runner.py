@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.claims import begin, claim
-from cardbox_cli.execution.recovery import reclaim, stop
+from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.reports import report_result
-from cardbox_cli.execution.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.running.runner import Program, Reins, Rest, Run
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent

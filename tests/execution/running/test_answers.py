@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.context.formats import anthropic, openai
-from cardbox_cli.execution.answers import EMPTY, INVALID, PROVIDER, Answer, BadAnswer, read_answer
-from cardbox_cli.execution.calls import Author, Call, calls_of, result_card
+from cardbox_cli.execution.running.answers import EMPTY, INVALID, PROVIDER, Answer, BadAnswer, read_answer
+from cardbox_cli.execution.running.calls import Author, Call, calls_of, result_card
 from cardbox_cli.model.cards import CardDraft, card_text, check_draft
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 

@@ -13,13 +13,12 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 import msgspec
 
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
-from cardbox_cli.execution.answers import INVALID, BadAnswer
-from cardbox_cli.execution.calls import Call, result_card
 from cardbox_cli.execution.claims import Task, hand_back
-from cardbox_cli.execution.command import MAX_OUTPUT, Ran, run_command
 from cardbox_cli.execution.ending import end_turn
-from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.steps import (
+from cardbox_cli.execution.running.answers import INVALID, BadAnswer
+from cardbox_cli.execution.running.calls import Call, result_card
+from cardbox_cli.execution.running.command import MAX_OUTPUT, Ran, run_command
+from cardbox_cli.execution.running.steps import (
     Turn,
     add_result,
     author_of,
@@ -31,6 +30,7 @@ from cardbox_cli.execution.steps import (
     suspend,
     understand,
 )
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.identity import Tool

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.command import TAIL, Ran, run_command
+from cardbox_cli.execution.running.command import TAIL, Ran, run_command
 
 
 def run(command: str, stdin: bytes = b"", *, timeout: float = 30, **options: Any) -> Ran:
