@@ -13,7 +13,8 @@ from cardbox_cli.model.boxes import BoxView
 from cardbox_cli.model.headers import as_trace_id, depth_of, new_trace_id, trace_id_of
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import as_box_id, new_box_id
-from cardbox_cli.model.turns import MAX_DEPTH, TURN, Head, InboxRow
+from cardbox_cli.model.turns import MAX_DEPTH, Head, InboxRow
+from cardbox_cli.packing.plan import target_profile_name
 
 # Agents of the platform need no row of the roster.
 _TRUSTED = ("sys.", "tool.")
@@ -68,8 +69,6 @@ class Admission:
         handover = self._request.handover
         if handover is None:
             return
-        from cardbox_cli.packing.plan import target_profile_name
-
         wanted = target_profile_name(handover.recipe, handover.recipe.bind(handover.arguments))
         named = profile.get("name") if isinstance(profile, dict) else None
         if not isinstance(named, str) or named.lower() != wanted.lower():
@@ -98,8 +97,7 @@ class Admission:
         parent = self._request.parent
         if parent is None:
             return None
-        rows = self._runtime.inbox.of_turn(parent.agent_turn_id)
-        row = next((row for row in rows if row.message_type == TURN), None)
+        row = self._runtime.inbox.turn_row(parent.agent_turn_id)
         if row is None:
             refuse("rejected", "parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
         return row

@@ -99,8 +99,8 @@ def _know(runtime: Runtime, row: InboxRow, head: Head) -> None:
 
 def _carried(runtime: Runtime, row: InboxRow, fence: Fence, said: str) -> Task:
     """The row carries its turn on at a new epoch."""
-    runtime.inbox.carry(row.inbox_id, fence.turn_epoch)
-    return Task(kind="run", row=runtime.inbox.get(row.inbox_id), fence=fence, said=said)
+    row = runtime.inbox.carry(row.inbox_id, fence.turn_epoch)
+    return Task(kind="run", row=row, fence=fence, said=said)
 
 
 def _drop(runtime: Runtime, row: InboxRow, move: Literal["consume", "kill"], why: str) -> Task:
@@ -245,10 +245,8 @@ def release(runtime: Runtime, row: InboxRow, turn_epoch: int | None, *, attempts
         [row.inbox_id], "release", turn_epoch=turn_epoch, attempts=attempts, delay=timedelta(0), error=error
     )
     runtime.inbox.drop_leases([row.inbox_id])
-    agent = runtime.roster.find(row.agent_id)
-    if agent is not None:
-        for each in moved:
-            runtime.call(each, agent.worker_target, "released")
+    for each in moved:
+        runtime.call(each, "released")
 
 
 def give_up(runtime: Runtime, row: InboxRow, head: Head | None, *, reason: str) -> int | None:

@@ -69,9 +69,7 @@ def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
     (promoted,) = runtime.inbox.move([row.inbox_id], "promote", turn_epoch=epoch)
     start = runtime.turns.box_length(row.pointer("output_box_id") or "")
     runtime.turns.keep(row.turn_id, row.agent_id, output_start=start, report_to=None)
-    agent = runtime.roster.find(row.agent_id)
-    if agent is not None:
-        runtime.call(promoted, agent.worker_target, reason)
+    runtime.call(promoted, reason)
     return promoted
 
 

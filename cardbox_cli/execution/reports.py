@@ -18,7 +18,6 @@ from cardbox_cli.model.turns import (
     RECEIVED,
     TIMEOUT,
     TOOL_RESULT,
-    TURN,
     WAITING,
     WATCHDOG,
     Edge,
@@ -166,8 +165,7 @@ def _send(
     source_agent_id: str,
     message_type: str,
 ) -> InboxRow:
-    rows = runtime.inbox.of_turn(tool.agent_turn_id)
-    asked = next((row for row in rows if row.message_type == TURN), None)
+    asked = runtime.inbox.turn_row(tool.agent_turn_id)
     if asked is None:
         raise Conflict(
             f"turn {tool.agent_turn_id} has lost its inbox row: its headers are unknown",
@@ -236,9 +234,7 @@ def _send(
             created_at=None,
         )
     )
-    agent = runtime.roster.find(tool.agent_id)
-    if agent is not None:
-        runtime.call(row, agent.worker_target, "report")
+    runtime.call(row, "report")
     return row
 
 

@@ -89,10 +89,12 @@ class Runtime:
         for action in following:
             action()
 
-    def call(self, row: InboxRow, worker_target: str, reason: str) -> None:
-        """Ring for this row after the commit."""
-        call = Call(row=row, worker_target=worker_target, reason=reason)
-        self.after_commit(lambda: self._ring(call))
+    def call(self, row: InboxRow, reason: str) -> None:
+        """Ring, after the commit, for the workers of this row's agent; for nobody if it is on no roster."""
+        agent = self.roster.find(row.agent_id)
+        if agent is not None:
+            call = Call(row=row, worker_target=agent.worker_target, reason=reason)
+            self.after_commit(lambda: self._ring(call))
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Do this when the outermost transaction has committed."""

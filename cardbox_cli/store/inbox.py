@@ -73,6 +73,10 @@ class InboxStore(ProjectStore):
             _row_decoder.decode(row) for (row,) in self._rows("inbox_of_turn", agent_turn_id=agent_turn_id)
         ]
 
+    def turn_row(self, agent_turn_id: str) -> InboxRow | None:
+        """The row that asks for a turn: the oldest one, where other programs wrote several."""
+        return _decoded(self._value("turn_row", agent_turn_id=agent_turn_id))
+
     def open_of_agent(self, agent_id: str) -> list[InboxRow]:
         """What an agent still has before it, the oldest first."""
         return [_row_decoder.decode(row) for (row,) in self._rows("open_inbox_of_agent", agent_id=agent_id)]
@@ -152,9 +156,9 @@ class InboxStore(ProjectStore):
         """The agents that are idle though a turn is queued for them."""
         return [agent_id for (agent_id,) in self._rows("idle_agents_with_queued")]
 
-    def unclaimed(self, age: timedelta) -> list[tuple[str, str, str]]:
-        """(worker target, inbox id, agent) of the oldest row of each target that is due for so long."""
-        return [(row[0], row[1], row[2]) for row in self._rows("unclaimed_since", age=age)]
+    def unclaimed(self, age: timedelta) -> list[InboxRow]:
+        """The oldest row of each worker target that is due for so long."""
+        return [_row_decoder.decode(row) for (row,) in self._rows("unclaimed_since", age=age)]
 
     # --- claims
 
@@ -192,10 +196,10 @@ class InboxStore(ProjectStore):
         rows = self._rows("leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
         return [_lease_decoder.decode(row) for (row,) in rows]
 
-    def carry(self, inbox_id: str, turn_epoch: int) -> None:
-        """The claimed row carries its turn on at a new epoch."""
-        self._run("stamp_inbox", inbox_id=inbox_id, turn_epoch=turn_epoch)
+    def carry(self, inbox_id: str, turn_epoch: int) -> InboxRow:
+        """The row, which is held, carries its turn on at a new epoch; the row as it then is."""
         self._run("carry_lease", inbox_id=inbox_id, turn_epoch=turn_epoch)
+        return _row_decoder.decode(self._value("stamp_inbox", inbox_id=inbox_id, turn_epoch=turn_epoch))
 
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
         """End the leases of these rows, whoever has them."""

@@ -57,10 +57,9 @@ def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
         row = _turn_row(runtime, agent_turn_id)
         head = runtime.heads.lock(row.agent_id)
         promoted = promote_next(runtime, row.agent_id, reason="nudge")
-        agent = runtime.roster.find(row.agent_id)
         for each in runtime.inbox.of_turn(agent_turn_id):
-            if agent is not None and each.status in DUE:
-                runtime.call(each, agent.worker_target, "nudge")
+            if each.status in DUE:
+                runtime.call(each, "nudge")
         now = runtime.heads.get(row.agent_id) or head
     return Fixed(
         agent_turn_id=agent_turn_id,
@@ -122,7 +121,7 @@ def reclaim(
         if row.status == PROCESSING:
             release(runtime, row, epoch, attempts=attempts, error=reason)
         else:
-            _restamp(runtime, row, epoch)
+            runtime.call(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
         return _fixed(runtime, head, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
 
 
@@ -140,10 +139,8 @@ def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
         head = _expect(runtime, agent_turn_id, expect_epoch)
         twice = _may_start_twice(runtime, head)
         rows = runtime.inbox.of_turn(agent_turn_id)
-        row = next((each for each in rows if each.message_type == TURN), None)
         others = [each.inbox_id for each in rows if each.message_type != TURN]
-        if row is None:
-            row = _write_again(runtime, head)
+        row = runtime.inbox.turn_row(agent_turn_id) or _write_again(runtime, head)
         keep_results(runtime, head, runtime.turns.drop_waiting(agent_turn_id))
         epoch = runtime.heads.free(head.fence, "stop")
         runtime.inbox.move(others, "consume")
@@ -211,8 +208,7 @@ def rebox(
 
 
 def _turn_row(runtime: Runtime, agent_turn_id: str) -> InboxRow:
-    rows = runtime.inbox.of_turn(agent_turn_id)
-    row = next((each for each in rows if each.message_type == TURN), None)
+    row = runtime.inbox.turn_row(agent_turn_id)
     if row is not None:
         return row
     raise NotFound(
@@ -253,13 +249,6 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
         if head.status == RUNNING and row.status == PROCESSING and row.message_type in REPORTS
     ]
     return next(iter(at_epoch or asking or resuming), None)
-
-
-def _restamp(runtime: Runtime, row: InboxRow, epoch: int) -> None:
-    runtime.inbox.carry(row.inbox_id, epoch)
-    agent = runtime.roster.find(row.agent_id)
-    if agent is not None:
-        runtime.call(runtime.inbox.get(row.inbox_id), agent.worker_target, "reclaim")
 
 
 def _may_start_twice(runtime: Runtime, head: Head) -> list[str]:

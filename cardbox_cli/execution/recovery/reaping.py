@@ -135,8 +135,7 @@ def _promote(runtime: Runtime, agent_id: str) -> list[str]:
 def _ring(runtime: Runtime) -> list[str]:
     rung = []
     with runtime.transaction():
-        for target, inbox_id, _ in runtime.inbox.unclaimed(runtime.settings.unclaimed_time):
-            row = runtime.inbox.get(inbox_id)
-            runtime.call(row, target, "unclaimed")
+        for row in runtime.inbox.unclaimed(runtime.settings.unclaimed_time):
+            runtime.call(row, "unclaimed")
             rung.append(row.turn_id)
     return rung

@@ -86,19 +86,16 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
 
 def _dispatched(runtime: Runtime, row: InboxRow, epoch: int) -> None:
     _lease(runtime, row, epoch)
+    row = runtime.inbox.carry(row.inbox_id, epoch)
     if row.status == PROCESSING:
-        runtime.inbox.move([row.inbox_id], "release", turn_epoch=epoch, delay=timedelta(0))
+        (row,) = runtime.inbox.move([row.inbox_id], "release", delay=timedelta(0))
         runtime.inbox.drop_leases([row.inbox_id])
-    else:
-        runtime.inbox.carry(row.inbox_id, epoch)
-    agent = runtime.roster.find(row.agent_id)
-    if agent is not None:
-        runtime.call(runtime.inbox.get(row.inbox_id), agent.worker_target, "rebuild")
+    runtime.call(row, "rebuild")
 
 
 def _suspended(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> InboxRow:
     turn_id = waiting[0].agent_turn_id
-    row = next((each for each in runtime.inbox.of_turn(turn_id) if each.message_type == TURN), None)
+    row = runtime.inbox.turn_row(turn_id)
     if row is None:
         raise Conflict(
             f"turn {turn_id} waits for tools, but its inbox row is lost: its boxes are unknown",

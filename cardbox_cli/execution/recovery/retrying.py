@@ -44,9 +44,7 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
         if row.status != ERROR and not _was_never_applied(runtime, row):
             raise _not_dead(row)
         moved = runtime.inbox.move([inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
-        agent = runtime.roster.find(row.agent_id)
-        if agent is not None:
-            runtime.call(moved[0], agent.worker_target, "retry")
+        runtime.call(moved[0], "retry")
     return Retried(row=moved[0])
 
 

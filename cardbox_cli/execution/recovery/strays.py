@@ -40,7 +40,7 @@ def find_stray(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Stray
     if agent_id is None or not runtime.database.keeps_turns:
         return None
     head = runtime.heads.lock(agent_id)
-    row = _turn_row(runtime, agent_turn_id)
+    row = runtime.inbox.turn_row(agent_turn_id)
     if head is None or head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id, row):
         return None
     if head.turn_epoch != expect_epoch:
@@ -72,16 +72,11 @@ def give_up(runtime: Runtime, stray: Stray, *, message: str) -> End:
 
 
 def _agent_of(runtime: Runtime, agent_turn_id: str) -> str | None:
-    row = _turn_row(runtime, agent_turn_id)
+    row = runtime.inbox.turn_row(agent_turn_id)
     if row is not None:
         return row.agent_id
     edge = runtime.turns.enqueue_edge(agent_turn_id)
     return None if edge is None else edge.target_agent_id
-
-
-def _turn_row(runtime: Runtime, agent_turn_id: str) -> InboxRow | None:
-    rows = runtime.inbox.of_turn(agent_turn_id)
-    return next((each for each in rows if each.message_type == TURN), None)
 
 
 def _over(runtime: Runtime, agent_turn_id: str, row: InboxRow | None) -> bool:

@@ -37,6 +37,14 @@ FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
 ORDER BY i.created_at, i.inbox_id
 
+-- name: turn_row
+-- The row that asks for a turn: the oldest one, where there are several.
+SELECT {inbox_json}
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
+ORDER BY i.created_at, i.inbox_id
+LIMIT 1
+
 -- name: oldest_queued
 -- The turn that is next for an agent, held until the end of the transaction.
 SELECT {inbox_json}
@@ -279,7 +287,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
 
 -- name: unclaimed_since
 -- Due rows that nobody claimed for so long: their doorbell may be lost. One per target.
-SELECT DISTINCT ON (a.worker_target) a.worker_target, i.inbox_id, i.agent_id
+SELECT DISTINCT ON (a.worker_target) {inbox_json}
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
 WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred')
@@ -369,10 +377,11 @@ ORDER BY l.expires_at
 LIMIT %(limit)s
 
 -- name: stamp_inbox
--- A claimed row carries its turn on at a new epoch.
+-- A row carries its turn on at a new epoch.
 UPDATE state.agent_inbox AS i
 SET turn_epoch = %(turn_epoch)s
 WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
+RETURNING {inbox_json}
 
 -- name: point_inbox
 -- Replaces box pointers of the row of a turn; null keeps one.
