@@ -303,9 +303,6 @@ CREATE TABLE IF NOT EXISTS cbx.turns (
 );
 -- People type the last characters of an id.
 CREATE INDEX IF NOT EXISTS idx_turns_suffix ON cbx.turns (project_id, reverse(agent_turn_id));
--- Who waits for the end of which turns.
-CREATE INDEX IF NOT EXISTS idx_turns_report_to ON cbx.turns (project_id, (report_to ->> 'agent_turn_id') COLLATE "C")
-    WHERE report_to IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_turns_unended ON cbx.turns (project_id, agent_turn_id) WHERE end_status IS NULL;
 
 -- part: cbx.leases

@@ -243,12 +243,19 @@ def report_end(
 ) -> None:
     """Report the end of a turn to the call that waits for it. Nobody waiting any more is no error.
 
-    A turn that does not wait yet hears it when it suspends: `report_ended_children`.
+    A turn that does not wait yet hears it when it suspends: `recovery/lost_reports.py`.
     """
     to = record.report_to or {}
+    content = result_of_end(runtime, record.agent_turn_id, end_status, deliverable_card_id, message)
     try:
         with runtime.transaction():
-            _report_end(runtime, record, end_status, deliverable_card_id, message)
+            report_result(
+                runtime,
+                to["agent_turn_id"],
+                to["tool_call_id"],
+                content,
+                source_agent_id=record.agent_id,
+            )
     except (NotFound, Conflict) as exc:
         if isinstance(exc, NotFound) and runtime.turns.head_of(to["agent_turn_id"]) is not None:
             return
@@ -263,41 +270,23 @@ def report_end(
         )
 
 
-def report_ended_children(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]:
-    """Report the ends of turns that a suspended turn (None: any) waits for, and that ended before it did.
-
-    To be called where a turn suspends, in the same transaction. The turns whose ends were reported.
-    """
-    reported = []
-    for record in runtime.turns.ended_children(agent_turn_id):
-        status, card_id = record.end_status or "failed", record.deliverable_card_id or ""
-        try:
-            with runtime.transaction():
-                _report_end(runtime, record, status, card_id, record.error)
-        except (NotFound, Conflict):
-            continue
-        reported.append(record.agent_turn_id)
-    return reported
-
-
-def _report_end(
-    runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
-) -> None:
+def result_of_end(
+    runtime: Runtime, agent_turn_id: str, end_status: str, deliverable_card_id: str, message: str | None
+) -> ToolResultContent:
+    """The end of a turn, as the result of the call that waits for it."""
     found = runtime.cards.get_many([deliverable_card_id]).cards
     result = {
-        "agent_turn_id": record.agent_turn_id,
+        "agent_turn_id": agent_turn_id,
         "deliverable_card_id": deliverable_card_id,
         "deliverable": card_text(found[0].content) if found else "",
     }
     error = {"code": f"turn_{end_status}", "message": message or f"the turn ended: {end_status}"}
-    content = ToolResultContent(
+    return ToolResultContent(
         status=end_status,
         after_execution="suspend",
         result=result,
         error=None if end_status == "success" else error,
     )
-    to = record.report_to or {}
-    report_result(runtime, to["agent_turn_id"], to["tool_call_id"], content, source_agent_id=record.agent_id)
 
 
 def report_timeouts(runtime: Runtime, head: Head) -> list[Reported]:

@@ -20,6 +20,9 @@ class LostReport(msgspec.Struct, frozen=True):
 class LostReportStore(ProjectStore):
     """The lost reports of one project."""
 
-    def all(self, age: timedelta) -> list[LostReport]:
-        """Calls of suspended turns that wait for a result that is stored for so long, or for an end."""
-        return [LostReport(*row) for row in self._rows("lost_reports", age=age)]
+    def find(self, agent_turn_id: str | None, *, age: timedelta) -> list[LostReport]:
+        """Calls that this suspended turn (None: any) waits for in vain.
+
+        Their results are stored for so long, or the turns that were to answer them have ended.
+        """
+        return [LostReport(*row) for row in self._rows("lost_reports", agent_turn_id=agent_turn_id, age=age)]

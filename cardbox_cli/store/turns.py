@@ -231,11 +231,6 @@ class TurnStore(ProjectStore):
         row = self._value("lock_waiting_tool", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
         return None if row is None else _waiting_decoder.decode(row)
 
-    def ended_children(self, agent_turn_id: str | None = None) -> list[TurnRecord]:
-        """Turns that have ended while the suspended turn of this id (None: any) still waits for them."""
-        rows = self._rows("ended_children", agent_turn_id=agent_turn_id)
-        return [_record_decoder.decode(row) for (row,) in rows]
-
     def drop_waiting(self, agent_turn_id: str) -> list[WaitingTool]:
         """Nobody waits for the open calls of this turn any more; these."""
         rows = self._rows("drop_waiting_tools", agent_turn_id=agent_turn_id)

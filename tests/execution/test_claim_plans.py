@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from cardbox_cli.execution.claims import claim
+from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings
@@ -84,5 +85,5 @@ def test_who_ended_before_a_turn_waits_is_found_by_index(explaining: Explaining)
         "UPDATE state.agent_state_head SET status = 'suspended' WHERE agent_id = 'agent-1'"
     )
     runtime = Runtime(explaining, PROJECT, settings=Settings())
-    assert runtime.turns.ended_children("due-1") == []
+    assert report_lost(runtime, "due-1") == []
     assert whole(explaining.plans) == []

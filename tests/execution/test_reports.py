@@ -9,9 +9,9 @@ import pytest
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.claims import ack, begin, claim, fail
 from cardbox_cli.execution.recovery.fixes import requeue, stop
+from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.recovery.retrying import retry
-from cardbox_cli.execution.reports import report_ended_children
 from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
@@ -329,7 +329,7 @@ class TestParents:
         assert desk.audited(child) == []
         with desk.runtime.transaction():
             desk.suspend(parent, "help")
-            assert report_ended_children(desk.runtime, parent.row.turn_id) == [child]
+            assert report_lost(desk.runtime, parent.row.turn_id) == ["help"]
         assert self.said_to(desk, parent)["status"] == "success"
 
     def test_before_the_parent_suspends_and_nobody_looked(self, parent: Any, child: str, desk: Desk) -> None:
@@ -344,7 +344,7 @@ class TestParents:
         task = Desk(desk.runtime, "w3").take()
         with desk.runtime.transaction():
             desk.suspend(parent, "help")
-            assert report_ended_children(desk.runtime, parent.row.turn_id) == []
+            assert report_lost(desk.runtime, parent.row.turn_id) == []
             ack(second.runtime, task.row.inbox_id, owner="w3")
         assert reap(desk.runtime).reported == ["help"]
         assert self.said_to(desk, parent)["status"] == "success"
@@ -381,6 +381,34 @@ class TestParents:
         Desk(desk.runtime, "w3").take()
         said = self.said_to(desk, parent)
         assert (said["status"], said["error"]["message"]) == ("canceled", "not needed")
+
+    def test_of_a_child_that_was_asked_for_anew(self, parent: Any, ask: Asked, desk: Desk) -> None:
+        """Another program killed its row, and it was retried: the parent waits for the new turn."""
+        ask("scribe")
+        dead = ask("scribe", parent=Parent(agent_turn_id=parent.row.turn_id, tool_call_id="help"))
+        with unwatched(desk.runtime.database.connection) as connection:
+            connection.execute(
+                "UPDATE state.agent_inbox SET status = 'error' WHERE inbox_id = %s", [dead.inbox_id]
+            )
+        again = retry(desk.runtime, dead.inbox_id or "", source_agent_id="sys.ann").dispatched
+        assert again is not None
+        desk.suspend(parent, "help")
+        assert desk.end_of(dead.agent_turn_id or "") == "failed"
+        assert reap(desk.runtime).reported == []
+        stop(desk.runtime, again.result.agent_turn_id or "", actor="ann", reason="not needed")
+        Desk(desk.runtime, "w3").take()
+        assert self.said_to(desk, parent)["status"] == "canceled"
+
+    def test_of_a_child_that_was_asked_for_before_records_were_kept(
+        self, parent: Any, child: str, desk: Desk
+    ) -> None:
+        """Only the edge tells of the call."""
+        with unwatched(desk.runtime.database.connection) as connection:
+            connection.execute("UPDATE cbx.turns SET report_to = NULL WHERE agent_turn_id = %s", [child])
+        self.finish(desk)
+        desk.suspend(parent, "help")
+        assert reap(desk.runtime).reported == ["help"]
+        assert self.said_to(desk, parent)["status"] == "success"
 
     def test_two_turns_that_end_into_each_other_do_not_block_each_other(
         self, parent: Any, child: str, ask: Asked, desk: Desk, second: Desk

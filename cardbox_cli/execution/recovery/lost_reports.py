@@ -1,20 +1,23 @@
 """Results that nobody was told of: stored, or the end of a turn, while a suspended turn still waits.
 
-cbx writes a result and its report in one transaction; other programs lose reports. `reap` writes them here.
+A turn may end before the one that will wait for it has suspended, and other programs lose reports. Both are
+reported here: of one turn where it suspends, in the same transaction, and of all by `reap`.
 """
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.execution.reports import report_end, report_stored
+from cardbox_cli.execution.reports import report_result, report_stored, result_of_end
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_view import summary
-from cardbox_cli.model.turns import Fence
+from cardbox_cli.model.turns import Fence, TurnRecord
 from cardbox_cli.store.lost_reports import LostReport, LostReportStore
 from cardbox_cli.store.turn_views import TurnViews
 
 
-def report_lost(runtime: Runtime) -> list[str]:
-    """Report what was not; the ids of the calls that are answered now."""
-    lost = LostReportStore(runtime.database, runtime.project_id).all(runtime.settings.unclaimed_time)
+def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]:
+    """Report to this suspended turn (None: any) what was not; the ids of the calls that are answered now."""
+    lost = LostReportStore(runtime.database, runtime.project_id).find(
+        agent_turn_id, age=runtime.settings.unclaimed_time
+    )
     return [each.tool_call_id for each in lost if _report(runtime, each)]
 
 
@@ -26,27 +29,37 @@ def _report(runtime: Runtime, lost: LostReport) -> bool:
         try:
             if lost.card_id is not None:
                 return report_stored(runtime, lost.agent_turn_id, lost.tool_call_id, lost.card_id).created
-            return lost.child_turn_id is not None and _report_child(runtime, lost.child_turn_id)
+            return lost.child_turn_id is not None and _report_child(runtime, lost, lost.child_turn_id)
         except (NotFound, Conflict):
+            # Somebody reported meanwhile, or it cannot be reported; the deadline and `cbx why` see to that.
             return False
 
 
-def _report_child(runtime: Runtime, child_turn_id: str) -> bool:
-    record = runtime.turns.record(child_turn_id)
-    if record is None:
+def _report_child(runtime: Runtime, lost: LostReport, child_turn_id: str) -> bool:
+    record = _ended(runtime, child_turn_id)
+    if record is None or record.end_status is None:
         return False
-    end_status, card_id = record.end_status, record.deliverable_card_id
-    if end_status is None:
-        found = TurnViews(runtime.database, runtime.project_id).get_many([child_turn_id])
-        end_status, card_id = (summary(found[0]).end_status, summary(found[0]).deliverable_card_id)
-        if end_status is None:
-            return False
-        runtime.turns.end(
-            Fence(record.agent_id, child_turn_id, 0),
-            end_status=end_status,
-            deliverable_card_id=card_id,
-            error_code=None,
-            error=None,
-        )
-    report_end(runtime, record, end_status, card_id or "", record.error)
-    return True
+    content = result_of_end(
+        runtime, child_turn_id, record.end_status, record.deliverable_card_id or "", record.error
+    )
+    return report_result(
+        runtime, lost.agent_turn_id, lost.tool_call_id, content, source_agent_id=record.agent_id
+    ).created
+
+
+def _ended(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
+    """The record of a turn; the end that another program gave it is written into it."""
+    record = runtime.turns.record(agent_turn_id)
+    if record is None or record.end_status is not None:
+        return record
+    for turn in TurnViews(runtime.database, runtime.project_id).get_many([agent_turn_id]):
+        left = summary(turn)
+        if left.end_status is not None:
+            runtime.turns.end(
+                Fence(record.agent_id, agent_turn_id, 0),
+                end_status=left.end_status,
+                deliverable_card_id=left.deliverable_card_id,
+                error_code=None,
+                error=None,
+            )
+    return runtime.turns.record(agent_turn_id)

@@ -15,7 +15,7 @@ from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import CardConflict, NotFound
 from cardbox_cli.execution.applying import ended_by
 from cardbox_cli.execution.ending import end_turn
-from cardbox_cli.execution.reports import report_ended_children
+from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.execution.running.calls import Author, Call, calls_of
 from cardbox_cli.execution.running.turn_request import (
@@ -255,7 +255,7 @@ def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) 
         runtime.inbox.move([row.inbox_id], "consume")
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
-        report_ended_children(runtime, turn.fence.agent_turn_id)
+        report_lost(runtime, turn.fence.agent_turn_id)
         runtime.tell_state(
             head,
             SUSPENDED,

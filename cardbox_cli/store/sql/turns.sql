@@ -158,18 +158,6 @@ ORDER BY w.turn_epoch DESC
 LIMIT 1
 FOR UPDATE
 
--- name: ended_children
--- Turns that have ended while a suspended turn still waits for them: this one (null: any).
-SELECT {record_json}
-FROM state.agent_state_head AS h
-JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id
-    AND w.agent_turn_id = h.active_agent_turn_id AND w.wait_status = 'waiting'
-JOIN cbx.turns AS t ON t.project_id = w.project_id AND t.report_to ->> 'agent_turn_id' = w.agent_turn_id
-    AND t.report_to ->> 'tool_call_id' = w.tool_call_id AND t.end_status IS NOT NULL
-WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspended'
-    AND (%(agent_turn_id)s::text IS NULL OR h.active_agent_turn_id = %(agent_turn_id)s)
-ORDER BY t.ended_at, t.agent_turn_id
-
 -- name: move_waiting_tools
 -- The calls that a suspended turn waits for, at its new epoch.
 UPDATE state.turn_waiting_tools AS w
