@@ -11,13 +11,10 @@ from cardbox_cli.execution.requests import DispatchRequest, Lineage, refuse
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.boxes import BoxView
 from cardbox_cli.model.headers import as_trace_id, depth_of, new_trace_id, trace_id_of
-from cardbox_cli.model.identity import Agent
+from cardbox_cli.model.identity import PLATFORM, Agent
 from cardbox_cli.model.ids import as_box_id, new_box_id
 from cardbox_cli.model.turns import MAX_DEPTH, Head, InboxRow
 from cardbox_cli.packing.plan import target_profile_name
-
-# Agents of the platform need no row of the roster.
-_TRUSTED = ("sys.", "tool.")
 
 
 class Admission:
@@ -127,7 +124,7 @@ class Admission:
     def check_source(self) -> None:
         """Whoever asks is on the roster, or of the platform."""
         source = self._request.source_agent_id
-        if not source.startswith(_TRUSTED) and self._runtime.roster.find(source) is None:
+        if not source.startswith(PLATFORM) and self._runtime.roster.find(source) is None:
             refuse(
                 "rejected",
                 "invalid_source_actor",

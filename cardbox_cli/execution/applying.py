@@ -14,9 +14,7 @@ from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.turns import (
     END_STATUSES,
-    RECEIVED,
     REPORTS,
-    WAITING,
     EndStatus,
     Fence,
     Head,
@@ -55,12 +53,12 @@ def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
     tools = runtime.turns.waiting_tools(row.turn_id)
     tool = next((each for each in reversed(tools) if each.tool_call_id == row.correlation_id), None)
     if head.status != "suspended":
-        if tool is not None and tool.wait_status not in (WAITING, RECEIVED):
+        if tool is not None and not tool.is_open:
             return Applied(
                 outcome="stale", fence=head.fence, reason=f"its result was {tool.wait_status} before"
             )
         return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
-    if tool is None or tool.wait_status not in (WAITING, RECEIVED):
+    if tool is None or not tool.is_open:
         return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
     card_id = row.pointer("tool_result_card_id") or ""
     found = runtime.cards.get_many([card_id]).cards
@@ -73,7 +71,7 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
     _show(runtime, head, card_id)
     runtime.turns.apply(tool.agent_turn_id, tool.tool_call_id, card_id)
     tools = runtime.turns.waiting_tools(tool.agent_turn_id)
-    left = [each for each in tools if each.wait_status in (WAITING, RECEIVED)]
+    left = [each for each in tools if each.is_open]
     if left:
         runtime.heads.set_waiting(head.fence, len(left))
         return Applied(outcome="waiting", fence=head.fence, reason=f"{len(left)} more to come")

@@ -249,7 +249,7 @@ def release(runtime: Runtime, row: InboxRow, turn_epoch: int | None, *, attempts
         runtime.call(each, "released")
 
 
-def give_up(runtime: Runtime, row: InboxRow, head: Head | None, *, reason: str) -> int | None:
+def expire(runtime: Runtime, row: InboxRow, head: Head | None, *, reason: str) -> int | None:
     """The lease of a claimed row is lost: it becomes due again, or a dead letter after too many tries.
 
     The epoch after it of a turn that the row carries and that goes on. The head is held.

@@ -176,7 +176,6 @@ class _Dispatch:
     def _enqueue(self, agent_id: str, lineage: Lineage, *, payload: dict[str, Any]) -> InboxRow | None:
         request = self.request
         turn_id = new_turn_id()
-        channel_id = request.channel_id.strip() or DEFAULT_CHANNEL
         named = {"display_name": request.display_name, "metadata": request.metadata}
         parent_turn_id, parent_step_id = self._admission.above()
         return self.runtime.inbox.insert(
@@ -185,14 +184,14 @@ class _Dispatch:
                 agent_id=agent_id,
                 message_type=TURN,
                 status=QUEUED,
-                channel_id=channel_id,
+                channel_id=request.channel_id,
                 enqueue_mode="call",
                 correlation_id=request.correlation_id or turn_id,
                 agent_turn_id=turn_id,
                 payload={**payload, **{name: value for name, value in named.items() if value is not None}},
                 context_headers=turn_headers(
                     project_id=self.runtime.project_id,
-                    channel_id=channel_id,
+                    channel_id=request.channel_id,
                     agent_id=agent_id,
                     agent_turn_id=turn_id,
                     turn_epoch=0,

@@ -1,7 +1,8 @@
-"""The end of a turn: one transaction that every way to end it goes through, and that can happen once.
+"""The end of an active turn: one transaction that every way to end it goes through, and that can happen once.
 
 Makes sure of the deliverable, frees the agent, closes what is open of the turn, reports to the call that
-waits for it, and promotes the next. Who may end a turn, and why, is the caller's business.
+waits for it, and promotes the next. Who may end a turn, and why, is the caller's business; a turn that its
+agent is not at ends by `promotion.py`.
 """
 
 from typing import Any

@@ -111,13 +111,29 @@ def _refuse(runtime: Runtime, row: InboxRow, error_code: str, problem: str) -> N
 
 
 def end_unpromoted(
-    runtime: Runtime, row: InboxRow, end_status: EndStatus, *, error_code: str, message: str
+    runtime: Runtime,
+    row: InboxRow,
+    end_status: EndStatus,
+    *,
+    error_code: str,
+    message: str,
+    tell: bool = True,
 ) -> End:
-    """The end of a turn that no worker ever had. Its deliverable goes into a box of its own.
+    """The end of a turn that its agent is not at. Its deliverable goes into a box of its own.
 
-    Another turn of the agent may be writing to the box that it would have written to.
+    Another turn of the agent may be writing to the box that it would have written to. Without `tell` nobody
+    who waits for the end is told. A turn that has ended before stays as it ended.
     """
     runtime.turns.keep(row.turn_id, row.agent_id, output_start=None, report_to=None)
+    record = runtime.turns.record(row.turn_id)
+    assert record is not None
+    if record.end_status is not None:
+        return End(
+            agent_turn_id=row.turn_id,
+            end_status=record.end_status,
+            deliverable_card_id=record.deliverable_card_id,
+            created=False,
+        )
     draft = fallback(
         agent_id=row.agent_id,
         agent_turn_id=row.turn_id,
@@ -133,7 +149,6 @@ def end_unpromoted(
         error_code=error_code,
         error=message,
     )
-    record = runtime.turns.record(row.turn_id)
-    if record is not None and record.report_to is not None:
+    if tell and record.report_to is not None:
         report_end(runtime, record, end_status, card_id, message)
     return End(agent_turn_id=row.turn_id, end_status=end_status, deliverable_card_id=card_id)

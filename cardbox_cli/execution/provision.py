@@ -11,14 +11,11 @@ import msgspec
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.model.cards import OPERATOR
-from cardbox_cli.model.identity import Agent, check_agent_id, check_label, check_worker_target
+from cardbox_cli.model.identity import PLATFORM, Agent, check_agent_id, check_label, check_worker_target
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.projects import ensure_project
 from cardbox_cli.store.roster import RosterStore
-
-# Who may own an agent without being one.
-_NO_AGENTS = ("sys.", "tool.")
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +107,7 @@ def _check(request: AgentRequest) -> None:
 
 
 def _refuse_unknown_owner(roster: RosterStore, owner_agent_id: str | None) -> None:
-    if owner_agent_id is not None and not owner_agent_id.startswith(_NO_AGENTS):
+    if owner_agent_id is not None and not owner_agent_id.startswith(PLATFORM):
         roster.get(owner_agent_id)
 
 

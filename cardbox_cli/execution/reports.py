@@ -23,7 +23,6 @@ from cardbox_cli.model.turns import (
     Edge,
     Fence,
     Head,
-    InboxRow,
     TurnRecord,
     WaitingTool,
     edge_context,
@@ -31,6 +30,9 @@ from cardbox_cli.model.turns import (
     new_inbox_id,
 )
 from cardbox_cli.store.inbox import NewRow
+
+# Whose cards timeouts are in the card-box protocol v1r4.
+_TIMED_OUT_BY = "worker.watchdog"
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,15 +66,7 @@ def report_result(
         if waiting.wait_status != WAITING:
             return _replayed(runtime, waiting, draft)
         runtime.cards.add(draft)
-        row = _send(runtime, waiting, draft.card_id, content, source_agent_id, message_type)
-        runtime.turns.receive(agent_turn_id, tool_call_id, draft.card_id)
-    return Reported(
-        agent_turn_id=agent_turn_id,
-        tool_call_id=tool_call_id,
-        tool_result_card_id=draft.card_id,
-        inbox_id=row.inbox_id,
-        created=True,
-    )
+        return _send(runtime, waiting, draft.card_id, content, source_agent_id, message_type)
 
 
 def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:
@@ -88,15 +82,7 @@ def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_
         if not isinstance(content, ToolResultContent):
             raise NotFound(f"the card {card_id!r} is no tool result", hint="`cbx card show` shows it")
         source = cards[0].author_id or WATCHDOG
-        row = _send(runtime, waiting, card_id, content, source, TOOL_RESULT)
-        runtime.turns.receive(agent_turn_id, tool_call_id, card_id)
-    return Reported(
-        agent_turn_id=agent_turn_id,
-        tool_call_id=tool_call_id,
-        tool_result_card_id=card_id,
-        inbox_id=row.inbox_id,
-        created=True,
-    )
+        return _send(runtime, waiting, card_id, content, source, TOOL_RESULT)
 
 
 def _hold_waiting_tool(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> WaitingTool:
@@ -136,6 +122,7 @@ def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported
         try:
             runtime.cards.add(draft)
         except CardConflict:
+            # Another result for the same call, as is said below.
             pass
         else:
             return Reported(
@@ -164,7 +151,7 @@ def _send(
     content: ToolResultContent,
     source_agent_id: str,
     message_type: str,
-) -> InboxRow:
+) -> Reported:
     asked = runtime.inbox.turn_row(tool.agent_turn_id)
     if asked is None:
         raise Conflict(
@@ -234,8 +221,15 @@ def _send(
             created_at=None,
         )
     )
+    runtime.turns.receive(tool.agent_turn_id, tool.tool_call_id, card_id)
     runtime.call(row, "report")
-    return row
+    return Reported(
+        agent_turn_id=tool.agent_turn_id,
+        tool_call_id=tool.tool_call_id,
+        tool_result_card_id=card_id,
+        inbox_id=row.inbox_id,
+        created=True,
+    )
 
 
 def report_end(
@@ -305,7 +299,7 @@ def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
                 tool.agent_turn_id,
                 tool.tool_call_id,
                 ToolResultContent(status="timeout", after_execution="suspend", error=error),
-                source_agent_id="worker.watchdog",
+                source_agent_id=_TIMED_OUT_BY,
                 message_type=TIMEOUT,
             )
     except CardConflict:

@@ -8,8 +8,10 @@ import msgspec
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.turns import (
     ANCHOR,
+    PROCESSING,
     REPORTS,
     STOP,
+    TIMEOUT,
     TURN,
     AuditEntry,
     Edge,
@@ -88,7 +90,7 @@ def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
         lease = leases.get(row.inbox_id)
         if lease is not None:
             yield lease.claimed_at, "claimed", f"claimed by {lease.owner}", row.inbox_id
-        elif row.status == "processing":
+        elif row.status == PROCESSING:
             yield row.processed_at, "claimed", "claimed by a worker", row.inbox_id
 
 
@@ -98,7 +100,7 @@ def _enqueued(row: InboxRow, edges: list[Edge]) -> _Dated:
         text = f"given to agent {row.agent_id!r}" + (f" by {by!r}" if by else "")
         return row.created_at, "enqueued", text, row.inbox_id
     if row.message_type in REPORTS:
-        what = "a timeout" if row.message_type == "timeout" else "a result"
+        what = "a timeout" if row.message_type == TIMEOUT else "a result"
         return row.created_at, "reported", f"{what} of call {row.correlation_id} was reported", row.inbox_id
     if row.message_type == STOP:
         reason = row.payload.get("reason") if isinstance(row.payload, dict) else None

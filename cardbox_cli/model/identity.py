@@ -19,6 +19,9 @@ from cardbox_cli.model.wording import json_kind, shown
 PROJECT_STATUSES = ("active", "inactive", "archived")
 AFTER_EXECUTION = ("suspend", "terminate")
 
+# How those are called who may ask for turns and own agents without being agents.
+PLATFORM = ("sys.", "tool.")
+
 # Tool calls that are answered by functions of this program and its relatives.
 INTERNAL_TOOLS = frozenset(
     {"delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"}

@@ -201,6 +201,11 @@ class WaitingTool(msgspec.Struct, frozen=True, kw_only=True):
     received_at: datetime | None
     applied_at: datetime | None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its result is still to be applied, be it there or not."""
+        return self.wait_status in (WAITING, RECEIVED)
+
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """An audit row: who asked whom to run, or who answered whom."""

@@ -210,7 +210,7 @@ class InboxStore(ProjectStore):
         self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
-        """Extend the leases of this owner; the epoch of each that he still has."""
+        """Extend the leases of this owner, after `hold_agents`; the epoch of each that he still has."""
         rows = self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease)
         return {row[0]: row[1] for row in rows}
 

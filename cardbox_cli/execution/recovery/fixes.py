@@ -5,6 +5,7 @@ the epoch (so that the old worker's writes fail), and writes the audit. What the
 `model/lifecycle.py`'s.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -15,10 +16,11 @@ from cardbox_cli.execution.applying import keep_results
 from cardbox_cli.execution.claims import carries, release
 from cardbox_cli.execution.ending import end_queued, end_turn
 from cardbox_cli.execution.promotion import POINTERS, promote_next
-from cardbox_cli.execution.recovery.strays import Stray, find_stray, give_up, put_back
+from cardbox_cli.execution.recovery.strays import fail_stray, find_stray, requeue_stray
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.headers import new_trace_id, turn_headers
 from cardbox_cli.model.turns import (
+    DEFAULT_CHANNEL,
     DISPATCHED,
     DUE,
     OPEN,
@@ -30,6 +32,7 @@ from cardbox_cli.model.turns import (
     SUSPENDED,
     TURN,
     End,
+    EndStatus,
     Fence,
     Head,
     InboxRow,
@@ -88,8 +91,8 @@ def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str,
     with runtime.transaction():
         stray = find_stray(runtime, agent_turn_id, expect_epoch)
         if stray is not None:
-            ended = give_up(runtime, stray, message=reason)
-            return _fixed_stray(runtime, stray, "fail", actor=actor, reason=reason, end=ended)
+            ended = fail_stray(runtime, stray, message=reason)
+            return _fixed(runtime, stray.fence, "fail", None, actor=actor, reason=reason, end=ended)
         head = _expect(runtime, agent_turn_id, expect_epoch)
         return _end(
             runtime, head, "failed", "fail", actor=actor, reason=reason, error_code="failed_by_operator"
@@ -122,7 +125,7 @@ def reclaim(
             release(runtime, row, epoch, attempts=attempts, error=reason)
         else:
             runtime.call(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
-        return _fixed(runtime, head, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
+        return _fixed(runtime, head.fence, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
 
 
 def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
@@ -134,8 +137,11 @@ def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
     with runtime.transaction():
         stray = find_stray(runtime, agent_turn_id, expect_epoch)
         if stray is not None and stray.row is not None:
-            promoted = put_back(runtime, stray, reason=reason)
-            return _fixed_stray(runtime, stray, "requeue", actor=actor, reason=reason, promoted=promoted)
+            promoted = requeue_stray(runtime, stray, reason=reason)
+            epoch = promoted.turn_epoch if promoted and promoted.turn_id == agent_turn_id else None
+            return _fixed(
+                runtime, stray.fence, "requeue", epoch, actor=actor, reason=reason, promoted=promoted
+            )
         head = _expect(runtime, agent_turn_id, expect_epoch)
         twice = _may_start_twice(runtime, head)
         rows = runtime.inbox.of_turn(agent_turn_id)
@@ -157,7 +163,7 @@ def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
         promoted = promote_next(runtime, head.agent_id, reason="requeue")
         return _fixed(
             runtime,
-            head,
+            head.fence,
             "requeue",
             epoch,
             actor=actor,
@@ -201,7 +207,7 @@ def rebox(
         )
         _point(runtime, head, row, epoch, context_box_id=context_box_id, output_box_id=output_box_id)
         detail = {"context_box_id": context_box_id, "output_box_id": output_box_id}
-        return _fixed(runtime, head, "rebox", epoch, actor=actor, reason=reason, twice=[], detail=detail)
+        return _fixed(runtime, head.fence, "rebox", epoch, actor=actor, reason=reason, detail=detail)
 
 
 # --- how
@@ -271,7 +277,7 @@ def _write_again(runtime: Runtime, head: Head) -> InboxRow:
             agent_id=head.agent_id,
             message_type=TURN,
             status=PENDING,
-            channel_id=head.active_channel_id or "public",
+            channel_id=head.active_channel_id or DEFAULT_CHANNEL,
             enqueue_mode="call",
             correlation_id=turn_id,
             agent_turn_id=turn_id,
@@ -279,7 +285,7 @@ def _write_again(runtime: Runtime, head: Head) -> InboxRow:
             payload={**{name: getattr(head, name) for name in POINTERS}, "runtime_config": {}},
             context_headers=turn_headers(
                 project_id=runtime.project_id,
-                channel_id=head.active_channel_id or "public",
+                channel_id=head.active_channel_id or DEFAULT_CHANNEL,
                 agent_id=head.agent_id,
                 agent_turn_id=turn_id,
                 turn_epoch=head.turn_epoch,
@@ -335,22 +341,13 @@ def _skip(runtime: Runtime, row: InboxRow, *, actor: str, reason: str | None) ->
         _refuse_inactive(runtime, row.turn_id)
     ended = end_queued(runtime, row, message=reason or "stopped before it began")
     fence = Fence(row.agent_id, row.turn_id, 0)
-    runtime.turns.audit(fence, action="stop", actor=actor, reason=reason, epoch_after=None)
-    return Fixed(
-        agent_turn_id=row.turn_id,
-        agent_id=row.agent_id,
-        action="stop",
-        turn_epoch=None,
-        status="ended",
-        may_start_twice=[],
-        end=ended,
-    )
+    return _fixed(runtime, fence, "stop", None, actor=actor, reason=reason, end=ended)
 
 
 def _end(
     runtime: Runtime,
     head: Head,
-    end_status: Any,
+    end_status: EndStatus,
     action: str,
     *,
     actor: str,
@@ -367,71 +364,34 @@ def _end(
         message=reason or f"{end_status} by {actor}",
     )
     after = head.turn_epoch + 1
-    runtime.turns.audit(head.fence, action=action, actor=actor, reason=reason, epoch_after=after)
-    return Fixed(
-        agent_turn_id=ended.agent_turn_id,
-        agent_id=head.agent_id,
-        action=action,
-        turn_epoch=after,
-        status="ended",
-        may_start_twice=twice,
-        promoted_turn_id=ended.promoted_turn_id,
-        end=ended,
-    )
+    return _fixed(runtime, head.fence, action, after, actor=actor, reason=reason, twice=twice, end=ended)
 
 
 def _fixed(
     runtime: Runtime,
-    head: Head,
+    fence: Fence,
     action: str,
     epoch: int | None,
     *,
     actor: str,
-    reason: str,
-    twice: list[str],
-    promoted: InboxRow | None = None,
-    detail: dict[str, Any] | None = None,
-) -> Fixed:
-    runtime.turns.audit(
-        head.fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail
-    )
-    turn_id = head.fence.agent_turn_id
-    now = runtime.heads.get(head.agent_id)
-    active = now is not None and now.active_agent_turn_id == turn_id
-    return Fixed(
-        agent_turn_id=turn_id,
-        agent_id=head.agent_id,
-        action=action,
-        turn_epoch=now.turn_epoch if now is not None and active else epoch,
-        status=now.status if now is not None and active else QUEUED,
-        may_start_twice=twice,
-        promoted_turn_id=promoted.turn_id if promoted else None,
-    )
-
-
-def _fixed_stray(
-    runtime: Runtime,
-    stray: Stray,
-    action: str,
-    *,
-    actor: str,
-    reason: str,
+    reason: str | None,
+    twice: Sequence[str] = (),
     promoted: InboxRow | None = None,
     end: End | None = None,
+    detail: dict[str, Any] | None = None,
 ) -> Fixed:
-    """What was done to a turn that its agent was not at."""
-    fence = Fence(stray.head.agent_id, stray.agent_turn_id, stray.head.turn_epoch)
-    now = runtime.heads.get(stray.head.agent_id)
-    active = now is not None and now.active_agent_turn_id == stray.agent_turn_id
-    epoch = now.turn_epoch if now is not None and active else None
-    runtime.turns.audit(fence, action=action, actor=actor, reason=reason, epoch_after=epoch)
+    """Write the audit of a fix of the turn that was at `fence`, and after it is at `epoch`; what it did."""
+    runtime.turns.audit(fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail)
+    now = runtime.heads.get(fence.agent_id)
+    active = now if now is not None and now.active_agent_turn_id == fence.agent_turn_id else None
+    promoted_turn_id = end.promoted_turn_id if end else promoted.turn_id if promoted else None
     return Fixed(
-        agent_turn_id=stray.agent_turn_id,
-        agent_id=stray.head.agent_id,
+        agent_turn_id=fence.agent_turn_id,
+        agent_id=fence.agent_id,
         action=action,
-        turn_epoch=epoch,
-        status="ended" if end else now.status if now is not None and active else QUEUED,
-        may_start_twice=[],
-        promoted_turn_id=promoted.turn_id if promoted else None,
+        turn_epoch=active.turn_epoch if active else epoch,
+        status="ended" if end else active.status if active else QUEUED,
+        may_start_twice=list(twice),
+        promoted_turn_id=promoted_turn_id,
         end=end,
     )

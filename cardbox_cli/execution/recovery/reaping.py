@@ -12,7 +12,7 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.claims import give_up
+from cardbox_cli.execution.claims import expire
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.promotion import promote_next
 from cardbox_cli.execution.recovery.lost_reports import report_lost
@@ -87,7 +87,7 @@ def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
             runtime.inbox.drop_leases([known.inbox_id])
             return
         reason = f"the lease of {lease.owner} expired"
-        epoch = give_up(runtime, row, head, reason=reason)
+        epoch = expire(runtime, row, head, reason=reason)
         is_dead = row.retry_count + 1 >= runtime.settings.max_attempts
         (reaped.dead if is_dead else reaped.released).append(row.inbox_id)
         runtime.turns.audit(

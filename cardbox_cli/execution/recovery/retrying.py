@@ -5,19 +5,17 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.promotion import end_unpromoted
 from cardbox_cli.execution.requests import Dispatched, DispatchRequest, Parent
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.headers import parent_of
 from cardbox_cli.model.turns import (
     CONSUMED,
     ERROR,
-    RECEIVED,
     REPORTS,
     SKIPPED,
     TURN,
-    WAITING,
     InboxRow,
 )
 
@@ -85,22 +83,7 @@ def _replaced(runtime: Runtime, row: InboxRow, by: str) -> None:
     if active or not runtime.database.keeps_turns:
         return
     message = f"its row was dead; it was asked for anew as {by}"
-    draft = fallback(
-        agent_id=row.agent_id,
-        agent_turn_id=row.turn_id,
-        end_status="failed",
-        error_code="retried",
-        message=message,
-    )
-    card_id = ensure_deliverable(runtime, draft, output_box_id=None, start=0)
-    runtime.turns.keep(row.turn_id, row.agent_id, output_start=None, report_to=None)
-    runtime.turns.end(
-        row.fence,
-        end_status="failed",
-        deliverable_card_id=card_id,
-        error_code="retried",
-        error=message,
-    )
+    end_unpromoted(runtime, row, "failed", error_code="retried", message=message, tell=False)
 
 
 def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
@@ -108,9 +91,7 @@ def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
     if row.status != CONSUMED or row.message_type not in REPORTS:
         return False
     tools = runtime.turns.waiting_tools(row.turn_id)
-    return any(
-        tool.tool_call_id == row.correlation_id and tool.wait_status in (WAITING, RECEIVED) for tool in tools
-    )
+    return any(tool.tool_call_id == row.correlation_id and tool.is_open for tool in tools)
 
 
 def _not_dead(row: InboxRow) -> Conflict:

@@ -11,6 +11,8 @@ from cardbox_cli.execution.promotion import end_unpromoted, promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.turns import (
     CONSUMED,
+    DEFAULT_CHANNEL,
+    ERROR,
     OPEN,
     PROCESSING,
     QUEUED,
@@ -30,6 +32,11 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
     head: Head
     row: InboxRow | None
 
+    @property
+    def fence(self) -> Fence:
+        """The turn at the epoch of its agent, which is what a fix compares and the audit tells."""
+        return Fence(self.head.agent_id, self.agent_turn_id, self.head.turn_epoch)
+
 
 def find_stray(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Stray | None:
     """The turn as a stray; None for one that is active, queued or over, or that nothing tells of.
@@ -48,7 +55,7 @@ def find_stray(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Stray
     return Stray(agent_turn_id=agent_turn_id, head=head, row=row)
 
 
-def put_back(runtime: Runtime, stray: Stray, *, reason: str) -> InboxRow | None:
+def requeue_stray(runtime: Runtime, stray: Stray, *, reason: str) -> InboxRow | None:
     """Put the turn back into its agent's queue; the row that was promoted, if the agent is idle."""
     assert stray.row is not None
     rows = runtime.inbox.of_turn(stray.agent_turn_id)
@@ -64,7 +71,7 @@ def put_back(runtime: Runtime, stray: Stray, *, reason: str) -> InboxRow | None:
     return promote_next(runtime, stray.head.agent_id, reason="requeue")
 
 
-def give_up(runtime: Runtime, stray: Stray, *, message: str) -> End:
+def fail_stray(runtime: Runtime, stray: Stray, *, message: str) -> End:
     """End the turn as failed, and whoever waits for its end is told."""
     row = stray.row or _bare(runtime, stray)
     runtime.inbox.close(stray.agent_turn_id)
@@ -98,7 +105,7 @@ def _bare(runtime: Runtime, stray: Stray) -> InboxRow:
         inbox_id=stray.agent_turn_id,
         project_id=runtime.project_id,
         agent_id=stray.head.agent_id,
-        channel_id=(edge.channel_id if edge else None) or "public",
+        channel_id=(edge.channel_id if edge else None) or DEFAULT_CHANNEL,
         message_type=TURN,
         enqueue_mode=None,
         correlation_id=None,
@@ -106,7 +113,7 @@ def _bare(runtime: Runtime, stray: Stray) -> InboxRow:
         turn_epoch=0,
         context_headers={},
         payload={},
-        status="error",
+        status=ERROR,
         retry_count=0,
         next_retry_at=runtime.database.now(),
         last_error=None,

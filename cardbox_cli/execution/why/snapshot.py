@@ -21,13 +21,11 @@ from cardbox_cli.model.turns import (
     PENDING,
     PROCESSING,
     QUEUED,
-    RECEIVED,
     REPORTS,
     RUNNING,
     SKIPPED,
     SUSPENDED,
     TURN,
-    WAITING,
     AuditEntry,
     Edge,
     Head,
@@ -227,7 +225,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _unapplied(self) -> tuple[WaitingTool, ...]:
-        return tuple(tool for tool in self.waiting if tool.wait_status in (WAITING, RECEIVED))
+        return tuple(tool for tool in self.waiting if tool.is_open)
 
     @cached_property
     def calls_of_other_epochs(self) -> tuple[WaitingTool, ...]:

@@ -327,19 +327,11 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
 -- The owner lives: his leases last longer. Answers those that he still has, with their epochs. The dates that
--- other systems look at are touched too. The heads are locked first, as by everybody.
-WITH locked AS MATERIALIZED (
-    SELECT h.agent_id
-    FROM state.agent_state_head AS h
-    WHERE h.project_id = %(project_id)s AND h.agent_id IN (
-        SELECT l.agent_id FROM cbx.leases AS l
-        WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
-    FOR UPDATE OF h
-), held AS (
+-- other systems look at are touched too. The heads are held already.
+WITH held AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {now} + %(lease)s::interval
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
-        AND (SELECT count(*) FROM locked) >= 0
     RETURNING l.project_id, l.inbox_id, l.agent_id, l.turn_epoch
 ), rows AS (
     UPDATE state.agent_inbox AS i
