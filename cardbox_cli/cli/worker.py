@@ -1,5 +1,6 @@
 """`cbx worker`: runs the turns of a target by a command of yours, and lists who else does."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.running.worker import Plan, Worker
     from cardbox_cli.execution.wakeup.ear import Ear
     from cardbox_cli.execution.wakeup.service import Wakeups
-    from cardbox_cli.store.database import Database
     from cardbox_cli.store.target import Target
 
 INTERRUPTED = 130
@@ -125,8 +125,6 @@ def run(
 def _program(
     command: str, format_: str, model: str | None, timeout: float, max_steps: int | None
 ) -> "Program":
-    import os
-
     from cardbox_cli.execution.running.runner import Program
     from cardbox_cli.execution.settings import settings_from
 
@@ -142,11 +140,10 @@ def _program(
 
 
 def _serve(plan: "Plan") -> int:
-    import os
-
     from cardbox_cli.execution.running.worker import Worker
     from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.wakeup.service import Wakeups
+    from cardbox_cli.store.database import Database
 
     settings = settings_from(os.environ)
     target = session().target()
@@ -155,7 +152,7 @@ def _serve(plan: "Plan") -> int:
         worker = Worker(
             plan,
             settings,
-            connect=lambda: _connect(target),
+            connect=lambda: Database.open_target(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
             ear=ear,
@@ -167,14 +164,6 @@ def _serve(plan: "Plan") -> int:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
-
-
-def _connect(target: "Target") -> "Database":
-    from cardbox_cli.store.database import Database
-
-    database = Database.open_target(target)
-    database.keep_plans()
-    return database
 
 
 def _ear(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Ear":
