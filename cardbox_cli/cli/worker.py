@@ -22,6 +22,7 @@ from cardbox_cli.errors import UsageError
 if TYPE_CHECKING:
     from cardbox_cli.execution.running.runner import Program, Rest
     from cardbox_cli.execution.running.worker import Plan, Worker
+    from cardbox_cli.execution.settings import Settings
     from cardbox_cli.execution.wakeup.ear import Ear
     from cardbox_cli.execution.wakeup.service import Wakeups
     from cardbox_cli.store.target import Target
@@ -110,23 +111,22 @@ def run(
             "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
         )
     from cardbox_cli.execution.running.worker import Plan
+    from cardbox_cli.execution.settings import settings_from
 
+    settings = settings_from(os.environ)
     plan = Plan(
         target=target,
-        program=_program(exec_, format_, model, timeout, max_steps),
+        program=_program(exec_, format_, model, timeout, max_steps or settings.max_steps),
         project_id=None if all_projects else session().project_id,
         concurrency=concurrency,
         mode="once" if once else "drain" if drain else "serve",
         grace=grace,
     )
-    return _serve(plan)
+    return _serve(plan, settings)
 
 
-def _program(
-    command: str, format_: str, model: str | None, timeout: float, max_steps: int | None
-) -> "Program":
+def _program(command: str, format_: str, model: str | None, timeout: float, max_steps: int) -> "Program":
     from cardbox_cli.execution.running.runner import Program
-    from cardbox_cli.execution.settings import settings_from
 
     url = session().database_url
     return Program(
@@ -134,18 +134,16 @@ def _program(
         format=format_,
         model=model,
         timeout=timeout,
-        max_steps=max_steps or settings_from(os.environ).max_steps,
+        max_steps=max_steps,
         environment={} if url is None else {"CBX_DATABASE_URL": url},
     )
 
 
-def _serve(plan: "Plan") -> int:
+def _serve(plan: "Plan", settings: "Settings") -> int:
     from cardbox_cli.execution.running.worker import Worker
-    from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.wakeup.service import Wakeups
     from cardbox_cli.store.database import Database
 
-    settings = settings_from(os.environ)
     target = session().target()
     journal = _Journal(session().output)
     with Wakeups(journal.line) as wakeups, _ear(plan, target, wakeups) as ear:
