@@ -244,7 +244,7 @@ def _start(ask: Callable[[], object], work: queues.Work) -> Side:
 
 def _ask_and_ring(agent: _Agent) -> None:
     agent.ask()
-    ring(agent.database, PROJECT, _TARGET)
+    ring(agent.database, (PROJECT, _TARGET))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """`cbx worker`: runs the turns of a target by a command of yours, and lists who else does."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -21,9 +22,9 @@ from cardbox_cli.errors import UsageError
 if TYPE_CHECKING:
     from cardbox_cli.execution.running.runner import Program, Rest
     from cardbox_cli.execution.running.worker import Plan, Worker
+    from cardbox_cli.execution.settings import Settings
     from cardbox_cli.execution.wakeup.ear import Ear
     from cardbox_cli.execution.wakeup.service import Wakeups
-    from cardbox_cli.store.database import Database
     from cardbox_cli.store.target import Target
 
 INTERRUPTED = 130
@@ -110,25 +111,22 @@ def run(
             "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
         )
     from cardbox_cli.execution.running.worker import Plan
+    from cardbox_cli.execution.settings import settings_from
 
+    settings = settings_from(os.environ)
     plan = Plan(
         target=target,
-        program=_program(exec_, format_, model, timeout, max_steps),
+        program=_program(exec_, format_, model, timeout, max_steps or settings.max_steps),
         project_id=None if all_projects else session().project_id,
         concurrency=concurrency,
         mode="once" if once else "drain" if drain else "serve",
         grace=grace,
     )
-    return _serve(plan)
+    return _serve(plan, settings)
 
 
-def _program(
-    command: str, format_: str, model: str | None, timeout: float, max_steps: int | None
-) -> "Program":
-    import os
-
+def _program(command: str, format_: str, model: str | None, timeout: float, max_steps: int) -> "Program":
     from cardbox_cli.execution.running.runner import Program
-    from cardbox_cli.execution.settings import settings_from
 
     url = session().database_url
     return Program(
@@ -136,26 +134,23 @@ def _program(
         format=format_,
         model=model,
         timeout=timeout,
-        max_steps=max_steps or settings_from(os.environ).max_steps,
+        max_steps=max_steps,
         environment={} if url is None else {"CBX_DATABASE_URL": url},
     )
 
 
-def _serve(plan: "Plan") -> int:
-    import os
-
+def _serve(plan: "Plan", settings: "Settings") -> int:
     from cardbox_cli.execution.running.worker import Worker
-    from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.wakeup.service import Wakeups
+    from cardbox_cli.store.database import Database
 
-    settings = settings_from(os.environ)
     target = session().target()
     journal = _Journal(session().output)
     with Wakeups(journal.line) as wakeups, _ear(plan, target, wakeups) as ear:
         worker = Worker(
             plan,
             settings,
-            connect=lambda: _connect(target),
+            connect=lambda: Database.open_target(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
             ear=ear,
@@ -167,14 +162,6 @@ def _serve(plan: "Plan") -> int:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
-
-
-def _connect(target: "Target") -> "Database":
-    from cardbox_cli.store.database import Database
-
-    database = Database.open_target(target)
-    database.keep_plans()
-    return database
 
 
 def _ear(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Ear":

@@ -94,6 +94,11 @@ def check_storable(value: Any, path: str = "") -> None:
     _check(value, path, 0)
 
 
+def storable_text(text: str) -> str:
+    """`text` with U+FFFD for each character that JSONB cannot hold."""
+    return re.sub(_BAD_TEXT, "\ufffd", text)
+
+
 def replace_bad_text(value: Any) -> tuple[Any, int]:
     """The JSON `value` with U+FFFD for each NUL and lone surrogate in it, and how many those were.
 

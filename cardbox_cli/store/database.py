@@ -123,16 +123,14 @@ class Database:
         """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
         return cls(connection, Target("", "the caller's connection", Path()))
 
-    def keep_plans(self) -> bool:
-        """Let the server keep the plans of what is executed again and again; False where a pooler forbids it.
+    def keep_plans(self) -> None:
+        """Let the server keep the plans of what is executed again and again, unless a pooler forbids it.
 
         For what uses the connection for long: planning is most of what a small claim costs.
         """
-        if self.value("serving_process") != self.connection.info.backend_pid:
-            return False
-        self.run("keep_plans")
-        self.connection.prepare_threshold = _OFTEN
-        return True
+        if self.direct:
+            self.run("keep_plans")
+            self.connection.prepare_threshold = _OFTEN
 
     def close(self) -> None:
         """Close the connection; harmless when it is closed already."""
@@ -151,10 +149,10 @@ class Database:
         """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
         with driver_errors.translated():
             self._begin()
-            outermost = self._idle()
+            outermost = self.idle
             with self.connection.transaction():
                 if outermost and self._longest_pause is not None:
-                    self.run("limit_pause", pause=self._longest_pause)
+                    self.run("limit_pause", pause=self._longest_pause, once=True)
                 yield
                 if outermost:
                     passing("commit")
@@ -164,24 +162,26 @@ class Database:
     def limit_pauses(self, longest: timedelta) -> None:
         """From now on the server ends this connection where a transaction of it lies idle for longer.
 
-        A process that was stopped, or cut off, then holds its locks no longer than that.
+        A process that was stopped, or cut off, then holds its locks no longer than that. Call it outside of
+        transactions.
         """
-        self._longest_pause = longest
+        if self.direct:
+            self.run("limit_pause", pause=longest, once=False)
+        else:
+            # Behind a pooler the next transaction on the server's connection may be somebody else's.
+            self._longest_pause = longest
 
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
         # transaction that has begun makes it a savepoint.
-        if not self.connection.autocommit and self._idle():
+        if not self.connection.autocommit and self.idle:
             self._cursor().execute("SELECT")
-
-    def _idle(self) -> bool:
-        return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Everything inside reads one state of the database and cannot write."""
         connection = self.connection
-        if not self._idle() or not connection.autocommit:
+        if not self.idle or not connection.autocommit:
             yield
             return
         before = connection.isolation_level, connection.read_only
@@ -265,6 +265,11 @@ class Database:
         return moment
 
     # --- what the database offers
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether no pooler stands before the server, so that settings of the session stay with us."""
+        return bool(self.value("serving_process") == self.connection.info.backend_pid)
 
     @cached_property
     def tables(self) -> frozenset[str]:

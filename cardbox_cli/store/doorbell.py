@@ -5,7 +5,7 @@ Rows are the truth: a ring that is lost costs time until the next poll, and noth
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Any
 
@@ -35,12 +35,7 @@ def payload(project_id: str, worker_target: str) -> str:
     return text if len(encoded) <= LONGEST else _DIGEST + hashlib.sha256(encoded).hexdigest()
 
 
-def ring(database: Database, project_id: str, worker_target: str) -> None:
-    """Wake the workers of one target. See `ring_all`."""
-    ring_all(database, [(project_id, worker_target)])
-
-
-def ring_all(database: Database, doors: Iterable[tuple[str, str]]) -> None:
+def ring(database: Database, *doors: tuple[str, str]) -> None:
     """Wake the workers of every (project, worker target), after the commit of what they shall find.
 
     A transaction of its own: NOTIFY holds a lock of the whole server until its commit is on disk, and its
@@ -149,8 +144,7 @@ class Listener:
         return True
 
     def _look_for_pooler(self, database: Database) -> None:
-        told = database.connection.info.backend_pid
-        if database.value("serving_process") != told and not self._warned_of_pooler:
+        if not database.direct and not self._warned_of_pooler:
             self._warned_of_pooler = True
             self._announce(
                 "warning: a pooler stands before Postgres, and in transaction mode lets no wakeup through; "

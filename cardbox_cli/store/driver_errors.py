@@ -57,18 +57,9 @@ def translate(exc: psycopg.Error) -> CbxError:
         )
     if state[:2] in ("22", "54") or (isinstance(exc, psycopg.DataError) and not state):
         return InvalidInput(f"the database refused a value: {said}")
+    is_lost = isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
     # 25P03: the server ended a connection whose transaction lay idle for too long.
-    if (
-        isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
-        or state == "25P03"
-        or state[:2]
-        in (
-            "08",
-            "53",
-            "57",
-            "58",
-        )
-    ):
+    if is_lost or state[:2] in ("08", "53", "57", "58") or state == "25P03":
         return DatabaseUnavailable(
             f"the database went away: {said}", hint="`cbx db status` shows whether it runs; then try again"
         )

@@ -28,6 +28,7 @@ class Waker:
             for source in (self._mine.fileno(), *others):
                 selector.register(source, selectors.EVENT_READ)
             ready = selector.select(max(seconds, 0))
+        # Nothing is there to read where time ran out, or where others woke us.
         with suppress(BlockingIOError):
             self._mine.recv(65536)
         return bool(ready)

@@ -109,6 +109,18 @@ def test_a_call_is_answered_later_by_a_report(cbx: Cbx, dispatch: Dispatch) -> N
     assert deliverable(cbx, turn) == 'The tool says: {"status":"paid"}'
 
 
+def test_a_resumed_turn_that_the_database_refuses_is_tried_again_later(
+    cbx: Cbx, dispatch: Dispatch, shown: Any, database: Database
+) -> None:
+    succeed(cbx("tool", "add", "lookup"))
+    turn = dispatch()
+    work(cbx, CALLING)
+    database.script("ALTER TABLE state.agent_steps ADD CONSTRAINT no_room CHECK (false) NOT VALID")
+    succeed(cbx("turn", "report", turn, "--tool-call-id", "call_0", "--result", '{"status": "paid"}'))
+    assert "is left to its lease" not in work(cbx, CALLING, "--once").err
+    assert [row["status"] for row in shown(turn)["inbox"]] == ["consumed", "deferred"]
+
+
 def test_a_turn_that_fails_is_no_failure_of_the_worker(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
     turn = dispatch()
     result = work(cbx, "echo no key >&2; exit 2")
@@ -168,6 +180,20 @@ def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said
     [rest] = rests(result)
     assert rest["end_status"] == "success", result.err
     assert said(turn) == ["task.deliverable"]
+
+
+def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
+    cbx: Cbx, dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No heartbeat extends the lease, so the worker takes its own turn for lost, and has a slot free for it.
+    for name, value in {"LEASE": "2", "HEARTBEAT": "1000", "POLL": "0.2"}.items():
+        monkeypatch.setenv(f"CBX_{name}", value)
+    turn = dispatch()
+    command = f"mkdir {tmp_path}/begun || {{ echo done; exit; }}; sleep 600"
+    result = work(cbx, command, "--drain", "--concurrency", "2")
+    assert [rest["end_status"] for rest in rests(result)] == ["success"]
+    assert f"turn {turn} of clerk: lost: its lease was lost; its command was stopped" in result.err
+    assert deliverable(cbx, turn) == "done"
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,12 @@ def test_a_transaction_that_lies_idle_loses_its_locks(database: Database, target
         assert other.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
 
 
-def test_the_limit_is_that_of_a_transaction_alone(database: Database) -> None:
+def test_the_limit_stays_with_the_connection(database: Database, target: Target) -> None:
     database.limit_pauses(timedelta(seconds=1.5))
     show = b"SHOW idle_in_transaction_session_timeout"
     with database.transaction():
         assert database.connection.execute(show).fetchone() == ("1500ms",)
-    assert database.connection.execute(show).fetchone() == ("0",)
+    with database.snapshot():
+        assert database.connection.execute(show).fetchone() == ("1500ms",)
+    with Database.open_target(target) as other:
+        assert other.connection.execute(show).fetchone() == ("0",)

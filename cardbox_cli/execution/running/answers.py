@@ -124,11 +124,7 @@ def _refuse_error(value: dict[str, Any]) -> None:
     error = value.get("error")
     said = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
     if isinstance(said, str) and said:
-        raise _Refused(PROVIDER, f"the provider answered with an error: {_storable(said)}")
-
-
-def _storable(text: str) -> str:
-    return str(exact_json.replace_bad_text(text)[0])
+        raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(said)}")
 
 
 def _message(value: dict[str, Any]) -> dict[str, Any] | None:

@@ -9,8 +9,9 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from threading import Event
 from typing import IO
 
@@ -105,11 +106,7 @@ def _until_over(
             return "timed_out"
         if pipes.too_long:
             return "too_long"
-        if pipes.open:
-            pipes.serve(_LOOK)
-        else:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK)
+        _serve(process, pipes)
     return None
 
 
@@ -117,15 +114,22 @@ def _settle(process: subprocess.Popen[bytes], pipes: "_Pipes", seconds: float) -
     """Serve the pipes until nobody holds them and the command has ended, for so many seconds at most."""
     deadline = time.monotonic() + seconds
     while (pipes.open or process.poll() is None) and time.monotonic() < deadline:
-        if pipes.open:
-            pipes.serve(_LOOK)
-        else:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK)
+        _serve(process, pipes)
+
+
+def _serve(process: subprocess.Popen[bytes], pipes: "_Pipes") -> None:
+    """Serve the pipes, or wait for the end of a command whose outputs nobody holds any more; for a look."""
+    if pipes.open:
+        pipes.serve(_LOOK)
+        return
+    # That it goes on is no failure: the caller looks again, for as long as it likes.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LOOK)
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    # A group that has a member keeps its number, and one without has nobody left to hold a pipe.
+    # A group that has a member keeps its number, and one without has nobody left to hold a pipe. One whose
+    # members have all become other users is beyond us.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
@@ -145,17 +149,17 @@ class _Pipes:
         self._input: IO[bytes] = process.stdin
         self._outputs: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
         self._selector = selectors.DefaultSelector()
-        self._register(process.stdin, selectors.EVENT_WRITE)
+        self._register(self._input, selectors.EVENT_WRITE, self._send)
         for output in self._outputs:
-            self._register(output, selectors.EVENT_READ)
+            self._register(output, selectors.EVENT_READ, partial(self._receive, output))
 
     def __enter__(self) -> "_Pipes":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for key in list(self._selector.get_map().values()):
-            self._drop(key.fileobj)  # type: ignore[arg-type]
         self._selector.close()
+        for pipe in (self._input, *self._outputs):
+            pipe.close()
 
     @property
     def open(self) -> bool:
@@ -165,14 +169,11 @@ class _Pipes:
     def serve(self, seconds: float) -> None:
         """Read and write what can be read and written at once, or within so many seconds."""
         for key, _ in self._selector.select(seconds):
-            if key.fileobj is self._input:
-                self._send()
-            else:
-                self._receive(key.fileobj)  # type: ignore[arg-type]
+            key.data()
 
-    def _register(self, pipe: IO[bytes], events: int) -> None:
+    def _register(self, pipe: IO[bytes], events: int, when_ready: Callable[[], None]) -> None:
         os.set_blocking(pipe.fileno(), False)
-        self._selector.register(pipe, events)
+        self._selector.register(pipe, events, when_ready)
 
     def _send(self) -> None:
         try:
@@ -208,5 +209,4 @@ class _Pipes:
 
     def _drop(self, pipe: IO[bytes]) -> None:
         self._selector.unregister(pipe)
-        with suppress(OSError):
-            pipe.close()
+        pipe.close()

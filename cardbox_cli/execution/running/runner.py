@@ -38,7 +38,6 @@ from cardbox_cli.model.turns import End
 
 _T = TypeVar("_T")
 
-
 FAILED, TIMED_OUT, TOO_LONG = "command_failed", "command_timeout", "output_too_long"
 # How much of what is no answer is shown, in characters.
 _SHOWN = 1000
@@ -150,6 +149,8 @@ class Run:
         while True:
             turn = self._attempt(lambda runtime: read_turn(runtime, self._task.fence))
             self._steps = turn.steps
+            if is_first:
+                self._program = self._wanted(turn)
             if turn.pending:
                 rest = self._answer_calls(turn, turn.pending)
             elif is_first and turn.boxes.own:
@@ -163,7 +164,7 @@ class Run:
     # --- the model
 
     def _step(self, turn: Turn) -> Rest | None:
-        program = self._program = self._wanted(turn)
+        program = self._program
         if turn.steps >= program.max_steps:
             raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
         step = self._attempt(
@@ -312,7 +313,7 @@ def _is_for_others(turn: Turn, call: Call) -> bool:
 def _result_of(call: Call, turn: Turn, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
     if not ran.succeeded:
         code, message = _why_failed(ran, f"the tool {tool.tool_name!r}", timeout)
-        tail = _storable(ran.stderr_tail)
+        tail = exact_json.storable_text(ran.stderr_tail)
         return result_card(
             call,
             author_of(turn),
@@ -363,10 +364,6 @@ def _diagnostics(ran: Ran) -> dict[str, Any]:
     return {
         "exit_code": ran.exit_code,
         "seconds": round(ran.duration, 3),
-        "stderr_tail": _storable(ran.stderr_tail),
-        "stdout_head": _storable(ran.stdout[:_SHOWN].decode(errors="replace")),
+        "stderr_tail": exact_json.storable_text(ran.stderr_tail),
+        "stdout_head": exact_json.storable_text(ran.stdout[:_SHOWN].decode(errors="replace")),
     }
-
-
-def _storable(text: str) -> str:
-    return str(exact_json.replace_bad_text(text)[0])

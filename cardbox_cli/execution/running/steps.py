@@ -94,10 +94,11 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
         head = runtime.heads.get(fence.agent_id)
         if head is None or head.fence != fence:
             raise runtime.heads.stale(fence, head)
+        output = _source(runtime, "output", head.output_box_id)
         boxes = TurnBoxes(
             profile=_source(runtime, "profile", head.profile_box_id),
             context=_source(runtime, "context", head.context_box_id),
-            output=(output := _source(runtime, "output", head.output_box_id)),
+            output=output,
             output_start=_output_start(runtime, fence.agent_turn_id, output),
         )
         profile = profile_of(present_cards(boxes.profile.slots))

@@ -111,6 +111,7 @@ class Line:
 
     def listen(self, listening: Listening) -> None:
         """Let it hear, now or from when there is a connection on."""
+        # What goes wrong in it nobody hears of: polling finds the work, and the next connection begins anew.
         asyncio.run_coroutine_threadsafe(self._begin(listening), self._loop)
 
     def forget(self, listening: Listening) -> None:

@@ -5,7 +5,7 @@ from threading import Thread
 
 from cardbox_cli.execution.wakeup.bell import Announce, Wakeup
 from cardbox_cli.store.database import Database
-from cardbox_cli.store.doorbell import Listener, Wanted, ring_all
+from cardbox_cli.store.doorbell import Listener, Wanted, ring
 from cardbox_cli.store.target import Target
 
 _LONG = 3600.0
@@ -22,7 +22,7 @@ class PostgresBell:
 
     def ring(self, wakeups: Sequence[Wakeup]) -> None:
         """Wake the targets of all `wakeups` at once."""
-        ring_all(self._database, ((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
+        ring(self._database, *((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
 
 
 class PostgresListening:

@@ -3,9 +3,9 @@
 SELECT {now}
 
 -- name: limit_pause
--- How long the transaction may lie idle. For it alone: behind a pooler the next one may be somebody else's.
+-- How long a transaction may lie idle: this one once, or every one of the session.
 SELECT set_config('idle_in_transaction_session_timeout',
-    ceil(extract(epoch FROM %(pause)s::interval) * 1000)::bigint::text, true)
+    ceil(extract(epoch FROM %(pause)s::interval) * 1000)::bigint::text, %(once)s)
 
 -- name: existing_tables
 -- Which of these tables exist and may be read. (to_regclass would fail in a schema that is closed to us.)

@@ -1,9 +1,11 @@
-"""Listening for wakeups where the server comes and goes, is a replica, or stands behind a pooler."""
+"""Listening for wakeups where the server comes and goes, is a replica, or stands behind a pooler; and what a
+connection through a pooler may be told."""
 
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -95,7 +97,7 @@ def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
     server.start()
     assert listener.wait(PATIENCE)
     with Database.connect(target) as database:
-        ring(database, "p", "w")
+        ring(database, ("p", "w"))
     assert listener.wait(PATIENCE)
     assert len(announced) == 2
 
@@ -112,6 +114,17 @@ def test_behind_a_pooler_it_is_announced(
     ]
 
 
+def test_behind_a_pooler_pauses_are_limited_in_own_transactions_alone(server: EmbeddedServer) -> None:
+    program("pgbouncer")
+    show = b"SHOW idle_in_transaction_session_timeout"
+    with pooled(server, server.home.parent) as target, Database.connect(target) as database:
+        assert not database.direct
+        database.limit_pauses(timedelta(seconds=1.5))
+        with database.transaction():
+            assert database.connection.execute(show).fetchone() == ("1500ms",)
+        assert database.connection.execute(show).fetchone() == ("0",)
+
+
 def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, announced: list[str]) -> None:
     target = Target(None, "embedded", server.home)
     server.stop()
@@ -124,4 +137,4 @@ def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, an
         "warning: no wakeups from Postgres: the database is read-only (a replica?); workers poll"
     ]
     with Database.connect(target) as database, pytest.raises(DatabaseUnavailable):
-        ring(database, "p", "w")
+        ring(database, ("p", "w"))
