@@ -13,12 +13,10 @@ from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.diagnosis import BoxFacts, Call, Child, Lock, Queue, ResultCard, Sharer
 from cardbox_cli.model.turns import (
     CONSUMED,
-    DEFERRED,
     DISPATCHED,
-    ERROR,
+    DUE,
     IDLE,
     OPEN,
-    PENDING,
     PROCESSING,
     QUEUED,
     RECEIVED,
@@ -41,7 +39,7 @@ from cardbox_cli.model.turns import (
 
 # Workers of other systems send no heartbeats; their own sweeps believe them for so long.
 FOREIGN_SILENCE = timedelta(seconds=300)
-# So long may the next look of a worker or of another system's loop take.
+# Transactions of cbx and of other systems hold their rows for less.
 LOCK_HELD = timedelta(seconds=10)
 
 
@@ -141,15 +139,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # --- who works on it
 
     @cached_property
+    def promoted(self) -> tuple[InboxRow, ...]:
+        """The open rows that are out of the queue."""
+        return tuple(row for row in self.rows if row.status in (*DUE, PROCESSING))
+
+    @cached_property
     def carrier(self) -> InboxRow | None:
         """The open row that carries the turn: the one that asked for it, else the report that resumed it."""
         return next(self._carriers(), None)
 
     def _carriers(self) -> Iterator[InboxRow]:
-        promoted = [row for row in self.rows if row.status in (PENDING, DEFERRED, PROCESSING)]
-        yield from (row for row in promoted if row.message_type == TURN)
+        yield from (row for row in self.promoted if row.message_type == TURN)
         if self.dispatched or self.running:
-            reports = [row for row in promoted if row.message_type in REPORTS]
+            reports = [row for row in self.promoted if row.message_type in REPORTS]
             at_epoch = [row for row in reports if row.turn_epoch == self.epoch]
             yield from sorted(at_epoch, key=lambda row: row.status != PROCESSING)
             # Other systems leave a report that resumed its turn at the epoch before.
@@ -165,9 +167,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The rows of an active turn that a worker could claim now."""
         if self.at_head is None:
             return ()
-        return tuple(
-            row for row in self.rows if row.status in (PENDING, DEFERRED) and row.next_retry_at <= self.now
-        )
+        return tuple(row for row in self.rows if row.status in DUE and row.next_retry_at <= self.now)
+
+    @cached_property
+    def unclaimed(self) -> tuple[InboxRow, ...]:
+        """Those of the due rows that nobody has claimed for too long."""
+        patience = self.settings.unclaimed_time
+        return tuple(row for row in self.due_rows if self.age(self.due_since(row)) > patience)
 
     def lease_of(self, row: InboxRow | None) -> Lease | None:
         """Who has claimed this row, as far as cbx knows."""
@@ -186,6 +192,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def live_workers(self) -> tuple[WorkerEntry, ...]:
         """Workers of the agent's target that are alive."""
         return tuple(worker for worker in self.workers if worker.live)
+
+    @property
+    def unserved(self) -> bool:
+        """Whether no worker can come: the agent has no target, or nobody alive serves it."""
+        return self.worker_target is None or (self.keeps_turns and not self.live_workers)
 
     @cached_property
     def workers_are_busy(self) -> bool:
@@ -245,8 +256,3 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def children_of(self, call: WaitingTool) -> tuple[Child, ...]:
         """The turns whose end answers a call."""
         return tuple(child for child in self.children if child.tool_call_id == call.tool_call_id)
-
-    @cached_property
-    def dead_rows(self) -> tuple[InboxRow, ...]:
-        """Rows that nobody will try again."""
-        return tuple(row for row in self.rows if row.status == ERROR)

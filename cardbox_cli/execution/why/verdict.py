@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from cardbox_cli.execution.why import evidence as show
 from cardbox_cli.execution.why.registry import Command, Evidence, Rule, Severity, Verdict, rules
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.model.turns import PROCESSING
@@ -141,8 +142,6 @@ def actor(s: Snapshot, text: str) -> str:
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:
-    from cardbox_cli.execution.why import evidence as show
-
     rows = tuple(show.row(s, row) for row in s.rows) or (show.absent_row(s),)
     return Diagnosis(
         turn=s.agent_turn_id,
