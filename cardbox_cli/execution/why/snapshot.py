@@ -10,7 +10,7 @@ from functools import cached_property
 import msgspec
 
 from cardbox_cli.execution.settings import Settings
-from cardbox_cli.model.diagnosis import BoxFacts, Call, Child, Lock, Queue, ResultCard, Sharer
+from cardbox_cli.model.diagnosis import BoxFacts, Call, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.turns import (
     CONSUMED,
     DISPATCHED,
@@ -46,9 +46,9 @@ LOCK_HELD = timedelta(seconds=10)
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
 
-    `queue` is that of the turn's agent; `blocker` is what is known of the turn that the agent is at, where
-    it is another one. `loads`: how many live leases each worker has. `locks` is None where they were not
-    looked up.
+    `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
+    that the agent is at, where it is another one. `loads`: how many live leases each worker has. `locks` is
+    None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -58,7 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     keeps_turns: bool
     head: Head | None = None
     rows: tuple[InboxRow, ...] = ()
-    queue: Queue | None = None
+    queue_length: int = 0
     steps: tuple[Step, ...] = ()
     waiting: tuple[WaitingTool, ...] = ()
     requests: tuple[Edge, ...] = ()

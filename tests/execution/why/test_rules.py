@@ -499,6 +499,8 @@ def test_a_lock_is_shown_with_its_owner(world: World, what: str) -> None:
         found = world.why(turn)
         assert (found["turn"], found["rule"], found["fix"]) == (turn, "database-lock", None)
         assert f"process {pid}" in found["next_actor"]
+        at = world.cbx("why", "--agent", "clerk", "-o", "json").json()
+        assert (at["rule"], at["next_actor"]) == ("database-lock", found["next_actor"])
         assert world.cbx("why", "--all").code == 8
     world.drain()
     assert world.why(turn)["verdict"] == "ended"

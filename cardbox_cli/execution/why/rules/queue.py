@@ -23,8 +23,8 @@ def _blocker_is_stuck(s: Snapshot) -> bool:
 
 def _behind_evidence(s: Snapshot) -> tuple[Evidence, ...]:
     assert s.turn_row is not None
-    first = "" if s.queue is None else f", one of {s.queue.length} in the queue of agent {s.agent_id}"
-    return (show.row(s, s.turn_row, first), show.head(s))
+    queue = f", one of {s.queue_length} in the queue of agent {s.agent_id}"
+    return (show.row(s, s.turn_row, queue), show.head(s))
 
 
 def _queued_behind(s: Snapshot) -> Proof:
