@@ -35,6 +35,7 @@ from cardbox_cli.model.turns import (
     TurnRecord,
     WaitingTool,
     WorkerEntry,
+    last_is_over,
 )
 
 # Workers of other systems send no heartbeats; their own sweeps believe them for so long.
@@ -118,12 +119,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def ended(self) -> bool:
-        """Whether the turn is over: recorded so, or, for another system's, finished by all its rows."""
+        """Whether the turn is over: recorded so, or, for another system's, finished by all its rows.
+
+        Doubts more than the `ended` of a list of turns, which takes a row that is done or dead at its word.
+        """
         if self.at_head is not None:
             return False
         if self.record is not None and self.record.end_status is not None:
             return True
-        finished = any(step.status in ("completed", "failed") for step in self.steps)
+        finished = last_is_over(self.steps)
         still = {row.status for row in self.rows if row.message_type == TURN and row.status in OPEN}
         if still:
             # Other systems end a turn first, and its claimed row later.

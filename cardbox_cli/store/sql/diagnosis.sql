@@ -118,10 +118,7 @@ FROM cbx.turns AS t
 LEFT JOIN state.agent_inbox AS i ON i.project_id = t.project_id AND i.inbox_id = t.agent_turn_id
 WHERE t.project_id = %(project_id)s AND t.end_status IS NULL
     AND (i.inbox_id IS NULL
-         OR i.status NOT IN {open_statuses} AND (t.report_to IS NOT NULL OR NOT EXISTS (
-            SELECT FROM state.agent_steps AS s
-            WHERE s.project_id = t.project_id AND s.agent_turn_id = t.agent_turn_id
-                AND s.status IN ('completed', 'failed'))))
+         OR i.status NOT IN {open_statuses} AND (t.report_to IS NOT NULL OR {last_step_status} IS DISTINCT FROM 'over'))
 LIMIT %(limit)s
 
 -- name: why_ended
