@@ -378,6 +378,19 @@ def its_row_is_dropped_by_a_worker(world: World) -> str:
     return turn
 
 
+@case("consumed-not-applied")
+def its_row_is_consumed_in_its_second_step(world: World) -> str:
+    """The first step was over, which is no end: another had begun."""
+    turn = world.ask()
+    finish_elsewhere(world, turn)
+    world.sql(
+        "INSERT INTO state.agent_steps (project_id, agent_id, step_id, agent_turn_id, status)"
+        " VALUES ('p', 'clerk', 'step_second', %(turn)s, 'started')",
+        turn=turn,
+    )
+    return turn
+
+
 @case("edge-without-row")
 def its_row_is_deleted(world: World) -> str:
     turn = world.ask()
