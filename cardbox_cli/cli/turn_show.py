@@ -99,7 +99,6 @@ _EVENT = ("TIME", "EVENT", "DETAIL")
 
 
 def _step(number: int, step: "Step") -> list[str]:
-
     took = span(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
     return [
         str(number),

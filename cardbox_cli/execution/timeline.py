@@ -1,6 +1,6 @@
 """The story of a turn: everything about it that has a date, in order, a plain line each. Does no I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 import msgspec
@@ -121,13 +121,16 @@ def _of_steps(steps: list[Step]) -> Iterator[_Dated]:
 
 
 def _of_cards(cards: list[WrittenCard]) -> Iterator[_Dated]:
+    called = {card.tool_call_id for card in cards if card.type == "tool.call"}
     for card in cards:
         if not card.type.startswith("sys."):
-            event, text = _told(card)
-            yield card.created_at, event, text, card.card_id
+            event, text = _told(card, called)
+            if text:
+                yield card.created_at, event, text, card.card_id
 
 
-def _told(card: WrittenCard) -> tuple[str, str]:
+def _told(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
+    """What a card tells; nothing where it only asks for calls that have cards of their own, `called`."""
     text = _line(card.text)
     match card.type:
         case "tool.call":
@@ -139,9 +142,14 @@ def _told(card: WrittenCard) -> tuple[str, str]:
         case "task.deliverable":
             return "deliverable", "wrote the deliverable" + _after(text)
         case "agent.thought":
+            if not text and not card.calls:
+                return "card", "said nothing"
+            asked = [
+                tool or "a tool without a name" for call_id, tool in card.calls or () if call_id not in called
+            ]
             said = [f"said: {text}"] if text else []
-            said += [f"asked for {', '.join(map(str, card.calls))}"] if card.calls else []
-            return "card", "; ".join(said) or "said nothing"
+            said += [f"asked for {', '.join(asked)}"] if asked else []
+            return "card", "; ".join(said)
     return "card", f"wrote a card of type {card.type}" + _after(text)
 
 

@@ -32,14 +32,6 @@ class BoxFacts(msgspec.Struct, frozen=True):
     lost: tuple[LostCard, ...] = ()
 
 
-class Queue(msgspec.Struct, frozen=True):
-    """How many turns are queued for an agent, and which is the first."""
-
-    agent_id: str
-    length: int
-    first_turn_id: str
-
-
 class ResultCard(msgspec.Struct, frozen=True):
     """A tool.result card of a call, whether or not anybody was told of it."""
 
@@ -59,7 +51,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     end_status: str | None
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(msgspec.Struct, frozen=True):
     """A tool call that waits for the end of a turn, and whether a report of it was written."""
 
     agent_id: str
@@ -69,23 +61,15 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     report_status: str | None
 
 
-class Roster(msgspec.Struct, frozen=True):
-    """Which pool of workers serves an agent."""
-
-    agent_id: str
-    worker_target: str | None
-
-
-class Sharer(msgspec.Struct, frozen=True, kw_only=True):
+class Sharer(msgspec.Struct, frozen=True):
     """A turn that is active and writes to a box."""
 
     box_id: str
     agent_id: str
     agent_turn_id: str
-    turn_epoch: int
 
 
-class Lock(msgspec.Struct, frozen=True, kw_only=True):
+class Lock(msgspec.Struct, frozen=True):
     """A lock of another session. `row` is None for a whole table; `seconds` is its transaction's age."""
 
     table: str

@@ -4,6 +4,7 @@ Owns the names of the states, how ids of execution are made, and the fence that 
 Rows of other programs may hold states of their own, so a row's status is text. Does no I/O.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -184,6 +185,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Any
     started_at: datetime | None
     ended_at: datetime | None
+
+
+def last_is_over(steps: Sequence[Step]) -> bool:
+    """Whether the last of a turn's steps has ended, as other systems end a turn. In SQL: last_step_status."""
+    return bool(steps) and steps[-1].status in ("completed", "failed")
 
 
 class WaitingTool(msgspec.Struct, frozen=True, kw_only=True):

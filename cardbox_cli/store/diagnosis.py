@@ -15,9 +15,7 @@ from cardbox_cli.model.diagnosis import (
     Lock,
     LostCard,
     Place,
-    Queue,
     ResultCard,
-    Roster,
     Sharer,
 )
 from cardbox_cli.model.turns import (
@@ -35,7 +33,7 @@ from cardbox_cli.store.database import EXECUTION
 from cardbox_cli.store.project_store import ProjectStore
 from cardbox_cli.store.turn_views import TurnViews
 
-# How many dead rows, unended turns and requests a look at a whole project goes back.
+# How many dead rows, unended turns and requests a look at a whole project takes in.
 LOOKED_AT = 10_000
 
 _Value = TypeVar("_Value")
@@ -69,7 +67,7 @@ class DiagnosisStore(ProjectStore):
     def agent(self, agent_id: str) -> tuple[bool, str | None]:
         """Whether the agent is known, and the turn that it is at, else its next one, else its last one."""
         row = self._row("why_turn_of_agent", agent_id=agent_id)
-        known = row is not None or bool(self.heads([agent_id])) or bool(self.roster([agent_id]))
+        known = row is not None or bool(self.heads([agent_id])) or bool(self.worker_targets([agent_id]))
         return known, None if row is None else row[0]
 
     def resolve(self, typed: str) -> str:
@@ -79,7 +77,8 @@ class DiagnosisStore(ProjectStore):
     def suspects(self) -> list[Place]:
         """Every turn that something may be wrong with; none that waits behind an active one or is done.
 
-        Follows partial indexes over what is open; of dead rows, unended turns and requests the newest count.
+        Follows partial indexes over what is open; of what is lost, up to `LOOKED_AT` of each kind count, the
+        newest of dead rows and of requests.
         """
         found = dict[str, str]()
         for query in ("why_active", "why_open", "why_next"):
@@ -114,9 +113,9 @@ class DiagnosisStore(ProjectStore):
         rows.sort(key=lambda row: (row.created_at is not None, row.created_at, row.inbox_id))
         return _grouped((row.turn_id, row) for row in rows)
 
-    def queues(self, agents: Collection[str]) -> dict[str, Queue]:
-        """The queues of agents that have one."""
-        return {row[0]: Queue(*row) for row in self._rows("why_queues", agents=list(agents))}
+    def queue_lengths(self, agents: Collection[str]) -> dict[str, int]:
+        """How many turns are queued for agents, where any is."""
+        return dict(self._rows("why_queues", agents=list(agents)))
 
     def steps(self, turns: Collection[str]) -> dict[str, list[Step]]:
         """The steps of turns in order."""
@@ -148,9 +147,10 @@ class DiagnosisStore(ProjectStore):
         rows = _decoded(_leases, self._own("why_leases", agents=list(agents)))
         return _grouped((lease.agent_id, lease) for lease in rows)
 
-    def roster(self, agents: Collection[str]) -> dict[str, Roster]:
-        """The roster entries of agents."""
-        return {row[0]: Roster(*row) for row in self._rows("why_roster", agents=list(agents))}
+    def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
+        """Which workers serve the agents that are on the roster; "" for nobody."""
+        rows = self._rows("why_roster", agents=list(agents))
+        return {agent_id: (target or "").strip() for agent_id, target in rows}
 
     def workers(self, targets: Collection[str]) -> dict[str, list[WorkerEntry]]:
         """The workers that announced themselves for targets, by target."""
@@ -192,18 +192,15 @@ class DiagnosisStore(ProjectStore):
         )
         return _grouped((child.source_turn_id, child) for child in children)
 
-    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[str, Call]:
-        """The state of calls, given as (agent, turn, tool call), by tool call."""
+    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Call]:
+        """The state of calls, given as (agent, turn, tool call), by the same."""
         agents, turns, calls = zip(*wanted, strict=True) if wanted else ((), (), ())
         rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
-        return {row[2]: _call(*row) for row in rows}
+        return {row[:3]: Call(*row) for row in rows}
 
     def sharers(self, boxes: Collection[str]) -> dict[str, list[Sharer]]:
         """The active turns that write to boxes, by box."""
-        found = (
-            Sharer(box_id=box_id, agent_id=agent_id, agent_turn_id=turn, turn_epoch=epoch)
-            for box_id, agent_id, turn, epoch in self._rows("why_sharers", boxes=list(boxes))
-        )
+        found = (Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes)))
         return _grouped((sharer.box_id, sharer) for sharer in found)
 
     # --- locks, outside the snapshot
@@ -217,12 +214,12 @@ class DiagnosisStore(ProjectStore):
     ) -> list[Lock]:
         """Who holds these rows."""
         rows = self._rows("why_row_locks", agents=list(agents), inbox_ids=list(inbox_ids), boxes=list(boxes))
-        return [_lock(*row) for row in rows]
+        return [Lock(*row) for row in rows]
 
     def table_locks(self) -> list[Lock]:
         """Who keeps everybody from writing to a table that turns need. Waits for no lock itself."""
         tables = [*EXECUTION, "public.cards", "public.card_boxes"]
-        return [_lock(*row) for row in self._rows("why_table_locks", tables=tables)]
+        return [Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
 
     def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._rows(query, **parameters) if self.database.keeps_turns else []
@@ -237,31 +234,3 @@ def _grouped(pairs: Iterable[tuple[str, _Value]]) -> dict[str, list[_Value]]:
     for key, value in pairs:
         groups[key].append(value)
     return dict(groups)
-
-
-def _call(agent_id: str, turn: str, call: str, waits: str | None, report: str | None) -> Call:
-    return Call(
-        agent_id=agent_id, agent_turn_id=turn, tool_call_id=call, wait_status=waits, report_status=report
-    )
-
-
-def _lock(
-    table: str,
-    row: str | None,
-    mode: str,
-    pid: int,
-    application: str | None,
-    state: str | None,
-    seconds: float | None,
-    blocked: int,
-) -> Lock:
-    return Lock(
-        table=table,
-        row=row,
-        mode=mode,
-        pid=pid,
-        application=application,
-        state=state,
-        seconds=seconds or 0.0,
-        blocked=blocked,
-    )

@@ -18,7 +18,6 @@ from cardbox_cli.model.ids import MIN_TYPED, unique
 from cardbox_cli.model.turns import (
     AuditEntry,
     Edge,
-    Head,
     InboxRow,
     Lease,
     Step,
@@ -97,7 +96,10 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A card that a turn wrote. `text` is the beginning of what it says, `calls` the tools that it calls."""
+    """A card that a turn wrote. `text` is the beginning of what it says.
+
+    `calls` are the ids and tools of the calls that it asks for, each None where the model named none.
+    """
 
     card_id: str
     type: str
@@ -105,7 +107,7 @@ class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
     tool_name: str | None
     status: str | None
     text: str
-    calls: list[Any] | None
+    calls: list[tuple[str | None, str | None]] | None
     created_at: datetime | None
 
 
@@ -113,7 +115,6 @@ class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     """All rows of one turn, as one state of the database. What a database has no place for is empty."""
 
     turn: TurnRow
-    head: Head | None
     inbox: list[InboxRow]
     leases: list[Lease]
     steps: list[Step]
@@ -185,7 +186,6 @@ class TurnViews(ProjectStore):
             edges, record = turns.edges(turn_id), turns.record(turn_id)
             return StoredTurn(
                 turn=turn,
-                head=turns.head_of(turn_id),
                 inbox=inbox.of_turn(turn_id),
                 leases=inbox.leases_of_turn(turn.agent_id, turn_id) if self.database.keeps_turns else [],
                 steps=turns.steps(turn_id),

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cardbox_cli.errors import AmbiguousId, NotFound, SchemaMissing, WaitedTooLong
 from cardbox_cli.execution.claims import ack, fail
@@ -14,7 +15,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_view import STATUSES, summary, tree, view
 from cardbox_cli.execution.waiting import wait_for_end
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.store.turn_views import Remains, TurnFilter, TurnRow, TurnViews
+from cardbox_cli.store.turn_views import Remains, TurnFilter, TurnRow, TurnViews, WrittenCard
 from tests.conftest import PROJECT
 from tests.execution import by_hand
 from tests.execution.conftest import Asked
@@ -267,6 +268,32 @@ class TestStory:
             ("ended", "ended: success"),
         ]
 
+    def test_tells_of_a_call_once(self, ask: Asked, views: TurnViews) -> None:
+        stored = views.story(ask().agent_turn_id or "")
+        thought = WrittenCard(
+            card_id="1",
+            type="agent.thought",
+            tool_call_id=None,
+            tool_name=None,
+            status=None,
+            text="",
+            calls=[("call-1", "add"), ("call-2", None)],
+            created_at=stored.turn.created_at,
+        )
+        call = replace(
+            thought, card_id="2", type="tool.call", tool_call_id="call-1", tool_name="add", calls=None
+        )
+        other = replace(call, card_id="3", tool_call_id="call-2")
+
+        def told(*cards: WrittenCard) -> list[str]:
+            events = view(replace(stored, cards=list(cards))).timeline
+            return [event.text for event in events if event.event in ("card", "called")]
+
+        assert told(thought) == ["asked for add, a tool without a name"]
+        assert told(thought, call) == ["asked for a tool without a name", "called tool 'add' (call call-1)"]
+        assert told(thought, call, other)[0] == "called tool 'add' (call call-1)"
+        assert told(replace(thought, calls=None)) == ["said nothing"]
+
     def test_tells_what_was_done_from_outside(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
         reclaim(runtime, turn, expect_epoch=1, actor="me", reason="it hangs")
@@ -297,8 +324,6 @@ class TestStory:
 
 
 def test_turns_that_name_each_other_as_parents_are_all_in_the_tree(ask: Asked, views: TurnViews) -> None:
-    from msgspec.structs import replace
-
     one = summary(views.get(ask().agent_turn_id or ""))
     two = replace(one, agent_turn_id="turn_2", parent_agent_turn_id=one.agent_turn_id)
     [top] = tree([replace(one, parent_agent_turn_id="turn_2"), two])

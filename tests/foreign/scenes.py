@@ -61,12 +61,16 @@ def suspended_without_deadline(deployment: Deployment) -> Turn:
     return turn
 
 
-def reported(deployment: Deployment) -> Turn:
-    """The result is there and its row pending."""
+def _answered(deployment: Deployment) -> tuple[Turn, str]:
+    """A turn that waits, and the row that brings it its result."""
     turn = running(deployment)
     [call] = deployment.wait_for(turn, "help")
-    deployment.report(turn, call, result={"refunded": True})
-    return turn
+    return turn, deployment.report(turn, call, result={"refunded": True})
+
+
+def reported(deployment: Deployment) -> Turn:
+    """The result is there and its row pending."""
+    return _answered(deployment)[0]
 
 
 def result_without_report(deployment: Deployment) -> Turn:
@@ -79,17 +83,14 @@ def result_without_report(deployment: Deployment) -> Turn:
 
 def report_consumed_not_applied(deployment: Deployment) -> Turn:
     """The worker consumed a report that it judged stale, and the turn waits for ever."""
-    turn = running(deployment)
-    [call] = deployment.wait_for(turn, "help")
-    deployment.consume_row(deployment.report(turn, call, result={"refunded": True}))
+    turn, report = _answered(deployment)
+    deployment.consume_row(report)
     return turn
 
 
 def resumed(deployment: Deployment) -> Turn:
     """Runs again after a result, one epoch further."""
-    turn = running(deployment)
-    [call] = deployment.wait_for(turn, "help")
-    report = deployment.report(turn, call, result={"refunded": True})
+    turn, report = _answered(deployment)
     deployment.claim(AGENT)
     return deployment.resume(turn, report)
 

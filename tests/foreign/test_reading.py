@@ -84,6 +84,8 @@ class TestTheStory:
             "step-end",
             "ended",
         ]
+        said = [event["text"] for event in shown["timeline"] if event["event"] == "card"]
+        assert said == ["said: I need help.", "said: It is refunded."]
         assert [row["message_type"] for row in shown["inbox"]] == ["turn", "command_anchor", "tool_result"]
         assert [tool["wait_status"] for tool in shown["waiting_tools"]] == ["applied"]
         assert [edge["primitive"] for edge in shown["edges"]] == ["enqueue", "tool_call", "report"]

@@ -126,7 +126,7 @@ class Deployment:
             "system_prompt_template": prompt,
             **fields,
         }
-        told = {"name": name, "worker_target": worker_target, "tags": []}
+        told: dict[str, Any] = {"name": name, "worker_target": worker_target, "tags": []}
         content = {"__type__": "JsonContent", "data": data}
         box_id = self.box(self.card("sys.profile", content, role="system", author_id="api", **told))
         self._run(
@@ -207,16 +207,7 @@ class Deployment:
             depth=parent.depth + 1 if parent else 1,
         )
         with self.connection.transaction():
-            self._insert_row(
-                turn,
-                message_type="turn",
-                inbox_id=correlation,
-                correlation_id=correlation,
-                headers=self._headers(turn, parent),
-                payload=_pointers(turn),
-                status="queued",
-                mode="call",
-            )
+            self._queue(turn, correlation, parent)
             self._insert_edge(
                 turn, "enqueue", "request", correlation, source=source_agent_id, parent=parent, mode="call"
             )
@@ -513,16 +504,7 @@ class Deployment:
     def retransmit(self, turn: Turn) -> str:
         """The watchdog's second row for a turn that is dispatched already (W3); the row's id."""
         inbox_id = f"{turn.agent_turn_id}:watchdog_retransmit:{new('')}"
-        self._insert_row(
-            turn,
-            message_type="turn",
-            inbox_id=inbox_id,
-            correlation_id=inbox_id,
-            headers=self._headers(turn, None),
-            payload=_pointers(turn),
-            status="queued",
-            mode="call",
-        )
+        self._queue(turn, inbox_id, None)
         return inbox_id
 
     def reap(self, turn: Turn) -> Turn:
@@ -638,6 +620,18 @@ class Deployment:
             headers |= {"CG-Parent-Agent-Id": parent.agent_id, "CG-Parent-Turn-Id": parent.agent_turn_id}
             headers |= {"CG-Parent-Step-Id": parent.step_id} if parent.step_id else {}
         return headers
+
+    def _queue(self, turn: Turn, inbox_id: str, parent: Turn | None) -> None:
+        self._insert_row(
+            turn,
+            message_type="turn",
+            inbox_id=inbox_id,
+            correlation_id=inbox_id,
+            headers=self._headers(turn, parent),
+            payload=_pointers(turn),
+            status="queued",
+            mode="call",
+        )
 
     def _insert_row(
         self,

@@ -22,6 +22,7 @@ from cardbox_cli.model.turns import (
     Fence,
     Head,
     InboxRow,
+    last_is_over,
 )
 
 
@@ -95,7 +96,7 @@ def _over(runtime: Runtime, agent_turn_id: str, row: InboxRow | None) -> bool:
     if row is not None and (row.status == SKIPPED or (row.status == CONSUMED and record is None)):
         return True
     # Other systems end turns without closing the rows that a dead worker had claimed.
-    return any(step.status in ("completed", "failed") for step in runtime.turns.steps(agent_turn_id))
+    return last_is_over(runtime.turns.steps(agent_turn_id))
 
 
 def _bare(runtime: Runtime, stray: Stray) -> InboxRow:

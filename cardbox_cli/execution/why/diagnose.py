@@ -3,8 +3,7 @@
 The use case: it opens the snapshot, asks the reader, judges, and looks up locks outside the snapshot.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 
 import msgspec
 
@@ -36,18 +35,26 @@ class Diagnoser:
 
     def turn(self, typed: str) -> Diagnosis:
         """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
-        return self._one(lambda: self.store.resolve(typed), typed)
+
+        def read() -> list[Snapshot]:
+            return self.reader.turns([self.store.resolve(typed)])
+
+        return self._judged(read, typed)[0]
 
     def agent(self, agent_id: str) -> Diagnosis:
         """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""
-        with self.store.database.snapshot():
+
+        def read() -> list[Snapshot]:
             known, turn = self.store.agent(agent_id)
-        if not known:
-            raise NotFound(
-                f"no agent {agent_id!r} in project {self.store.project_id!r}",
-                hint="`cbx agent list` shows them",
-            )
-        return idle(agent_id) if turn is None else self._one(lambda: turn, turn)
+            if not known:
+                raise NotFound(
+                    f"no agent {agent_id!r} in project {self.store.project_id!r}",
+                    hint="`cbx agent list` shows them",
+                )
+            return [] if turn is None else self.reader.turns([turn])
+
+        judged = self._judged(read, None, agent_id)
+        return judged[0] if judged else idle(agent_id)
 
     def survey(self) -> Survey:
         """Everything in the project that is not well; what waits behind an active turn is only counted."""
@@ -58,40 +65,28 @@ class Diagnoser:
         try:
             snapshots, (active, queued) = read_or_say_why(self.reader, read)
         except Blocked as blocked:
-            return Survey(problems=(self._blocked("", blocked),), active=0, queued=0, looked_at=0)
+            return Survey(problems=(self._blocked(blocked, ""),), active=0, queued=0, looked_at=0)
         judged = [judge(each) for each in self.reader.locked(snapshots)]
         problems = sorted((each for each in judged if not each.well), key=lambda each: each.turn or "")
         return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(judged))
 
-    def _one(self, name: Callable[[], str], typed: str) -> Diagnosis:
-        def read() -> list[Snapshot]:
-            return self.reader.turns([name()])
-
+    def _judged(
+        self, read: Callable[[], list[Snapshot]], turn: str | None, agent_id: str = ""
+    ) -> list[Diagnosis]:
         try:
-            found = read_or_say_why(self.reader, read)
+            snapshots = read_or_say_why(self.reader, read)
         except Blocked as blocked:
-            return self._blocked(typed, blocked)
-        return judge(self._locked(found)[0])
+            return [self._blocked(blocked, turn, agent_id)]
+        return [judge(each) for each in self.reader.locked(snapshots)]
 
-    def _locked(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-        """The snapshots with locks; those of the turn before a queued one count for it."""
-        found = self.reader.locked(snapshots)
-        blockers = [each.blocker for each in found]
-        held = iter(self.reader.locked([each for each in blockers if each is not None]))
-        return [
-            each if each.blocker is None else msgspec.structs.replace(each, blocker=next(held))
-            for each in found
-        ]
-
-    def _blocked(self, typed: str, blocked: Blocked) -> Diagnosis:
+    def _blocked(self, blocked: Blocked, turn: str | None, agent_id: str = "") -> Diagnosis:
         """All that can be said where a table cannot be read."""
-        return judge(
-            Snapshot(
-                agent_turn_id=typed,
-                agent_id="",
-                now=datetime.now().astimezone(),
-                settings=self.settings,
-                keeps_turns=True,
-                locks=blocked.locks,
-            )
+        unread = Snapshot(
+            agent_turn_id=turn or "",
+            agent_id=agent_id,
+            now=self.store.database.now(),
+            settings=self.settings,
+            keeps_turns=True,
+            locks=blocked.locks,
         )
+        return msgspec.structs.replace(judge(unread), turn=turn)

@@ -43,6 +43,11 @@ def row(s: Snapshot, row: InboxRow, more: str = "") -> Evidence:
     return Evidence("state.agent_inbox", row.inbox_id, shows)
 
 
+def due_row(s: Snapshot, row_: InboxRow) -> Evidence:
+    """An inbox row that could be claimed, and since when."""
+    return row(s, row_, f", due since {instant(s, s.due_since(row_))}")
+
+
 def absent_row(s: Snapshot) -> Evidence:
     """There is no inbox row that asked for the turn."""
     return Evidence("state.agent_inbox", s.agent_turn_id, "no such row")

@@ -48,19 +48,28 @@ class Reader:
         return [facts.snapshot(place, facts.blocker(place)) for place in places]
 
     def locked(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-        """The same, with the locks on their rows and on the tables. Call it outside the snapshot."""
+        """The same, with the locks on the tables and on their rows, and so the turns that they wait behind.
+
+        Call it outside the snapshot.
+        """
         if not snapshots or not self.store.locks_are_here():
             return list(snapshots)
+        every = [*snapshots, *(each.blocker for each in snapshots if each.blocker is not None)]
         tables = self.store.table_locks()
         rows = self.store.row_locks(
-            [each.agent_id for each in snapshots],
-            [row.inbox_id for each in snapshots for row in each.rows],
-            [box.box_id for each in snapshots for box in each.boxes],
+            [each.agent_id for each in every],
+            [row.inbox_id for each in every for row in each.rows],
+            [box.box_id for each in every for box in each.boxes],
         )
-        return [
-            msgspec.structs.replace(each, locks=(*tables, *(lock for lock in rows if _concerns(lock, each))))
-            for each in snapshots
-        ]
+
+        def with_locks(s: Snapshot) -> Snapshot:
+            return msgspec.structs.replace(
+                s,
+                locks=(*tables, *(lock for lock in rows if _concerns(lock, s))),
+                blocker=None if s.blocker is None else with_locks(s.blocker),
+            )
+
+        return [with_locks(each) for each in snapshots]
 
     def in_the_way(self) -> list[Lock]:
         """The locks that let nobody read a table of turns."""
@@ -86,16 +95,15 @@ class _Facts:
         active = {head.active_agent_turn_id for head in self.heads.values() if head.active_agent_turn_id}
         turns = sorted({place.agent_turn_id for place in places} | active)
         self.rows = store.rows(turns, agents)
-        self.queues = store.queues(agents)
+        self.queue_lengths = store.queue_lengths(agents)
         self.steps = store.steps(turns)
         self.waiting = store.waiting_tools(turns, agents)
         self.requests = store.requests(turns)
         self.records = store.records(turns)
         self.audit = store.audit(turns)
         self.leases = store.leases(agents)
-        self.roster = store.roster(agents)
-        targets = {entry.worker_target for entry in self.roster.values() if entry.worker_target}
-        self.workers: dict[str, list[WorkerEntry]] = store.workers(targets)
+        self.targets = store.worker_targets(agents)
+        self.workers: dict[str, list[WorkerEntry]] = store.workers(set(self.targets.values()))
         self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
         self.children: dict[str, list[Child]] = store.children(turns)
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
@@ -119,8 +127,7 @@ class _Facts:
     def snapshot(self, place: Place, blocker: Snapshot | None) -> Snapshot:
         """What is known of one turn."""
         turn, agent = place.agent_turn_id, place.agent_id
-        entry = self.roster.get(agent)
-        target = (entry.worker_target or "").strip() if entry else ""
+        target = self.targets.get(agent, "")
         waiting = self.waiting.get(turn, [])
         record = self.records.get(turn)
         pointers = self.boxes.get(turn, {})
@@ -132,7 +139,7 @@ class _Facts:
             keeps_turns=self.store.database.keeps_turns,
             head=self.heads.get(agent),
             rows=tuple(row for row in self.rows.get(turn, []) if row.agent_id == agent),
-            queue=self.queues.get(agent),
+            queue_length=self.queue_lengths.get(agent, 0),
             steps=tuple(self.steps.get(turn, [])),
             waiting=tuple(waiting),
             requests=tuple(_made_for(self.requests.get(turn, []), agent)),
@@ -145,7 +152,7 @@ class _Facts:
             boxes=tuple(self._box(name, box_id) for name, box_id in pointers.items()),
             results=tuple(self.results.get(turn, [])),
             children=tuple(self.children.get(turn, [])),
-            call=self.calls.get(_report_to(record)[2]) if record and record.report_to else None,
+            call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
             blocker=blocker,
         )

@@ -18,6 +18,9 @@ Verdict = Literal["healthy", "waiting", "ended", "stuck", "unknown"]
 Severity = Literal["ok", "warning", "error"]
 Command = tuple[str, ...]
 
+# Who acts on what is overdue.
+REAPER = "`cbx reap` or any worker's next look"
+
 SUBJECTS = ("boxes", "queue", "leases", "tools", "rows", "ends", "healthy")
 
 
@@ -27,6 +30,9 @@ class Evidence(msgspec.Struct, frozen=True):
     table: str
     row: str
     shows: str
+
+
+Proof = tuple[Evidence, ...] | None
 
 
 class Remedy(msgspec.Struct, frozen=True):
@@ -53,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     proves: str
     verdict: Verdict
-    holds: Callable[[Snapshot], tuple[Evidence, ...] | None]
+    holds: Callable[[Snapshot], Proof]
     actor: str | None
     rank: int = 0
     severity: Severity = "error"

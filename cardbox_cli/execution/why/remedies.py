@@ -2,21 +2,21 @@
 
 from cardbox_cli.execution.why.registry import Command, Remedy
 from cardbox_cli.execution.why.snapshot import Snapshot
+from cardbox_cli.execution.why.verdict import judge
 
 
-def _fenced(verb: str, s: Snapshot, reason: str) -> Command:
+def fenced_command(verb: str, s: Snapshot, reason: str) -> Command:
+    """`cbx turn VERB` of the turn at its present epoch."""
     return ("turn", verb, s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
 
 
 def fenced(verb: str, reason: str) -> Remedy:
     """`cbx turn reclaim`, `requeue` or `fail` of the turn at its present epoch."""
-    return Remedy(f"`cbx turn {verb}`", lambda s: _fenced(verb, s, reason))
+    return Remedy(f"`cbx turn {verb}`", lambda s: fenced_command(verb, s, reason))
 
 
 def of_blocker(s: Snapshot) -> Command | None:
     """What frees the turn that the agent is at."""
-    from cardbox_cli.execution.why.verdict import judge
-
     return None if s.blocker is None else judge(s.blocker).fix
 
 

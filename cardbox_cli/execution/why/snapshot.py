@@ -10,15 +10,13 @@ from functools import cached_property
 import msgspec
 
 from cardbox_cli.execution.settings import Settings
-from cardbox_cli.model.diagnosis import BoxFacts, Call, Child, Lock, Queue, ResultCard, Sharer
+from cardbox_cli.model.diagnosis import BoxFacts, Call, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.turns import (
     CONSUMED,
-    DEFERRED,
     DISPATCHED,
-    ERROR,
+    DUE,
     IDLE,
     OPEN,
-    PENDING,
     PROCESSING,
     QUEUED,
     REPORTS,
@@ -35,20 +33,21 @@ from cardbox_cli.model.turns import (
     TurnRecord,
     WaitingTool,
     WorkerEntry,
+    last_is_over,
 )
 
 # Workers of other systems send no heartbeats; their own sweeps believe them for so long.
 FOREIGN_SILENCE = timedelta(seconds=300)
-# So long may the next look of a worker or of another system's loop take.
+# Transactions of cbx and of other systems hold their rows for less.
 LOCK_HELD = timedelta(seconds=10)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
 
-    `queue` is that of the turn's agent; `blocker` is what is known of the turn that the agent is at, where
-    it is another one. `loads`: how many live leases each worker has. `locks` is None where they were not
-    looked up.
+    `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
+    that the agent is at, where it is another one. `loads`: how many live leases each worker has. `locks` is
+    None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -58,7 +57,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     keeps_turns: bool
     head: Head | None = None
     rows: tuple[InboxRow, ...] = ()
-    queue: Queue | None = None
+    queue_length: int = 0
     steps: tuple[Step, ...] = ()
     waiting: tuple[WaitingTool, ...] = ()
     requests: tuple[Edge, ...] = ()
@@ -118,12 +117,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def ended(self) -> bool:
-        """Whether the turn is over: recorded so, or, for another system's, finished by all its rows."""
+        """Whether the turn is over: recorded so, or, for another system's, finished by all its rows.
+
+        Doubts more than the `ended` of a list of turns, which takes a row that is done or dead at its word.
+        """
         if self.at_head is not None:
             return False
         if self.record is not None and self.record.end_status is not None:
             return True
-        finished = any(step.status in ("completed", "failed") for step in self.steps)
+        finished = last_is_over(self.steps)
         still = {row.status for row in self.rows if row.message_type == TURN and row.status in OPEN}
         if still:
             # Other systems end a turn first, and its claimed row later.
@@ -139,15 +141,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # --- who works on it
 
     @cached_property
+    def promoted(self) -> tuple[InboxRow, ...]:
+        """The open rows that are out of the queue."""
+        return tuple(row for row in self.rows if row.status in (*DUE, PROCESSING))
+
+    @cached_property
     def carrier(self) -> InboxRow | None:
         """The open row that carries the turn: the one that asked for it, else the report that resumed it."""
         return next(self._carriers(), None)
 
     def _carriers(self) -> Iterator[InboxRow]:
-        promoted = [row for row in self.rows if row.status in (PENDING, DEFERRED, PROCESSING)]
-        yield from (row for row in promoted if row.message_type == TURN)
+        yield from (row for row in self.promoted if row.message_type == TURN)
         if self.dispatched or self.running:
-            reports = [row for row in promoted if row.message_type in REPORTS]
+            reports = [row for row in self.promoted if row.message_type in REPORTS]
             at_epoch = [row for row in reports if row.turn_epoch == self.epoch]
             yield from sorted(at_epoch, key=lambda row: row.status != PROCESSING)
             # Other systems leave a report that resumed its turn at the epoch before.
@@ -163,9 +169,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The rows of an active turn that a worker could claim now."""
         if self.at_head is None:
             return ()
-        return tuple(
-            row for row in self.rows if row.status in (PENDING, DEFERRED) and row.next_retry_at <= self.now
-        )
+        return tuple(row for row in self.rows if row.status in DUE and row.next_retry_at <= self.now)
+
+    @cached_property
+    def unclaimed(self) -> tuple[InboxRow, ...]:
+        """Those of the due rows that nobody has claimed for too long."""
+        patience = self.settings.unclaimed_time
+        return tuple(row for row in self.due_rows if self.age(self.due_since(row)) > patience)
 
     def lease_of(self, row: InboxRow | None) -> Lease | None:
         """Who has claimed this row, as far as cbx knows."""
@@ -184,6 +194,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def live_workers(self) -> tuple[WorkerEntry, ...]:
         """Workers of the agent's target that are alive."""
         return tuple(worker for worker in self.workers if worker.live)
+
+    @property
+    def unserved(self) -> bool:
+        """Whether no worker can come: the agent has no target, or nobody alive serves it."""
+        return self.worker_target is None or (self.keeps_turns and not self.live_workers)
 
     @cached_property
     def workers_are_busy(self) -> bool:
@@ -243,8 +258,3 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def children_of(self, call: WaitingTool) -> tuple[Child, ...]:
         """The turns whose end answers a call."""
         return tuple(child for child in self.children if child.tool_call_id == call.tool_call_id)
-
-    @cached_property
-    def dead_rows(self) -> tuple[InboxRow, ...]:
-        """Rows that nobody will try again."""
-        return tuple(row for row in self.rows if row.status == ERROR)

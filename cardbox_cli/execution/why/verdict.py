@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from cardbox_cli.execution.why import evidence as show
 from cardbox_cli.execution.why.registry import Command, Evidence, Rule, Severity, Verdict, rules
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.model.turns import PROCESSING
@@ -26,7 +27,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
-    `turn` is None for an agent that has had none.
+    `turn` is None for an agent that has had none, or whose turn cannot be read.
     `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`.
     """
 
@@ -141,8 +142,6 @@ def actor(s: Snapshot, text: str) -> str:
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:
-    from cardbox_cli.execution.why import evidence as show
-
     rows = tuple(show.row(s, row) for row in s.rows) or (show.absent_row(s),)
     return Diagnosis(
         turn=s.agent_turn_id,

@@ -47,14 +47,14 @@ WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
  FROM state.agent_state_head AS h
  WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.active_agent_turn_id IS NOT NULL)
 UNION ALL
-(SELECT coalesce(i.agent_turn_id, i.inbox_id), 2
+(SELECT {turn_of_row}, 2
  FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.message_type = 'turn'
     AND i.status IN {open_statuses}
  ORDER BY i.created_at, i.inbox_id
  LIMIT 1)
 UNION ALL
-(SELECT coalesce(i.agent_turn_id, i.inbox_id), 3
+(SELECT {turn_of_row}, 3
  FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.message_type = 'turn'
  ORDER BY i.created_at DESC, i.inbox_id DESC
@@ -70,16 +70,16 @@ WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.active_agent_tu
 
 -- name: why_open
 -- Turns with a row that is promoted or claimed though no agent is at them.
-SELECT DISTINCT coalesce(i.agent_turn_id, i.inbox_id), i.agent_id
+SELECT DISTINCT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
 WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred', 'processing')
     AND i.message_type IN {known_types}
-    AND h.active_agent_turn_id IS DISTINCT FROM coalesce(i.agent_turn_id, i.inbox_id)
+    AND h.active_agent_turn_id IS DISTINCT FROM {turn_of_row}
 
 -- name: why_next
 -- The first queued turn of each agent that is at none.
-SELECT DISTINCT ON (i.agent_id) coalesce(i.agent_turn_id, i.inbox_id), i.agent_id
+SELECT DISTINCT ON (i.agent_id) {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
 WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
@@ -88,7 +88,7 @@ ORDER BY i.agent_id, i.created_at, i.inbox_id
 
 -- name: why_queued_without_box
 -- Queued turns whose context box is gone.
-SELECT coalesce(i.agent_turn_id, i.inbox_id), i.agent_id
+SELECT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
     AND i.payload ->> 'context_box_id' IS NOT NULL
@@ -101,9 +101,9 @@ LIMIT %(limit)s
 
 -- name: why_dead
 -- The turns of the newest dead rows.
-SELECT DISTINCT coalesce(dead.agent_turn_id, dead.inbox_id), dead.agent_id
+SELECT DISTINCT dead.turn_id, dead.agent_id
 FROM (
-    SELECT i.agent_turn_id, i.inbox_id, i.agent_id
+    SELECT {turn_of_row} AS turn_id, i.agent_id
     FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.status = 'error' AND i.message_type IN {known_types}
     ORDER BY i.created_at DESC, i.inbox_id DESC
@@ -118,10 +118,7 @@ FROM cbx.turns AS t
 LEFT JOIN state.agent_inbox AS i ON i.project_id = t.project_id AND i.inbox_id = t.agent_turn_id
 WHERE t.project_id = %(project_id)s AND t.end_status IS NULL
     AND (i.inbox_id IS NULL
-         OR i.status NOT IN {open_statuses} AND (t.report_to IS NOT NULL OR NOT EXISTS (
-            SELECT FROM state.agent_steps AS s
-            WHERE s.project_id = t.project_id AND s.agent_turn_id = t.agent_turn_id
-                AND s.status IN ('completed', 'failed'))))
+         OR i.status NOT IN {open_statuses} AND (t.report_to IS NOT NULL OR {last_step_status} IS DISTINCT FROM 'over'))
 LIMIT %(limit)s
 
 -- name: why_ended
@@ -182,8 +179,8 @@ FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(turns)s) AND i.agent_turn_id IS NULL
 
 -- name: why_queues
--- How long the queues of these agents are, and who is first.
-SELECT i.agent_id, count(*), (array_agg(coalesce(i.agent_turn_id, i.inbox_id) ORDER BY i.created_at, i.inbox_id))[1]
+-- How long the queues of these agents are.
+SELECT i.agent_id, count(*)
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.status = 'queued'
     AND i.message_type = 'turn'
@@ -324,7 +321,7 @@ LEFT JOIN LATERAL (
 
 -- name: why_sharers
 -- The active turns that write to these boxes.
-SELECT h.output_box_id::text, h.agent_id, h.active_agent_turn_id, coalesce(h.turn_epoch, 0)
+SELECT h.output_box_id::text, h.agent_id, h.active_agent_turn_id
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.output_box_id = ANY(%(boxes)s::uuid[])
     AND h.active_agent_turn_id IS NOT NULL
@@ -334,7 +331,7 @@ WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.output_box_id =
 SELECT NOT pg_is_in_recovery()
 
 -- fragment: holder
-l.pid, nullif(a.application_name, ''), a.state, extract(epoch FROM {moment} - a.xact_start)::float8,
+l.pid, nullif(a.application_name, ''), a.state, coalesce(extract(epoch FROM {moment} - a.xact_start), 0)::float8,
     (SELECT count(*) FROM pg_stat_activity AS b
      WHERE b.wait_event_type = 'Lock' AND l.pid = ANY(pg_blocking_pids(b.pid)))::integer
 

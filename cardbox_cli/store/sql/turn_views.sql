@@ -200,7 +200,8 @@ SELECT json_build_object(
     'tool_name', coalesce(c.content ->> 'tool_name', c.metadata ->> 'function_name'),
     'status', c.content ->> 'status',
     'text', left(coalesce(c.content ->> 'text', c.content ->> 'data', c.content ->> 'result', ''), 200),
-    'calls', jsonb_path_query_array(c.tool_calls, '$[*].function.name'),
+    'calls', (SELECT jsonb_agg(jsonb_build_array(call ->> 'id', call #>> '{function,name}'))
+              FROM jsonb_path_query(c.tool_calls, '$[*]') AS call),
     'created_at', to_char(c.created_at AT TIME ZONE 'UTC', {utc})
 )::text
 FROM public.cards AS c

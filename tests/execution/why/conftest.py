@@ -42,11 +42,11 @@ class World:
 
     # --- what happens
 
-    def ask(self, agent_id: str = "clerk", /, **wishes: object) -> str:
+    def ask(self, agent_id: str = "clerk", /, **wishes: Any) -> str:
         """Dispatch a turn; its id."""
         return self.asked(agent_id, **wishes).agent_turn_id or ""
 
-    def asked(self, agent_id: str = "clerk", /, **wishes: object) -> DispatchResult:
+    def asked(self, agent_id: str = "clerk", /, **wishes: Any) -> DispatchResult:
         """Dispatch a turn that must be accepted."""
         result = self.ask_(agent_id, **wishes)
         assert result.status == "accepted", result
@@ -61,7 +61,7 @@ class World:
 
     def sql(self, text: str, **values: Any) -> list[tuple[Any, ...]]:
         """What another program does to the database."""
-        cursor = self.runtime.database.connection.execute(text, values)  # type: ignore[arg-type]  # ours
+        cursor = self.runtime.database.connection.execute(text.encode(), values)
         return cursor.fetchall() if cursor.description else []
 
     def worker(self, concurrency: int = 4) -> None:
@@ -156,7 +156,7 @@ class World:
 @pytest.fixture
 def world(runtime: Runtime, ask: Asked, cbx: Cbx) -> World:
     """The agents may call the tool `search`, which answers by reports."""
-    profile = {"name": "clerk", "worker_target": TARGET, "tags": [], "allowed_tools": None}
+    profile: dict[str, Any] = {"name": "clerk", "worker_target": TARGET, "tags": [], "allowed_tools": None}
     entry = ProfileStore(runtime.database, runtime.project_id).save(profile, author_id="t")
     made = World(runtime, ask, cbx)
     made.sql("UPDATE resource.project_agents SET profile_box_id = %(box)s::uuid", box=entry.profile_box_id)

@@ -9,7 +9,7 @@ from cardbox_cli.execution import claims
 from cardbox_cli.execution.recovery import fixes
 from cardbox_cli.execution.recovery.reaping import reap
 from tests.execution.why.conftest import CALL, GOOD, OWNER, World
-from tests.execution.why.test_rules import Case, finish_elsewhere
+from tests.execution.why.test_rules import Case, begin_elsewhere, finish_elsewhere
 
 HEALTHY: dict[str, tuple[str, str, Case]] = {}
 
@@ -116,11 +116,7 @@ def resumed_by_a_result(world: World) -> str:
 
 @healthy("running", "healthy")
 def run_by_another_system(world: World) -> str:
-    turn = world.ask()
-    world.sql("UPDATE state.agent_inbox SET status = 'processing', processed_at = now()")
-    world.sql(
-        "UPDATE state.agent_state_head SET status = 'running', updated_at = now() WHERE agent_id = 'clerk'"
-    )
+    turn = begin_elsewhere(world)
     world.later(290)
     return turn
 

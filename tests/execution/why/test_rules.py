@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,6 +21,7 @@ from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.why.registry import rules
 from cardbox_cli.model.cards import draft_card
+from tests.crash.processes import until
 from tests.execution.why.conftest import CALL, GOOD, OWNER, World
 
 Case = Callable[[World], str]
@@ -65,8 +65,8 @@ def output_box_of_a_suspended_turn_is_dropped(world: World) -> str:
     return turn
 
 
-def a_card(world: World, **fields: int) -> tuple[str, str]:
-    card = draft_card("task.instruction", "Soon gone.", **fields)  # type: ignore[arg-type]
+def a_card(world: World, *, ttl_seconds: int | None = None) -> tuple[str, str]:
+    card = draft_card("task.instruction", "Soon gone.", ttl_seconds=ttl_seconds)
     world.runtime.cards.add(card)
     box = world.runtime.boxes.create([card.card_id]).box_id
     return card.card_id, world.ask(context_box_id=box)
@@ -222,6 +222,13 @@ def a_worker_dies_in_its_step(world: World) -> str:
 
 @case("suspect-while-running")
 def another_systems_worker_is_silent(world: World) -> str:
+    turn = begin_elsewhere(world)
+    world.later(301)
+    return turn
+
+
+def begin_elsewhere(world: World) -> str:
+    """Another system's worker claims a turn and enters it."""
     turn = world.ask()
     world.sql(
         "UPDATE state.agent_inbox SET status = 'processing', processed_at = now() WHERE inbox_id = %(turn)s",
@@ -232,7 +239,6 @@ def another_systems_worker_is_silent(world: World) -> str:
         " WHERE active_agent_turn_id = %(turn)s",
         turn=turn,
     )
-    world.later(301)
     return turn
 
 
@@ -372,6 +378,19 @@ def its_row_is_dropped_by_a_worker(world: World) -> str:
     return turn
 
 
+@case("consumed-not-applied")
+def its_row_is_consumed_in_its_second_step(world: World) -> str:
+    """The first step was over, which is no end: another had begun."""
+    turn = world.ask()
+    finish_elsewhere(world, turn)
+    world.sql(
+        "INSERT INTO state.agent_steps (project_id, agent_id, step_id, agent_turn_id, status)"
+        " VALUES ('p', 'clerk', 'step_second', %(turn)s, 'started')",
+        turn=turn,
+    )
+    return turn
+
+
 @case("edge-without-row")
 def its_row_is_deleted(world: World) -> str:
     turn = world.ask()
@@ -499,6 +518,8 @@ def test_a_lock_is_shown_with_its_owner(world: World, what: str) -> None:
         found = world.why(turn)
         assert (found["turn"], found["rule"], found["fix"]) == (turn, "database-lock", None)
         assert f"process {pid}" in found["next_actor"]
+        at = world.cbx("why", "--agent", "clerk", "-o", "json").json()
+        assert (at["rule"], at["next_actor"]) == ("database-lock", found["next_actor"])
         assert world.cbx("why", "--all").code == 8
     world.drain()
     assert world.why(turn)["verdict"] == "ended"
@@ -521,7 +542,7 @@ def test_a_worker_that_is_killed_in_its_step_is_dead(world: World, tmp_path: Pat
     words = [sys.executable, "-m", "cardbox_cli", "worker", "run", "--exec", command]
     # A group of its own, so that the command goes with its worker, as with a machine that loses its power.
     with subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL) as process:
-        wait_until(begun.exists)
+        until(begun.exists)
         assert world.why(turn)["rule"] == "running"
         os.killpg(process.pid, signal.SIGKILL)
     assert world.why(turn)["rule"] == "running", "its lease is not over"
@@ -532,13 +553,6 @@ def test_a_worker_that_is_killed_in_its_step_is_dead(world: World, tmp_path: Pat
     world.fix(found)
     world.drain()
     assert world.why(turn)["verdict"] == "ended"
-
-
-def wait_until(condition: Callable[[], bool], patience: float = 30) -> None:
-    until = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
 
 
 # --- all of them

@@ -1,11 +1,9 @@
 """Rules about what a turn reads and writes: boxes and cards that are gone, an output box of two turns."""
 
-from cardbox_cli.execution.why.registry import Command, Evidence, Remedy, Rule
-from cardbox_cli.execution.why.remedies import STOP_SHARER
+from cardbox_cli.execution.why.registry import Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.execution.why.remedies import STOP_SHARER, fenced_command
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.model.diagnosis import LossKind
-
-Proof = tuple[Evidence, ...] | None
 
 
 def _missing_box(s: Snapshot) -> Proof:
@@ -22,7 +20,7 @@ def _made_again(s: Snapshot, pointer: str) -> bool:
     return pointer == "output" and s.queued
 
 
-def _lost(kind: LossKind, says: str) -> "Rule":
+def _lost(kind: LossKind, says: str) -> Rule:
     def holds(s: Snapshot) -> Proof:
         lost = tuple(
             Evidence("public.cards", card.card_id, f"{says}; in the {box.pointer} box {box.box_id}")
@@ -54,7 +52,7 @@ def _goes_on(s: Snapshot) -> bool:
 def _end(s: Snapshot, reason: str) -> Command:
     if s.at_head is None:
         return ("turn", "stop", s.agent_turn_id)
-    return ("turn", "fail", s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
+    return fenced_command("fail", s, reason)
 
 
 def _shared_output(s: Snapshot) -> Proof:

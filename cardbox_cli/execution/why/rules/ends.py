@@ -1,12 +1,10 @@
 """Rules about ends: who was to be told of one and was not."""
 
 from cardbox_cli.execution.why import evidence as show
-from cardbox_cli.execution.why.registry import Evidence, Rule
+from cardbox_cli.execution.why.registry import REAPER, Evidence, Proof, Rule
 from cardbox_cli.execution.why.remedies import REAP
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.model.turns import CONSUMED, SKIPPED, WAITING
-
-Proof = tuple[Evidence, ...] | None
 
 
 def _not_reported(s: Snapshot) -> Proof:
@@ -44,7 +42,7 @@ RULES = (
         verdict="stuck",
         rank=40,
         holds=_not_reported,
-        actor="`cbx reap` or any worker's next look",
+        actor=REAPER,
         fix=REAP,
         after_end=True,
     ),
@@ -54,7 +52,7 @@ RULES = (
         verdict="stuck",
         rank=67,
         holds=_child_not_reported,
-        actor="`cbx reap` or any worker's next look",
+        actor=REAPER,
         fix=REAP,
     ),
 )

@@ -1,11 +1,11 @@
 """The rule of turns that are over. What else is well is said beside what may be wrong, subject by subject."""
 
 from cardbox_cli.execution.why import evidence as show
-from cardbox_cli.execution.why.registry import Evidence, Rule
+from cardbox_cli.execution.why.registry import Evidence, Proof, Rule
 from cardbox_cli.execution.why.snapshot import Snapshot
 
 
-def _ended(s: Snapshot) -> tuple[Evidence, ...] | None:
+def _ended(s: Snapshot) -> Proof:
     if not s.ended:
         return None
     if s.record is not None and s.record.end_status is not None:

@@ -3,12 +3,10 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.execution.why import evidence as show
-from cardbox_cli.execution.why.registry import Command, Evidence, Remedy, Rule
-from cardbox_cli.execution.why.remedies import REAP
+from cardbox_cli.execution.why.registry import REAPER, Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.execution.why.remedies import REAP, fenced_command
 from cardbox_cli.execution.why.snapshot import FOREIGN_SILENCE, Snapshot
 from cardbox_cli.model.turns import PROCESSING, InboxRow, Lease
-
-Proof = tuple[Evidence, ...] | None
 
 
 def _expired(s: Snapshot, row: InboxRow) -> bool:
@@ -116,14 +114,13 @@ def _orphan_lease(s: Snapshot) -> Proof:
 
 
 def _reclaim(reason: str) -> Remedy:
-    def build(s: Snapshot) -> Command:
+    def build(s: Snapshot) -> Command | None:
         row = s.carrier
         carries = (s.dispatched or s.running) and row is not None and row.turn_epoch == s.epoch
         stuck = _crashed(s)
         if s.keeps_turns and not carries and stuck and all(_expired(s, row) for row in stuck):
-            return ("reap",)
-        verb = "reclaim" if carries else "requeue"
-        return ("turn", verb, s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
+            return REAP.build(s)
+        return fenced_command("reclaim" if carries else "requeue", s, reason)
 
     shown = "`cbx turn reclaim`; `cbx turn requeue` where no row carries it, `cbx reap` for a claimed report"
     return Remedy(shown, build)
@@ -139,7 +136,7 @@ RULES = (
         verdict="stuck",
         rank=70,
         holds=_crashed_claim,
-        actor="`cbx reap` or any worker's next look, or the operator",
+        actor=f"{REAPER}, or the operator",
         fix=_reclaim("its claim has crashed"),
         aside=lambda s: s.running and s.worked_on,
     ),
@@ -149,7 +146,7 @@ RULES = (
         verdict="stuck",
         rank=69,
         holds=_dead,
-        actor="`cbx reap` or any worker's next look, or the operator",
+        actor=f"{REAPER}, or the operator",
         fix=_reclaim("its worker is dead"),
     ),
     Rule(
@@ -180,7 +177,7 @@ RULES = (
         severity="warning",
         rank=25,
         holds=_orphan_lease,
-        actor="`cbx reap` or any worker's next look",
+        actor=REAPER,
         fix=REAP,
         aside=lambda s: s.worked_on,
         after_end=True,

@@ -3,14 +3,12 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.execution.why import evidence as show
-from cardbox_cli.execution.why.registry import Evidence, Rule
+from cardbox_cli.execution.why.registry import Evidence, Proof, Rule
 from cardbox_cli.execution.why.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
 from cardbox_cli.execution.why.snapshot import LOCK_HELD, Snapshot
+from cardbox_cli.execution.why.verdict import NO_RULE, judge
 from cardbox_cli.model.lifecycle import HEAD_MOVES
-from cardbox_cli.model.turns import IDLE, PROCESSING, InboxRow
-
-Proof = tuple[Evidence, ...] | None
-
+from cardbox_cli.model.turns import DUE, IDLE, PROCESSING, InboxRow
 
 # --- queued
 
@@ -20,15 +18,13 @@ def _behind(s: Snapshot) -> bool:
 
 
 def _blocker_is_stuck(s: Snapshot) -> bool:
-    from cardbox_cli.execution.why.verdict import judge
-
     return s.blocker is not None and judge(s.blocker).verdict in ("stuck", "unknown")
 
 
 def _behind_evidence(s: Snapshot) -> tuple[Evidence, ...]:
     assert s.turn_row is not None
-    first = "" if s.queue is None else f", one of {s.queue.length} in the queue of agent {s.agent_id}"
-    return (show.row(s, s.turn_row, first), show.head(s))
+    queue = f", one of {s.queue_length} in the queue of agent {s.agent_id}"
+    return (show.row(s, s.turn_row, queue), show.head(s))
 
 
 def _queued_behind(s: Snapshot) -> Proof:
@@ -36,18 +32,14 @@ def _queued_behind(s: Snapshot) -> Proof:
 
 
 def _queued_behind_stuck(s: Snapshot) -> Proof:
-    from cardbox_cli.execution.why.verdict import judge
-
     if not _behind(s) or not _blocker_is_stuck(s) or s.blocker is None:
         return None
     cause = judge(s.blocker)
-    what = Evidence("cbx why", s.blocker.agent_turn_id, f"{cause.verdict}: {cause.rule or 'no rule matched'}")
+    what = Evidence("cbx why", s.blocker.agent_turn_id, f"{cause.verdict}: {cause.rule or NO_RULE}")
     return (*_behind_evidence(s), what, *cause.evidence)
 
 
 def _blockers_due(s: Snapshot) -> datetime | None:
-    from cardbox_cli.execution.why.verdict import judge
-
     return None if s.blocker is None else judge(s.blocker).due_at
 
 
@@ -78,33 +70,20 @@ def _promotion(s: Snapshot) -> Proof:
 # --- promoted
 
 
-def _unclaimed(s: Snapshot) -> tuple[InboxRow, ...]:
-    """Due rows that nobody has claimed for too long."""
-    patience = s.settings.unclaimed_time
-    return tuple(row for row in s.due_rows if s.age(s.due_since(row)) > patience)
-
-
-def _no_worker(s: Snapshot) -> bool:
-    return s.worker_target is None or (s.keeps_turns and not s.live_workers)
-
-
 def _no_live_worker(s: Snapshot) -> Proof:
-    late = _unclaimed(s)
-    if not late or not _no_worker(s) or s.running:
+    if not s.unclaimed or not s.unserved or s.running:
         return None
-    return (*(_due(s, row) for row in late), *show.workers(s))
+    return (*_late(s), *show.workers(s))
 
 
 def _lost_doorbell(s: Snapshot) -> Proof:
-    late = _unclaimed(s)
-    if not late or _no_worker(s) or s.workers_are_busy or not s.dispatched:
+    if not s.unclaimed or s.unserved or s.workers_are_busy or not s.dispatched:
         return None
-    return (show.head(s), *(_due(s, row) for row in late), *show.workers(s))
+    return (show.head(s), *_late(s), *show.workers(s))
 
 
 def _workers_busy(s: Snapshot) -> Proof:
-    late = _unclaimed(s)
-    if not late or s.running or not s.workers_are_busy:
+    if not s.unclaimed or s.running or not s.workers_are_busy:
         return None
     loads = tuple(
         Evidence(
@@ -114,11 +93,11 @@ def _workers_busy(s: Snapshot) -> Proof:
         )
         for worker in s.live_workers[-3:]
     )
-    return (*(_due(s, row) for row in late), *loads)
+    return (*_late(s), *loads)
 
 
-def _due(s: Snapshot, row: InboxRow) -> Evidence:
-    return show.row(s, row, f", due since {show.instant(s, s.due_since(row))}")
+def _late(s: Snapshot) -> tuple[Evidence, ...]:
+    return tuple(show.due_row(s, row) for row in s.unclaimed)
 
 
 def _never_entered(s: Snapshot) -> Proof:
@@ -145,9 +124,7 @@ def _retrying(s: Snapshot) -> Proof:
 def _retries(s: Snapshot) -> tuple[InboxRow, ...]:
     if s.at_head is None:
         return ()
-    due = {row.inbox_id for row in s.due_rows}
-    waits = ("pending", "deferred")
-    return tuple(row for row in s.rows if row.status in waits and row.inbox_id not in due)
+    return tuple(row for row in s.rows if row.status in DUE and row not in s.due_rows)
 
 
 def _next_try(s: Snapshot, row: InboxRow) -> Evidence:
@@ -165,9 +142,9 @@ def _dispatched(s: Snapshot) -> Proof:
     if s.carrier.status == PROCESSING:
         claimed = s.worked_on or (s.lease_of(s.carrier) is None and not s.silent)
         return (show.row(s, s.carrier), show.lease(s, s.carrier)) if claimed else None
-    if not s.due_rows or _unclaimed(s):
+    if not s.due_rows or s.unclaimed:
         return None
-    return tuple(_due(s, row) for row in s.due_rows)
+    return tuple(show.due_row(s, row) for row in s.due_rows)
 
 
 def _claim_is_late(s: Snapshot) -> datetime | None:

@@ -1,38 +1,26 @@
 """Rules about rows that contradict each other: epochs, rows that are missing, done with or dead too early."""
 
 from cardbox_cli.execution.why import evidence as show
-from cardbox_cli.execution.why.registry import Evidence, Remedy, Rule
-from cardbox_cli.execution.why.remedies import REBUILD, fenced
+from cardbox_cli.execution.why.registry import Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.execution.why.remedies import REBUILD, fenced, fenced_command
 from cardbox_cli.execution.why.snapshot import Snapshot
-from cardbox_cli.model.turns import (
-    CONSUMED,
-    DEFERRED,
-    OPEN,
-    PENDING,
-    PROCESSING,
-    SKIPPED,
-    TURN,
-    InboxRow,
-    Lease,
-)
+from cardbox_cli.model.turns import CONSUMED, ERROR, OPEN, SKIPPED, TURN, InboxRow, Lease
 
-Proof = tuple[Evidence, ...] | None
 # Failed tries after which a row counts as poison although some are left.
 POISON = 3
 
 
 def _head_lost(s: Snapshot) -> Proof:
-    promoted = tuple(row for row in s.rows if row.status in (PENDING, DEFERRED, PROCESSING))
     entered = s.turn_row is None and bool(s.steps)
-    if s.head is not None or not (promoted or s.waiting or entered):
+    if s.head is not None or not (s.promoted or s.waiting or entered):
         return None
-    return (show.head(s), *(show.row(s, row) for row in promoted))
+    return (show.head(s), *(show.row(s, row) for row in s.promoted))
 
 
 def _misdated_row(s: Snapshot) -> InboxRow | None:
     """The promoted row of the turn, where its epoch is not the head's or the agent is not at the turn."""
     row = s.turn_row
-    if s.head is None or row is None or row.status not in (PENDING, DEFERRED, PROCESSING):
+    if s.head is None or row is None or row not in s.promoted:
         return None
     return row if s.at_head is None or row.turn_epoch != s.epoch else None
 
@@ -75,7 +63,7 @@ def _consumed(s: Snapshot) -> Proof:
 
 def _edge_alone(s: Snapshot) -> Proof:
     """The request is there and the row that asked for it is not."""
-    if any(row.message_type == TURN for row in s.rows) or not s.requests or s.suspended:
+    if s.turn_row is not None or not s.requests or s.suspended:
         return None
     if s.running and not s.silent:
         return None
@@ -87,15 +75,20 @@ def _edge_alone(s: Snapshot) -> Proof:
 
 def _row_alone_is_gone(s: Snapshot) -> Proof:
     """The agent is at the turn, and neither its row nor its request is there."""
-    if any(row.message_type == TURN for row in s.rows) or s.requests or not s.dispatched:
+    if s.turn_row is not None or s.requests or not s.dispatched:
         return None
     return (show.head(s), show.absent_row(s))
 
 
-def _dead_letter(s: Snapshot) -> Proof:
+def _dead(s: Snapshot) -> tuple[InboxRow, ...]:
+    """The rows that nobody will try again, though the turn needs them."""
     waiting = {call.tool_call_id for call in s.open_calls}
-    dead = tuple(row for row in s.dead_rows if row.message_type == TURN or row.correlation_id in waiting)
-    return tuple(show.row(s, row) for row in dead) or None
+    dead = (row for row in s.rows if row.status == ERROR)
+    return tuple(row for row in dead if row.message_type == TURN or row.correlation_id in waiting)
+
+
+def _dead_letter(s: Snapshot) -> Proof:
+    return tuple(show.row(s, row) for row in _dead(s)) or None
 
 
 def _poison(s: Snapshot) -> Proof:
@@ -105,20 +98,17 @@ def _poison(s: Snapshot) -> Proof:
     return tuple(show.row(s, row) for row in worst) or None
 
 
-def _again(s: Snapshot) -> tuple[str, ...]:
-    waiting = {call.tool_call_id for call in s.open_calls}
-    dead = next(row for row in s.dead_rows if row.message_type == TURN or row.correlation_id in waiting)
+def _again(s: Snapshot) -> Command:
+    dead = _dead(s)[0]
     if dead.message_type == TURN and s.at_head is not None:
-        reason = "its row is dead"
-        return ("turn", "requeue", s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
+        return fenced_command("requeue", s, "its row is dead")
     return ("inbox", "retry", dead.inbox_id)
 
 
-def _make_anew(s: Snapshot) -> tuple[str, ...]:
+def _make_anew(s: Snapshot) -> Command:
     """The head of an active turn knows what its row said; of one that is not active nobody does."""
     verb = "requeue" if s.at_head is not None else "fail"
-    epoch, reason = str(s.epoch), "its inbox row is gone"
-    return ("turn", verb, s.agent_turn_id, "--expect-epoch", epoch, "--reason", reason)
+    return fenced_command(verb, s, "its inbox row is gone")
 
 
 RULES = (

@@ -3,12 +3,10 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.execution.why import evidence as show
-from cardbox_cli.execution.why.registry import Command, Evidence, Remedy, Rule
+from cardbox_cli.execution.why.registry import REAPER, Command, Evidence, Proof, Remedy, Rule
 from cardbox_cli.execution.why.remedies import NUDGE, REAP, fenced
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.model.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
-
-Proof = tuple[Evidence, ...] | None
 
 
 def _deadline(s: Snapshot) -> datetime | None:
@@ -69,16 +67,9 @@ def _no_deadline(s: Snapshot) -> Proof:
 
 def _report_waits(s: Snapshot) -> Proof:
     """A report lies there longer than its claim may take."""
-    if not s.suspended or s.workers_are_busy or (s.keeps_turns and not s.live_workers):
+    if not s.suspended or not s.unclaimed or s.unserved or s.workers_are_busy:
         return None
-    patience = s.settings.unclaimed_time
-    late = tuple(row for row in s.due_rows if s.age(s.due_since(row)) > patience)
-    if not late:
-        return None
-    return (
-        _suspension(s),
-        *(show.row(s, row, f", due since {show.instant(s, s.due_since(row))}") for row in late),
-    )
+    return (_suspension(s), *(show.due_row(s, row) for row in s.unclaimed))
 
 
 def _result_is_unreported(s: Snapshot) -> Proof:
@@ -112,8 +103,7 @@ def _report_arrives(s: Snapshot) -> Proof:
         for row in s.open_reports
         if row.status == PROCESSING and (s.lives(s.lease_of(row)) or not s.keeps_turns)
     )
-    patience = s.settings.unclaimed_time
-    fresh = tuple(row for row in s.due_rows if s.age(s.due_since(row)) <= patience)
+    fresh = (row for row in s.due_rows if row not in s.unclaimed)
     return tuple(show.row(s, row) for row in (*claimed, *fresh)) or None
 
 
@@ -184,7 +174,7 @@ RULES = (
         verdict="stuck",
         rank=64,
         holds=_deadline_passed,
-        actor="`cbx reap` or any worker's next look",
+        actor=REAPER,
         fix=REAP,
     ),
     Rule(
@@ -212,7 +202,7 @@ RULES = (
         verdict="stuck",
         rank=65,
         holds=_result_is_unreported,
-        actor="`cbx reap` or any worker's next look; the operator where the result itself is gone",
+        actor=f"{REAPER}; the operator where the result itself is gone",
         fix=Remedy("`cbx reap`; `cbx turn requeue` where the result itself is gone", _report_or_requeue),
     ),
     Rule(
