@@ -23,6 +23,7 @@ ColumnNames = Annotated[
     str | None,
     typer.Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
 ]
+OfAgent = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only of this agent.")]
 
 
 class Listing(NamedTuple):
