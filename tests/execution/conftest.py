@@ -69,8 +69,8 @@ def context_box(runtime: Runtime) -> str:
 def ask(runtime: Runtime, context_box: str) -> Asked:
     """Dispatch a turn to `clerk`, or as the arguments say."""
 
-    def ask(agent_id: str = "clerk", /, **wishes: object) -> DispatchResult:
-        request = DispatchRequest(target_agent_id=agent_id, **{"context_box_id": context_box, **wishes})  # type: ignore[arg-type]
+    def ask(agent_id: str = "clerk", /, **wishes: Any) -> DispatchResult:
+        request = DispatchRequest(target_agent_id=agent_id, **{"context_box_id": context_box, **wishes})
         return dispatch(runtime, request).result
 
     return ask
