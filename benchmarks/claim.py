@@ -31,17 +31,19 @@ _TARGET = "any"
 _AGENTS = 1_000
 _BACKLOG = 1_000
 
-_ADD_AGENTS = f"""
-INSERT INTO resource.project_agents (project_id, agent_id, profile_box_id, worker_target)
-SELECT '{PROJECT}', 'agent-' || n, gen_random_uuid(), '{_TARGET}' FROM generate_series(1, {_AGENTS}) AS n;
-INSERT INTO state.agent_state_head (project_id, agent_id)
-SELECT '{PROJECT}', 'agent-' || n FROM generate_series(1, {_AGENTS}) AS n
-"""  # noqa: S608  # constants of this file
+_ADD_AGENTS = """
+WITH made AS (
+    INSERT INTO resource.project_agents (project_id, agent_id, profile_box_id, worker_target)
+    SELECT %(project)s, 'agent-' || n, gen_random_uuid(), %(target)s FROM generate_series(1, %(agents)s) AS n
+    RETURNING project_id, agent_id
+)
+INSERT INTO state.agent_state_head (project_id, agent_id) SELECT project_id, agent_id FROM made
+"""
 # Ids begin with the time, as those of cbx do.
-_ADD_ROWS = f"""
+_ADD_ROWS = """
 INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, agent_turn_id,
     turn_epoch, context_headers, payload, status, processed_at, archived_at)
-SELECT '{PROJECT}', 'inbox_' || id, 'agent-' || n %% {_AGENTS} + 1, 'tool_result', 'call_' || id,
+SELECT %(project)s, 'inbox_' || id, 'agent-' || n %% %(agents)s + 1, 'tool_result', 'call_' || id,
     'turn_' || id, 1,
     jsonb_build_object('traceparent', '00-' || md5(n::text) || '-b7ad6b7169203331-01'),
     jsonb_build_object(
@@ -51,7 +53,7 @@ SELECT '{PROJECT}', 'inbox_' || id, 'agent-' || n %% {_AGENTS} + 1, 'tool_result
 FROM generate_series(1, %(count)s) AS n,
     LATERAL (SELECT lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1e6)::bigint), 14, '0')
         || substr(md5(n::text || random()), 1, 18) AS id) AS made
-"""  # noqa: S608
+"""
 
 _CLAIM = """
 WITH waiting AS (
@@ -123,9 +125,10 @@ RETURNING i.inbox_id
 def _inbox(bench: Workbench, *, finished: int = 0) -> Iterator[Database]:
     """A database with agents, due rows and so many finished ones, on a connection such as a worker's."""
     with bench.database() as database:
-        database.script(_ADD_AGENTS)
+        names = {"project": PROJECT, "target": _TARGET, "agents": _AGENTS}
+        database.connection.execute(_ADD_AGENTS, names)
         for status, count in (("consumed", finished), ("pending", _BACKLOG)):
-            database.connection.execute(_ADD_ROWS, {"status": status, "count": count})
+            _add_rows(database.connection, status, count)
         settle(database)
         database.keep_plans()
         yield database
@@ -156,7 +159,12 @@ def _plain(connection: psycopg.Connection[Any], batch: int) -> Side:
 
 
 def _refill(connection: psycopg.Connection[Any], count: int) -> None:
-    connection.execute(_ADD_ROWS, {"status": "pending", "count": count})
+    _add_rows(connection, "pending", count)
+
+
+def _add_rows(connection: psycopg.Connection[Any], status: str, count: int) -> None:
+    parameters = {"project": PROJECT, "agents": _AGENTS, "status": status, "count": count}
+    connection.execute(_ADD_ROWS, parameters)
 
 
 def _check(done: int, batch: int) -> None:

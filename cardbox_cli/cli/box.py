@@ -13,6 +13,7 @@ from cardbox_cli.cli.inputs import confirm, parse_span, read_text
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.own_turn import own_output
+from cardbox_cli.cli.parameters import BoxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.watch import Interval, Watch, between_looks
 from cardbox_cli.errors import Findings, NotFound, UsageError
@@ -27,9 +28,6 @@ app = noun(
     elsewhere={verb: f"cardbox_cli.cli.box_{verb}" for verb in ("diff", "edit", "show")},
 )
 
-BoxId = Annotated[
-    str, typer.Argument(metavar="BOX", help="An id, 4 or more characters of its beginning or end, or @last.")
-]
 CardIds = Annotated[
     list[str] | None,
     typer.Argument(metavar="[CARD...]", help="Card ids in order; - reads them from stdin, one a line."),

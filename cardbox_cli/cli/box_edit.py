@@ -15,6 +15,7 @@ from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count, preview
 from cardbox_cli.cli.editor import Edited, edited, taken_from
 from cardbox_cli.cli.inputs import DECLINED, source_name
+from cardbox_cli.cli.parameters import BoxId
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat, printable
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
@@ -36,10 +37,7 @@ app = everyday("Edit the list of a box.")
     )
 )
 def edit(
-    box: Annotated[
-        str,
-        typer.Argument(metavar="BOX", help="An id, 4 or more characters of its beginning or end, or @last."),
-    ],
+    box: BoxId,
     in_place: Annotated[
         bool,
         typer.Option("--in-place", help="Change the box itself, if nobody else did meanwhile."),

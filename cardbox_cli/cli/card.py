@@ -31,9 +31,6 @@ app = noun(
     elsewhere={verb: f"cardbox_cli.cli.card_{verb}" for verb in _ELSEWHERE},
 )
 
-CardId = Annotated[
-    str, typer.Argument(metavar="CARD", help="An id, 4 or more characters of its beginning or end, or @last.")
-]
 CardIds = Annotated[
     list[str], typer.Argument(metavar="CARD...", help="Ids, unique beginnings or ends of ids, or @last.")
 ]

@@ -12,6 +12,7 @@ from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.editor import Edited, edited, taken_from
 from cardbox_cli.cli.inputs import DECLINED, source_name
+from cardbox_cli.cli.parameters import CardId
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
 from cardbox_cli.context.sources import originals
@@ -37,10 +38,7 @@ app = everyday("Edit a card.")
     )
 )
 def edit(
-    card_id: Annotated[
-        str,
-        typer.Argument(metavar="CARD", help="An id, 4 or more characters of its beginning or end, or @last."),
-    ],
+    card_id: CardId,
     boxes: Annotated[
         list[str] | None,
         typer.Option(

@@ -11,6 +11,7 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import check_choice, source_name
+from cardbox_cli.cli.parameters import AUTO, ConversationFile, MessagesKey, SourceFormat, source_format
 from cardbox_cli.cli.progress import bar
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import InvalidConversation, UsageError
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 app = everyday("Import conversations.")
 
-
-AUTO = "auto"
 
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.
 _LOOK_EVERY = 0.5
@@ -40,21 +39,9 @@ _SHARE = 0.25
     )
 )
 def import_(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
-    ],
-    from_: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="openai|anthropic|claude-code|auto", help="The format; auto finds out."
-        ),
-    ] = AUTO,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."
-        ),
-    ] = None,
+    file: ConversationFile,
+    from_: SourceFormat = AUTO,
+    at: MessagesKey = None,
     follow: Annotated[
         bool,
         typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C."),
@@ -71,11 +58,9 @@ def import_(
     ] = False,
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""
-    from cardbox_cli.conversations.formats import FORMATS
-
-    check_choice(from_, "--from", (*FORMATS, AUTO), what="format")
+    wanted = source_format(from_)
     check_choice(on_bad_text, "--on-bad-text", ("fail", "replace"), what="way")
-    command = _Import(file, from_, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
+    command = _Import(file, wanted, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
     if follow:
         _check_can_follow(file)
         command.follow()
@@ -97,11 +82,11 @@ class _Import:
     """The import of one file, once or as often as it grows."""
 
     def __init__(
-        self, file: str, from_: str, at: str | None, remap_tool_ids: bool, *, replace_bad_text: bool
+        self, file: str, wanted: str | None, at: str | None, remap_tool_ids: bool, *, replace_bad_text: bool
     ) -> None:
         self._file = file
         self._name = source_name(file)
-        self._format = None if from_ == AUTO else from_
+        self._format = wanted
         self._at = at
         self._remap_tool_ids = remap_tool_ids
         self._replace_bad_text = replace_bad_text
@@ -172,9 +157,9 @@ class _Import:
         documents = Documents(source)
         if follows and documents.is_blank:
             raise _TooYoung(f"{self._name} is empty so far")
-        source_format = choose_format(self._format, documents)
-        self._taken_as = source_format.NAME
-        conversations = source_format.read(documents, at=self._at)
+        module = choose_format(self._format, documents)
+        self._taken_as = module.NAME
+        conversations = module.read(documents, at=self._at)
         with session().database() as database:
             imported = import_conversations(
                 database,

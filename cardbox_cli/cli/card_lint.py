@@ -6,14 +6,13 @@ import typer
 
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.inputs import check_choice, source_name
+from cardbox_cli.cli.parameters import AUTO, ConversationFile, MessagesKey, SourceFormat, source_format
 from cardbox_cli.cli.session import announce, session
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import Finding
 
 app = everyday("Check conversations.")
-
-AUTO = "auto"
 
 
 @app.command(
@@ -24,15 +23,8 @@ AUTO = "auto"
     )
 )
 def lint(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="JSON or JSONL, one conversation or many; - for stdin.")
-    ],
-    from_: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="openai|anthropic|claude-code|auto", help="Its format; auto finds out."
-        ),
-    ] = AUTO,
+    file: ConversationFile,
+    from_: SourceFormat = AUTO,
     format_: Annotated[
         str | None,
         typer.Option(
@@ -42,12 +34,7 @@ def lint(
             help="Whose rules to check by. Default: those of the file's own format.",
         ),
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."
-        ),
-    ] = None,
+    at: MessagesKey = None,
 ) -> None:
     """Check conversations for what a provider would refuse. Exit 8 on errors; nothing is stored.
 
@@ -56,15 +43,14 @@ def lint(
     """
     from cardbox_cli.cli.findings import answer
     from cardbox_cli.context.formats import DIALECTS
-    from cardbox_cli.conversations.formats import FORMATS
 
-    check_choice(from_, "--from", (*FORMATS, AUTO), what="format")
+    wanted = source_format(from_)
     if format_ is not None:
         check_choice(format_, "--format", tuple(DIALECTS), what="format")
-    answer(_findings(file, None if from_ == AUTO else from_, format_, at))
+    answer(_findings(file, wanted, format_, at))
 
 
-def _findings(file: str, from_: str | None, format_: str | None, at: str | None) -> "list[Finding]":
+def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> "list[Finding]":
     from cardbox_cli.cli.large_files import open_file
     from cardbox_cli.conversations.formats import choose_format
     from cardbox_cli.conversations.json_documents import Documents
@@ -73,12 +59,12 @@ def _findings(file: str, from_: str | None, format_: str | None, at: str | None)
 
     with open_file(file) as opened:
         documents = Documents(Source(opened, source_name(file)))
-        source_format = choose_format(from_, documents)
-        if from_ is None:
-            announce(f"taken as {source_format.NAME}")
-        provider = format_ or ("openai" if source_format.NAME == "openai" else "anthropic")
+        module = choose_format(wanted, documents)
+        if wanted is None:
+            announce(f"taken as {module.NAME}")
+        provider = format_ or ("openai" if module.NAME == "openai" else "anthropic")
         return [
             found
-            for conversation in source_format.read(documents, at=at)
+            for conversation in module.read(documents, at=at)
             for found in lint_conversation(conversation, provider, session().project_id)
         ]

@@ -223,6 +223,8 @@ INBOX: Columns = {
     "WHY": _why,
 }
 INBOX_DEFAULT = ("ID", "AGENT", "TYPE", "STATUS", "TURN", "TRIES", "AGE", "WHY")
+
+
 # --- projects, agents and tools
 
 PROJECT: Columns = {

@@ -1,12 +1,13 @@
 """`cbx dispatch`: a turn is asked for, and if wished awaited."""
 
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast, get_args
 
 import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.inputs import check_choice, check_seconds, parse_json, resolved_or_typed
+from cardbox_cli.cli.inputs import check_choice, parse_json, resolved_or_typed
+from cardbox_cli.cli.parameters import EndTimeout
 from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.running import runtime
 from cardbox_cli.cli.session import session
@@ -16,8 +17,6 @@ from cardbox_cli.model.cards import OPERATOR
 if TYPE_CHECKING:
     from cardbox_cli.execution.requests import Dispatched, DispatchResult, Handover, Parent
     from cardbox_cli.execution.runtime import Runtime
-
-DEPTH_POLICIES = ("descend", "peer", "root")
 
 app = everyday("Dispatch a turn into an agent's inbox.")
 
@@ -85,21 +84,16 @@ def command(
         bool, typer.Option("--emit-state", help="Send the event that the agent is dispatched, too.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print what came.")] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", min=0, callback=check_seconds, help="Wait so many seconds at most; then exit 124."
-        ),
-    ] = None,
+    timeout: EndTimeout = None,
 ) -> None:
     """Ask an agent for a turn: at once if it is idle, else behind the turns that it has.
 
     Exit 6 when the turn was not accepted: busy, rejected or an error, and nothing was written.
     """
     from cardbox_cli.execution.dispatch import dispatch
-    from cardbox_cli.execution.requests import DispatchRequest
+    from cardbox_cli.execution.requests import DepthPolicy, DispatchRequest
 
-    check_choice(depth_policy, "--depth-policy", DEPTH_POLICIES, what="policy")
+    check_choice(depth_policy, "--depth-policy", get_args(DepthPolicy), what="policy")
     _check_options(
         context_box, handover, arg, args, correlation_id, wait=wait, timeout=timeout, dry_run=dry_run
     )
@@ -114,7 +108,7 @@ def command(
             source_agent_id=source_agent,
             output_box_id=_box(run, output_box),
             correlation_id=correlation_id,
-            depth_policy=depth_policy,  # type: ignore[arg-type]  # checked above
+            depth_policy=cast("DepthPolicy", depth_policy),
             parent=_parent(run, parent_turn, tool_call_id),
             display_name=display_name,
             runtime_config=config,

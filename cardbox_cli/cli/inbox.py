@@ -9,7 +9,8 @@ from cardbox_cli.cli.columns import INBOX, INBOX_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import time
 from cardbox_cli.cli.inputs import check_choice
-from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, OfAgent, show_list
+from cardbox_cli.cli.parameters import InboxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.watch import Interval, Watch, between_looks
 from cardbox_cli.errors import UsageError
@@ -24,10 +25,6 @@ STATES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 app = noun("List, show, claim and give back what agents must process.")
 inbox_work.add_to(app)
 
-InboxId = Annotated[
-    str, typer.Argument(metavar="INBOX", help="An id, or 4 or more characters of its beginning or end.")
-]
-
 
 @app.command(
     "list",
@@ -39,13 +36,8 @@ InboxId = Annotated[
 )
 def list_(
     limit: Limit = 50,
-    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only of this agent.")] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            metavar="queued|pending|processing|deferred|consumed|error|skipped", help="Only in this state."
-        ),
-    ] = None,
+    agent: OfAgent = None,
+    status: Annotated[str | None, typer.Option(metavar="|".join(STATES), help="Only in this state.")] = None,
     message_type: Annotated[
         str | None,
         typer.Option("--type", "-t", metavar="turn|tool_result|timeout|stop", help="Only of this type."),

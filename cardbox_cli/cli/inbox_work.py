@@ -13,6 +13,7 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples
 from cardbox_cli.cli.inputs import check_seconds
+from cardbox_cli.cli.parameters import InboxId, OptionalReason
 from cardbox_cli.cli.running import actor, ear, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import NotFound
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.model.turns import InboxRow
 
-InboxId = Annotated[
-    str, typer.Argument(metavar="INBOX", help="An id, or 4 or more characters of its beginning or end.")
-]
 Owner = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user."),
@@ -133,10 +131,7 @@ def retry(inbox: InboxId) -> None:
     _print_row(row)
 
 
-def cancel(
-    inbox: InboxId,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")] = None,
-) -> None:
+def cancel(inbox: InboxId, reason: OptionalReason = None) -> None:
     """End the turn of a queued row before it begins, as canceled."""
     from cardbox_cli.errors import Conflict
     from cardbox_cli.execution.recovery import fixes

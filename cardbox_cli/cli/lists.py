@@ -3,7 +3,7 @@
 Owns the options that lists share, and what `--watch` means for a list.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import click
@@ -23,6 +23,7 @@ ColumnNames = Annotated[
     str | None,
     typer.Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
 ]
+OfAgent = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only of this agent.")]
 
 
 class Listing(NamedTuple):
@@ -35,6 +36,15 @@ class Listing(NamedTuple):
     names: list[str]
     item_id: Callable[[Any], str]
     empty: str
+
+
+def held_whole(
+    items: Sequence[Any], limit: int
+) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
+    """How to read a list that is held whole, and what is behind its limit: both for a Listing."""
+    from cardbox_cli.store.project_store import Further
+
+    return lambda size: items[:size], lambda _: Further(len(items) - limit, True)
 
 
 def nothing_here(database: "Database", what: str, hint: str) -> str:

@@ -8,7 +8,7 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import PROFILE, PROFILE_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.inputs import read_text, source_name
-from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, nothing_here, show_list
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, held_whole, nothing_here, show_list
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
@@ -62,14 +62,14 @@ def import_(
 def list_(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the profiles of the project by name."""
     from cardbox_cli.store.profiles import ProfileStore
-    from cardbox_cli.store.project_store import Further
 
     names = chosen(PROFILE, PROFILE_DEFAULT, columns)
     with session().database() as database:
         entries = ProfileStore(database, session().project_id).all()
+        read, further = held_whole(entries, limit)
         listing = Listing(
-            read=lambda size: entries[:size],
-            further=lambda _: Further(len(entries) - limit, True),
+            read=read,
+            further=further,
             limit=limit,
             columns=PROFILE,
             names=names,

@@ -3,9 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
 
@@ -15,12 +13,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.wakeup.ear import Ear
     from cardbox_cli.execution.wakeup.service import Wakeups
     from cardbox_cli.store.database import Database
-
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the audit.")]
-ExpectEpoch = Annotated[
-    int,
-    typer.Option("--expect-epoch", metavar="N", help="The epoch that you saw; refused when it is another."),
-]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import TOOL, TOOL_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.inputs import check_choice, confirm, parse_json
-from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, nothing_here, show_list
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, held_whole, nothing_here, show_list
 from cardbox_cli.cli.session import session
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
@@ -100,15 +100,15 @@ def _as_json(tool: "Tool") -> dict[str, Any]:
 @app.command("list", epilog=examples("  cbx tool list\n  cbx tool list -o json | jq -r '.[].tool_name'"))
 def list_(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the tools of the project by name."""
-    from cardbox_cli.store.project_store import Further
     from cardbox_cli.store.tools import ToolStore
 
     names = chosen(TOOL, TOOL_DEFAULT, columns)
     with session().database() as database:
         tools = ToolStore(database, session().project_id).all()
+        read, further = held_whole(tools, limit)
         listing = Listing(
-            read=lambda size: tools[:size],
-            further=lambda _: Further(len(tools) - limit, True),
+            read=read,
+            further=further,
             limit=limit,
             columns=TOOL,
             names=names,

@@ -8,7 +8,8 @@ from cardbox_cli.cli import output, turn_fix
 from cardbox_cli.cli.columns import TURN, TURN_DEFAULT, chosen
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.inputs import check_choice, parse_span
-from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
+from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, OfAgent, show_list
+from cardbox_cli.cli.parameters import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import flat
 from cardbox_cli.cli.watch import Interval, Watch, between_looks
@@ -22,10 +23,6 @@ app = noun(
 )
 turn_fix.add_to(app)
 
-TurnId = Annotated[
-    str, typer.Argument(metavar="TURN", help="An id, 4 or more characters of its beginning or end, or @last.")
-]
-
 
 @app.command(
     "list",
@@ -38,7 +35,7 @@ TurnId = Annotated[
 )
 def list_(
     limit: Limit = 50,
-    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only of this agent.")] = None,
+    agent: OfAgent = None,
     status: Annotated[
         str | None,
         typer.Option(metavar="queued|pending|dispatched|running|suspended|ended", help="Only in this state."),

@@ -7,17 +7,14 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import examples
-from cardbox_cli.cli.running import ExpectEpoch, Reason, actor, runtime
+from cardbox_cli.cli.parameters import ExpectEpoch, OptionalReason, Reason, TurnId
+from cardbox_cli.cli.running import actor, runtime
 from cardbox_cli.cli.session import announce
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.fixes import Fixed
     from cardbox_cli.execution.recovery.rebuilding import Rebuilt
     from cardbox_cli.execution.runtime import Runtime
-
-TurnId = Annotated[
-    str, typer.Argument(metavar="TURN", help="An id, 4 or more characters of its beginning or end, or @last.")
-]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,10 +30,7 @@ def nudge(turn: TurnId) -> None:
     _fix(turn, fixes.nudge)
 
 
-def stop(
-    turn: TurnId,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")] = None,
-) -> None:
+def stop(turn: TurnId, reason: OptionalReason = None) -> None:
     """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes
 
@@ -107,7 +101,7 @@ def rebox(
 
 def rebuild(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent whose head is lost.")],
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")] = None,
+    reason: OptionalReason = None,
 ) -> None:
     """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow."""
     from cardbox_cli.execution.recovery.rebuilding import rebuild as rebuild_head

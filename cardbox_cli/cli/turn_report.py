@@ -7,8 +7,8 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.inputs import check_choice, read_text
+from cardbox_cli.cli.parameters import TurnId
 from cardbox_cli.cli.running import runtime
-from cardbox_cli.cli.turn_fix import TurnId
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cardbox_cli.model.content import ToolResultContent
 
 STATUSES = ("success", "failed", "canceled", "timeout", "partial")
-AFTER = ("suspend", "terminate")
 
 app = everyday("Report the result of a tool call to the turn that waits for it.")
 
@@ -71,8 +70,9 @@ def _content(
     result: str | None, error: str | None, status: str | None, after_execution: str
 ) -> "ToolResultContent":
     from cardbox_cli.model.content import ToolResultContent
+    from cardbox_cli.model.identity import AFTER_EXECUTION
 
-    check_choice(after_execution, "--after-execution", AFTER, what="word")
+    check_choice(after_execution, "--after-execution", AFTER_EXECUTION, what="value")
     status = status or ("success" if error is None else "failed")
     check_choice(status, "--status", STATUSES, what="status")
     if status == "success" and (error is not None or result is None):
@@ -95,10 +95,9 @@ def _value(text: str) -> Any:
     try:
         return exact_json.read(said)
     except ValueError:
-        pass
-    if "\0" in said:
-        raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text")
-    return said
+        if "\0" in said:
+            raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text") from None
+        return said
 
 
 def _say(reported: "Reported") -> None:

@@ -7,9 +7,9 @@ from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import INBOX, NOTHING, row
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import span, time, to_millisecond
+from cardbox_cli.cli.parameters import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import one_line
-from cardbox_cli.cli.turn import TurnId
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:

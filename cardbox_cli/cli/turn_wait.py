@@ -1,15 +1,12 @@
 """What `cbx turn wait` does: it comes back when a turn has ended, with what the turn delivered."""
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import spoken_by
-from cardbox_cli.cli.inputs import check_seconds
+from cardbox_cli.cli.parameters import EndTimeout, TurnId
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.turn import TurnId
 from cardbox_cli.errors import Findings
 
 if TYPE_CHECKING:
@@ -19,13 +16,6 @@ if TYPE_CHECKING:
 
 app = everyday("Wait for the end of a turn.")
 
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        metavar="S", min=0, callback=check_seconds, help="Wait for so many seconds at most; then exit 124."
-    ),
-]
-
 
 @app.command(
     epilog=examples(
@@ -33,7 +23,7 @@ Timeout = Annotated[
         "  cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt"
     )
 )
-def wait(turn: TurnId, timeout: Timeout = None) -> None:
+def wait(turn: TurnId, timeout: EndTimeout = None) -> None:
     """Wait until a turn has ended, and print the text of what it delivered.
 
     Exit 8 when it ended otherwise than in success, 124 when that took too long.

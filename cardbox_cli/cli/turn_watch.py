@@ -10,9 +10,9 @@ import typer
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.inputs import check_seconds
+from cardbox_cli.cli.parameters import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import flat
-from cardbox_cli.cli.turn import TurnId
 from cardbox_cli.cli.turn_show import event_cells
 from cardbox_cli.cli.turn_wait import require_success
 from cardbox_cli.cli.watch import pauses

@@ -37,7 +37,7 @@ def why(
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="A", help="The turn that this agent is at, else its next or last one."),
+        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next or last one."),
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Everything in the project that is not well, in one pass.")

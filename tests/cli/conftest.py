@@ -15,11 +15,14 @@ from threading import Timer
 
 import pytest
 
+from cardbox_cli.cli import completing
 from cardbox_cli.cli.main import main
 from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT, Cbx, Result
 
 PATIENCE = 60
+
+Offered = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
@@ -68,6 +71,22 @@ def box_of(cbx: Cbx) -> Callable[..., str]:
         return succeed(made).strip()
 
     return make
+
+
+@pytest.fixture
+def offered(cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
+    """What is offered at the end of a line, in this process: value and description, files as ''."""
+    # A loaded machine may take its time; that it may not `test_completion.py` tests in processes.
+    monkeypatch.setattr(completing, "SECONDS", 20)
+
+    def ask(line: str, shell: str = "zsh") -> dict[str, str]:
+        monkeypatch.setenv(completing.LINE, line)
+        capsys.readouterr()
+        completing.answer(shell)
+        rows = [row.split("\t") for row in capsys.readouterr().out.splitlines()]
+        return {value: said for _, value, said in rows}
+
+    return ask
 
 
 def succeed(result: Result) -> str:

@@ -14,34 +14,13 @@ from cardbox_cli.cli.completion import SHELLS
 from cardbox_cli.cli.main import COMMANDS, root
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database
-from tests.cli.conftest import Shell, succeed
+from tests.cli.conftest import Offered, Shell, succeed
 from tests.cli.test_help import TREE
 from tests.cli.typist import Typist
 from tests.conftest import PROJECT, Cbx, Result
 from tests.packages import program
 
 NOWHERE = "host=127.0.0.1 port=1"
-
-
-@pytest.fixture
-def offered(
-    cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., dict[str, str]]:
-    """What is offered at the end of a line, in this process: value and description, files as ''."""
-    # A loaded machine may take its time; that it may not is tested below, in processes.
-    monkeypatch.setattr(completing, "SECONDS", 20)
-
-    def ask(line: str, shell: str = "zsh") -> dict[str, str]:
-        monkeypatch.setenv(completing.LINE, line)
-        capsys.readouterr()
-        completing.answer(shell)
-        rows = [row.split("\t") for row in capsys.readouterr().out.splitlines()]
-        return {value: said for _, value, said in rows}
-
-    return ask
-
-
-Offered = Callable[..., dict[str, str]]
 
 
 class TestWhatIsOffered:

@@ -2,6 +2,7 @@
 
 import json
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -432,6 +433,13 @@ def test_every_kind_of_error_is_in_the_table() -> None:
     # A bell that fails is a warning: no command ends with its error.
     never_printed = {errors.ServiceUnavailable}
     assert {CbxError, *subclasses(CbxError)} - never_printed == {row.kind for row in TABLE}
+
+
+def test_the_page_on_exit_codes_has_every_kind() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "output.md").read_text()
+    lines = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
+    told = {(cells[1].strip(), code) for cells in lines for code in re.findall(r"`([a-z-]+)`", cells[-2])}
+    assert {(str(row.exit_code), row.code) for row in TABLE} <= told
 
 
 def subclasses(kind: type[CbxError]) -> set[type[CbxError]]:

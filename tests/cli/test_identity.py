@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import lines, succeed
-from tests.cli.test_completion import Offered, offered  # noqa: F401  # a fixture
+from tests.cli.conftest import Offered, lines, succeed
 from tests.conftest import PROJECT, Cbx
 
 Feed = Callable[[str | bytes], None]
@@ -326,7 +325,7 @@ def test_two_tenants_never_mix(cbx: Cbx, tmp_path: Path) -> None:
     assert cbx("project", "show", "theirs", "-o", "json").json()["title"] == "theirs"
 
 
-def test_agents_and_tools_are_completed(cbx: Cbx, clerk: str, offered: Offered) -> None:  # noqa: F811
+def test_agents_and_tools_are_completed(cbx: Cbx, clerk: str, offered: Offered) -> None:
     succeed(cbx(*PROVISION))
     succeed(cbx("tool", "add", "weather", "--description", "Rain?"))
     succeed(cbx("tool", "add", "approve", "--exec", "ask me"))

@@ -19,6 +19,7 @@ from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT
 from tests.crash.processes import until
 from tests.execution.desk import Desk, second_runtime, watch
+from tests.foreign.writer import Deployment
 
 Asked = Callable[..., DispatchResult]
 
@@ -45,6 +46,15 @@ def runtime(database: Database, heard: Heard) -> Runtime:
     for agent_id in ("clerk", "scribe"):
         provision(database, PROJECT, AgentRequest(agent_id=agent_id, profile_name="clerk"))
     return Runtime(database, PROJECT, settings=Settings(), ring=heard.calls.append)
+
+
+@pytest.fixture
+def deployment(database: Database) -> Deployment:
+    """Another program on a database as an existing deployment has it, with the agent `clerk`."""
+    made = Deployment(database.connection)
+    made.project()
+    made.agent("clerk", made.profile("clerk"))
+    return made
 
 
 @pytest.fixture

@@ -413,6 +413,7 @@ class Fleet:
     def _story(self, what: str) -> str:
         """What is wrong, what has not ended, what `cbx why` says of it, and what each worker said last."""
         parts = [f"{what} (seed {self.seed!r}, {self.killed} killed, {self.frozen} frozen)"]
+        # A server that is gone tells no story.
         with suppress(DatabaseUnavailable), Database.open_target(self.target) as database:
             parts.append(f"{self._ended} of {len(self.asked)} turns have ended; of the others:")
             parts.extend(str(row) for row in database.connection.execute(_UNENDED).fetchall())
@@ -435,6 +436,7 @@ class Fleet:
                 stdout=said,
                 stderr=said,
             )
+            # What it has said until then is told all the same.
             with suppress(subprocess.TimeoutExpired):
                 asked.wait(_PATIENCE)
             asked.kill()

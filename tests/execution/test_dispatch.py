@@ -24,7 +24,7 @@ from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT
 from tests.execution.conftest import Asked, Heard
-from tests.execution.desk import Connection, Desk, unwatched
+from tests.execution.desk import Desk, unwatched
 from tests.foreign.writer import Deployment
 
 Counts = Callable[[], dict[str, int]]
@@ -498,41 +498,38 @@ class TestOnTablesOfAnotherProgram:
     """Without the tables of cbx dispatch works, claims name what they need."""
 
     @pytest.fixture
-    def runtime(self, foreign_target: Target) -> Any:
-        with Database.open_target(foreign_target) as opened:
-            self.connection: Connection = opened.connection
-            self.deployment = Deployment(opened.connection)
-            self.deployment.project()
-            self.deployment.agent("clerk", self.deployment.profile("clerk"))
-            yield Runtime(opened, PROJECT)
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
 
-    @pytest.fixture(autouse=True)
-    def database(self, runtime: Runtime) -> Database:
-        return runtime.database
+    @pytest.fixture
+    def runtime(self, database: Database, deployment: Deployment) -> Runtime:
+        return Runtime(database, PROJECT)
 
-    def test_dispatch(self, runtime: Runtime, ask: Asked) -> None:
+    def test_dispatch(self, runtime: Runtime, ask: Asked, deployment: Deployment) -> None:
         first, second = ask(correlation_id="c"), ask()
         assert (first.turn_epoch, second.queue_position) == (1, 1)
         assert ask(correlation_id="c").created is False
-        assert self.deployment.claim("clerk") == [first.agent_turn_id]
+        assert deployment.claim("clerk") == [first.agent_turn_id]
 
-    def test_their_next_turn_is_ours(self, runtime: Runtime, ask: Asked) -> None:
+    def test_their_next_turn_is_ours(self, runtime: Runtime, ask: Asked, deployment: Deployment) -> None:
         ask()
         second = ask()
-        [claimed] = self.deployment.claim("clerk")
-        self.connection.execute("UPDATE state.agent_state_head SET status = 'idle'")
+        [claimed] = deployment.claim("clerk")
+        runtime.database.connection.execute("UPDATE state.agent_state_head SET status = 'idle'")
         assert claimed != second.agent_turn_id
-        assert self.deployment.dispatch_next("clerk") == second.agent_turn_id
+        assert deployment.dispatch_next("clerk") == second.agent_turn_id
 
-    def test_a_box_of_another_project(self, runtime: Runtime, ask: Asked, row_counts: Counts) -> None:
+    def test_a_box_of_another_project(
+        self, runtime: Runtime, ask: Asked, row_counts: Counts, deployment: Deployment
+    ) -> None:
         """Box ids are unique among all projects there."""
         theirs = Runtime(runtime.database, "q").boxes.create([]).box_id
         before = row_counts()
         assert ask(output_box_id=theirs).error_code == "output_box_not_found"
         assert row_counts() == before
-        context = self.deployment.context("Refund order 118")
-        odd = self.deployment.enqueue("clerk", context)
-        self.connection.execute(
+        context = deployment.context("Refund order 118")
+        odd = deployment.enqueue("clerk", context)
+        runtime.database.connection.execute(
             "UPDATE state.agent_inbox SET payload = payload || jsonb_build_object('output_box_id', %s::text)",
             [theirs],
         )

@@ -184,23 +184,19 @@ class TestOnce:
 
 class TestOnTablesOfAnotherProgram:
     @pytest.fixture
-    def runtime(self, foreign_target: Target) -> Any:
-        with Database.open_target(foreign_target) as opened:
-            add_missing_tables(opened)
-            opened.forget_tables()
-            self.deployment = Deployment(opened.connection)
-            self.deployment.project()
-            self.deployment.agent("clerk", self.deployment.profile("clerk"))
-            yield Runtime(opened, PROJECT)
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
 
-    @pytest.fixture(autouse=True)
-    def database(self, runtime: Runtime) -> Database:
-        return runtime.database
+    @pytest.fixture
+    def runtime(self, database: Database, deployment: Deployment) -> Runtime:
+        add_missing_tables(database)
+        database.forget_tables()
+        return Runtime(database, PROJECT)
 
     def test_a_turn_whose_output_box_is_another_project_s_ends_too(
-        self, desk: Desk, runtime: Runtime
+        self, desk: Desk, runtime: Runtime, deployment: Deployment
     ) -> None:
-        turn = self.deployment.dispatch("clerk", self.deployment.context("Refund order 118"))
+        turn = deployment.dispatch("clerk", deployment.context("Refund order 118"))
         task = desk.take()
         theirs = Runtime(runtime.database, "q").boxes.create([]).box_id
         runtime.database.connection.execute("UPDATE state.agent_state_head SET output_box_id = %s", [theirs])

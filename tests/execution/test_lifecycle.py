@@ -1,6 +1,7 @@
 """The state machines: the database makes no move from a state outside its sources, and the page shows them all."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -137,9 +138,9 @@ def test_a_story_in_which_every_move_is_made(ask: Asked, desk: Desk, context_box
     """What the database saw of it is the tables, no change more and no change less."""
     runtime, who = desk.runtime, {"actor": "ann", "reason": "to see it"}
 
-    def fixed(fix: object, **given: object) -> None:
+    def fixed(fix: Callable[..., object], **given: object) -> None:
         head = desk.head()
-        fix(runtime, head.active_agent_turn_id, expect_epoch=head.turn_epoch, **given, **who)  # type: ignore[operator]
+        fix(runtime, head.active_agent_turn_id, expect_epoch=head.turn_epoch, **given, **who)
 
     def new() -> str:
         turn = ask().agent_turn_id or ""

@@ -432,18 +432,14 @@ class TestOnTablesOfAnotherProgram:
     """One tool result a call, and reports that their tools write; cbx's own tables are there too."""
 
     @pytest.fixture
-    def runtime(self, foreign_target: Target) -> Any:
-        with Database.open_target(foreign_target) as opened:
-            add_missing_tables(opened)
-            opened.forget_tables()
-            self.deployment = Deployment(opened.connection)
-            self.deployment.project()
-            self.deployment.agent("clerk", self.deployment.profile("clerk"))
-            yield Runtime(opened, PROJECT)
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
 
-    @pytest.fixture(autouse=True)
-    def database(self, runtime: Runtime) -> Database:
-        return runtime.database
+    @pytest.fixture
+    def runtime(self, database: Database, deployment: Deployment) -> Runtime:
+        add_missing_tables(database)
+        database.forget_tables()
+        return Runtime(database, PROJECT)
 
     def test_their_result_resumes_our_turn(self, turn: str, desk: Desk, runtime: Runtime) -> None:
         for call in "ab":
@@ -459,9 +455,9 @@ class TestOnTablesOfAnotherProgram:
         assert (reaped.reported, reaped.timed_out) == (["a"], ["b"])
         assert [desk.take().kind for _ in "ab"] == ["done", "run"]
 
-    def test_their_turn_runs_here(self, desk: Desk, runtime: Runtime) -> None:
-        context = self.deployment.context("Refund order 118")
-        turn = self.deployment.dispatch("clerk", context)
+    def test_their_turn_runs_here(self, desk: Desk, runtime: Runtime, deployment: Deployment) -> None:
+        context = deployment.context("Refund order 118")
+        turn = deployment.dispatch("clerk", context)
         task = desk.take()
         record = runtime.turns.record(turn.agent_turn_id)
         assert record is not None

@@ -11,11 +11,10 @@ import msgspec
 from cardbox_cli.context import sources
 from cardbox_cli.context.blocks import arguments_of, block_id, is_text, kind
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of
-from cardbox_cli.context.lint.contents import tool_name
 from cardbox_cli.context.lint.models import takes_prefill
-from cardbox_cli.context.lint.openai import arguments_problem, bad_name
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject, Turn
+from cardbox_cli.context.lint.tools import arguments_problem, bad_name, tool_name
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry
 
@@ -209,11 +208,10 @@ def _missing_thinking(subject: Subject) -> Iterator[Hit]:
 
 
 def _renamed(subject: Subject) -> Iterator[Hit]:
-    renamed = subject.renamed
-    places = {entry.slot.card_id: entry for entry, _ in subject.cards} if renamed else {}
-    for change in renamed:
+    for change in subject.renamed:
         if change.card_id is not None and block_id(change.old) != change.new:
-            yield places.get(change.card_id), f"the id {change.old!r} repeats, and is sent as {change.new!r}"
+            place = subject.place_of(change.card_id)
+            yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
 def _id_characters(subject: Subject) -> Iterator[Hit]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tools import tool_name
 from cardbox_cli.context.messages import SILENT_TYPES
 from cardbox_cli.context.request import Entry
 from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, card_text
@@ -154,15 +155,6 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
         name = tool_name(call.value)
         if name is not None and name not in offered:
             yield call.entry, f"the tool {name!r} is called, and is not among the request's tools"
-
-
-def tool_name(value: Any) -> str | None:
-    """The name of a tool, in a definition or a call of either form."""
-    if not isinstance(value, dict):
-        return None
-    function = value.get("function")
-    name = (function if isinstance(function, dict) else value).get("name")
-    return name if isinstance(name, str) else None
 
 
 def _nothing_to_say(subject: Subject) -> Iterator[Hit]:

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from cardbox_cli.context.composer import CHECKPOINT
-from cardbox_cli.context.explain import explain
-from cardbox_cli.context.lint.contents import tool_name
 from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tools import tool_name
 from cardbox_cli.model.content import ToolContent
 
 # How far an estimate of tokens may be off (`model/tokens.py`).
@@ -29,17 +28,14 @@ _VOLATILE = {
 
 def _too_long(subject: Subject) -> Iterator[Hit]:
     limit = window(subject.request.model)
-    if limit is not None and (tokens := explain(subject.request).tokens) * (1 - _ERROR) > limit:
-        yield None, f"~{tokens} tokens, and {subject.request.model} holds {limit}"
+    if limit is not None and subject.tokens * (1 - _ERROR) > limit:
+        yield None, f"~{subject.tokens} tokens, and {subject.request.model} holds {limit}"
 
 
 def _nearly_too_long(subject: Subject) -> Iterator[Hit]:
     limit = window(subject.request.model)
-    if limit is None:
-        return
-    tokens = explain(subject.request).tokens
-    if tokens * (1 - _ERROR) <= limit < tokens * (1 + _ERROR):
-        yield None, f"~{tokens} tokens, and {subject.request.model} holds {limit}"
+    if limit is not None and subject.tokens * (1 - _ERROR) <= limit < subject.tokens * (1 + _ERROR):
+        yield None, f"~{subject.tokens} tokens, and {subject.request.model} holds {limit}"
 
 
 def _volatile_texts(subject: Subject) -> Iterator[Hit]:

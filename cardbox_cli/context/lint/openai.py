@@ -4,12 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from cardbox_cli.context.blocks import arguments_of
-from cardbox_cli.context.lint.contents import tool_name
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tools import arguments_problem, bad_name, tool_name
 from cardbox_cli.context.request import Entry
 
 _LONGEST_ID = 40
@@ -44,16 +41,6 @@ def _names(subject: Subject) -> Iterator[Hit]:
             yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 64)
 
 
-def bad_name(
-    entry: Entry | None, name: str | None, what: str, allowed: re.Pattern[str], most: int
-) -> Iterator[Hit]:
-    """What is wrong with a tool's name."""
-    if name is None:
-        yield entry, f"the {what} has no name"
-    elif not allowed.fullmatch(name):
-        yield entry, f"the name {name!r} of the {what} is not 1 to {most} letters, digits, _ and -"
-
-
 def _too_many_tools(subject: Subject) -> Iterator[Hit]:
     number = len(subject.request.tools)
     if number > _MOST_TOOLS:
@@ -66,19 +53,6 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
         problem = arguments_problem(function.get("arguments")) if isinstance(function, dict) else None
         if problem is not None:
             yield entry, f"the arguments of {tool_name(call)!r} are {problem}"
-
-
-def arguments_problem(arguments: Any) -> str | None:
-    """What keeps a call's `arguments` from being a JSON object in a string; None for such a one."""
-    if not isinstance(arguments, str):
-        return "no string that holds JSON"
-    try:
-        value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, ValueError) as exc:
-        # It refuses numbers of very many digits, too.
-        is_large = arguments.strip() != "" and arguments_of(arguments) is not None
-        return None if is_large else f"not JSON ({exc})"
-    return None if isinstance(value, dict) else "JSON, but no object"
 
 
 def _null_contents(subject: Subject) -> Iterator[Hit]:

@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context.blocks import kind
 from cardbox_cli.context.composer import CHECKPOINT, SYSTEM_PROMPT
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
@@ -58,9 +59,18 @@ class Subject:
     def place(self, message: Message) -> Entry | None:
         """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
         if message.card_id is not None:
-            return self._places[message.card_id][0] if message.card_id in self._places else None
+            return self.place_of(message.card_id)
         maker = _MAKERS.get(message.layer)
         return next((entry for entry, card in self.cards if card.type == maker), None)
+
+    def place_of(self, card_id: str) -> Entry | None:
+        """The first place of a card."""
+        return self._places[card_id][0] if card_id in self._places else None
+
+    @cached_property
+    def tokens(self) -> int:
+        """An estimate of how many tokens the request has."""
+        return explain(self.request).tokens
 
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:

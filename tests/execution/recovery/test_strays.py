@@ -1,5 +1,7 @@
 """Turns that have not ended although their agent is not at them: put back, or given up."""
 
+from collections.abc import Callable
+
 import pytest
 
 from cardbox_cli.errors import Conflict, StaleEpoch
@@ -57,22 +59,22 @@ def test_it_is_given_up(runtime: Runtime, stray: str) -> None:
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])
-def test_at_another_epoch_it_is_refused(runtime: Runtime, stray: str, fix: object) -> None:
+def test_at_another_epoch_it_is_refused(runtime: Runtime, stray: str, fix: Callable[..., object]) -> None:
     with pytest.raises(StaleEpoch, match=f"turn {stray} is not at epoch 7 any more"):
-        fix(runtime, stray, 7)  # type: ignore[operator]  # both are functions of these
+        fix(runtime, stray, 7)
     assert runtime.turns.audit_of(stray) == []
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])
-def test_a_turn_that_is_over_is_refused(runtime: Runtime, stray: str, fix: object) -> None:
+def test_a_turn_that_is_over_is_refused(runtime: Runtime, stray: str, fix: Callable[..., object]) -> None:
     fail(runtime, stray, 1)
     with pytest.raises(Conflict, match=f"turn {stray} has ended: failed"):
-        fix(runtime, stray, 1)  # type: ignore[operator]  # both are functions of these
+        fix(runtime, stray, 1)
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])
-def test_a_queued_turn_is_no_stray(runtime: Runtime, ask: Asked, fix: object) -> None:
+def test_a_queued_turn_is_no_stray(runtime: Runtime, ask: Asked, fix: Callable[..., object]) -> None:
     ask()
     queued = ask().agent_turn_id or ""
     with pytest.raises(Conflict, match=f"turn {queued} is not active: its row is queued"):
-        fix(runtime, queued, 1)  # type: ignore[operator]  # both are functions of these
+        fix(runtime, queued, 1)
