@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.composer import CHECKPOINT
 from cardbox_cli.context.drafting import OPENAI_TYPES, card_of_message, keep_message
 from cardbox_cli.context.formats.openai import welded
+from cardbox_cli.context.layers import CHECKPOINT
 from cardbox_cli.context.messages import Message, Silence, message_body, spoken_body
 from cardbox_cli.conversations.conversation import (
     Conversation,

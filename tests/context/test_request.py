@@ -10,8 +10,9 @@ import pytest
 from cardbox_cli.context.composer import compose
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import openai, text
+from cardbox_cli.context.layers import CHECKPOINT
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Fate, Slot
 from cardbox_cli.model.cards import Card
@@ -57,7 +58,7 @@ def request(
         Entry(slot=Slot(position, each.card_id, each, fate), box_id="b", rule=rule)
         for position, each in enumerate(cards)
     ]
-    return request_of(entries, model=model)
+    return request_of(entries, Wishes(model=model))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_cards_that_speak(stored: Card, message: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_cards_that_are_silent(stored: Card, reason: str) -> None:
     made = request(stored)
-    assert made.messages == []
+    assert [message for message in made.messages if message.layer == CHECKPOINT] == []
     assert [left.reason for left in made.left_out] == [reason]
 
 
