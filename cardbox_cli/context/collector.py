@@ -10,7 +10,10 @@ from typing import Protocol
 import msgspec
 
 from cardbox_cli.context import layer_texts
-from cardbox_cli.context.layers import (
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.layers import (
     COMPRESSION,
     CONTEXT_LAYERS,
     EXPERIENCE,
@@ -21,9 +24,6 @@ from cardbox_cli.context.layers import (
     Process,
     check_layer,
 )
-from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.todo import TodoItem, todo_items
 
 # The type of the cards that keep a layer of an earlier request, and the key of their metadata that names it.

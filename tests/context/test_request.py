@@ -10,7 +10,6 @@ import pytest
 from cardbox_cli.context.composer import compose
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import openai, text
-from cardbox_cli.context.layers import CHECKPOINT
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.errors import InvalidInput
@@ -29,6 +28,7 @@ from cardbox_cli.model.content import (
     ToolContent,
     ToolResultContent,
 )
+from cardbox_cli.model.layers import CHECKPOINT
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -266,7 +266,7 @@ class TestComposer:
         ]
 
     def test_a_layer_needs_its_suffix(self) -> None:
-        with pytest.raises(InvalidInput, match="the layer 'todo' does not end in '__context'"):
+        with pytest.raises(InvalidInput, match="'todo' is no layer: their names end in '__context'"):
             compose(system_prompt=None, checkpoint_messages=[], contexts={"todo": "x"}, query=None)
 
     def test_composing_is_pure(self, monkeypatch: pytest.MonkeyPatch) -> None:
