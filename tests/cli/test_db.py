@@ -41,8 +41,8 @@ class TestAnEmptyDatabase:
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
 
     def test_upgrade_makes_the_tables_too(self, cbx: Cbx) -> None:
-        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 3}
-        assert succeed(cbx("db", "upgrade")) == "schema version 3\n"
+        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 4}
+        assert succeed(cbx("db", "upgrade")) == "schema version 4\n"
 
 
 def said(cbx: Cbx, *options: str) -> dict[str, str]:
