@@ -50,7 +50,7 @@ def create(named: ProjectId = None, title: Title = None, owner: Owner = None) ->
     epilog=examples(
         "  cbx project update shop --title 'The old shop' --status archived\n"
         "  cbx project update --no-share --reproducible-layers knowledge__context,todo__context\n"
-        "  cbx project update --share-default --reproducible-layers ''"
+        "  cbx project update --share-default"
     )
 )
 def update(
@@ -93,7 +93,7 @@ def update(
 
 def _settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:
     """The settings that the options name. Raises UsageError and InvalidInput."""
-    from cardbox_cli.model.identity import check_layer_name
+    from cardbox_cli.model.layers import check_layer
 
     if share is not None and share_default:
         raise UsageError(
@@ -106,7 +106,7 @@ def _settings(share: bool | None, share_default: bool, layers: str | None) -> di
     if layers is not None:
         names = unique(name.strip() for name in layers.split(",") if name.strip())
         for name in names:
-            check_layer_name(name)
+            check_layer(name)
         named["reproducible_layers"] = names
     return named
 

@@ -16,7 +16,7 @@ _NO_KNOWLEDGE = (
     "session.event",
     "tool.call",
     "todo.item",
-    "context.compression",
+    "context.%",
     "task.result_fields",
     "agent.reasoning",
     "agent.aside",

@@ -1,7 +1,7 @@
 """Who there is in a project, as values: the project itself, its agents and the tools that they may call.
 
-Owns what the names of agents, worker targets, tools and layers may look like, and what a tool's parameters
-must be. Rows of other programs may hold anything; only what cbx writes is checked. Does no I/O.
+Owns what the names of agents, worker targets and tools may look like, and what a tool's parameters must be.
+Rows of other programs may hold anything; only what cbx writes is checked. Does no I/O.
 """
 
 import re
@@ -26,9 +26,6 @@ PLATFORM = ("sys.", "tool.")
 INTERNAL_TOOLS = frozenset(
     {"delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"}
 )
-
-# How the names of all layers end that are put into a context.
-LAYER_SUFFIX = "__context"
 
 # What a tool without --schema takes.
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -146,15 +143,6 @@ def check_label(text: str, what: str) -> None:
         raise InvalidInput(
             f"the {what} {shown(text)} must have 1 to {_LONGEST} printable characters on one line",
             hint="leave it out, or give it a text",
-        )
-
-
-def check_layer_name(name: str) -> None:
-    """Raise InvalidInput unless a layer of a context can be called so."""
-    if not name.endswith(LAYER_SUFFIX):
-        raise InvalidInput(
-            f"the layer {shown(name)} does not end in {LAYER_SUFFIX!r}",
-            hint=f"name it {shown(name + LAYER_SUFFIX)}",
         )
 
 

@@ -256,7 +256,7 @@ REFUSED = [
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
         4,
-        "error: the layer 'notes' does not end in '__context'\nhint: name it 'notes__context'\n",
+        "error: 'notes' is no layer: their names end in '__context'\nhint: for example 'notes__context'\n",
     ),
     (
         ("agent", "show", "nobody"),

@@ -10,7 +10,7 @@ from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, openai
 from cardbox_cli.context.lint.rule import Finding, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "openai": (
@@ -30,7 +30,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def check(entries: Sequence[Entry], provider: str, *, model: str | None = None) -> list[Finding]:
     """What the rules of `provider` find in the request that the cards of boxes make."""
-    return lint(entries, request_of(entries, model=model, spell=DIALECTS[provider].spell), provider)
+    return lint(entries, request_of(entries, Wishes(model=model), spell=DIALECTS[provider].spell), provider)
 
 
 def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Finding]:
