@@ -102,7 +102,7 @@ def run(
     -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
-    from cardbox_cli.execution.running.turn_request import FORMATS
+    from cardbox_cli.execution.turn_request import FORMATS
 
     check_choice(format_, "--format", FORMATS, what="format")
     if once and drain:

@@ -19,7 +19,8 @@ from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.execution.running.calls import Author, Call, calls_of
-from cardbox_cli.execution.running.turn_request import (
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_request import (
     Source,
     TurnBoxes,
     TurnRequest,
@@ -27,7 +28,6 @@ from cardbox_cli.execution.running.turn_request import (
     present_cards,
     turn_request,
 )
-from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.wakeup.events import Phase
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.identity import Tool
