@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, openai
+from cardbox_cli.context.lint.models import provider_of
 from cardbox_cli.context.lint.rule import Finding, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.request import Entry, Request, request_of
@@ -28,8 +29,17 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 
 
-def check(entries: Sequence[Entry], provider: str, *, model: str | None = None) -> list[Finding]:
-    """What the rules of `provider` find in the request that the cards of boxes make."""
+def provider_for(entries: Sequence[Entry], model: str | None = None) -> str:
+    """The provider by whose rules to check: that of `model`, else of the one that the profile names."""
+    profiles = [entry for entry in entries if entry.slot.card and entry.slot.card.type == "sys.profile"]
+    return provider_of(model or request_of(profiles).model)
+
+
+def check(
+    entries: Sequence[Entry], provider: str | None = None, *, model: str | None = None
+) -> list[Finding]:
+    """What the rules of `provider`, or of the model's, find in the request that the cards of boxes make."""
+    provider = provider or provider_for(entries, model)
     return lint(entries, request_of(entries, model=model, spell=DIALECTS[provider].spell), provider)
 
 
