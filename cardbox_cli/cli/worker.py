@@ -126,13 +126,14 @@ def run(
 
 
 def _program(command: str, format_: str, model: str | None, timeout: float, max_steps: int) -> "Program":
+    from cardbox_cli.context.request import Wishes
     from cardbox_cli.execution.running.runner import Program
 
     url = session().database_url
     return Program(
         command=command,
         format=format_,
-        model=model,
+        wishes=Wishes(model=model),
         timeout=timeout,
         max_steps=max_steps,
         environment={} if url is None else {"CBX_DATABASE_URL": url},

@@ -11,7 +11,7 @@ from cardbox_cli.context.composer import compose
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import openai, text
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Fate, Slot
 from cardbox_cli.model.cards import Card
@@ -28,6 +28,7 @@ from cardbox_cli.model.content import (
     ToolContent,
     ToolResultContent,
 )
+from cardbox_cli.model.layers import CHECKPOINT
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -57,7 +58,7 @@ def request(
         Entry(slot=Slot(position, each.card_id, each, fate), box_id="b", rule=rule)
         for position, each in enumerate(cards)
     ]
-    return request_of(entries, model=model)
+    return request_of(entries, Wishes(model=model))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_cards_that_speak(stored: Card, message: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_cards_that_are_silent(stored: Card, reason: str) -> None:
     made = request(stored)
-    assert made.messages == []
+    assert [message for message in made.messages if message.layer == CHECKPOINT] == []
     assert [left.reason for left in made.left_out] == [reason]
 
 
@@ -265,7 +266,7 @@ class TestComposer:
         ]
 
     def test_a_layer_needs_its_suffix(self) -> None:
-        with pytest.raises(InvalidInput, match="the layer 'todo' does not end in '__context'"):
+        with pytest.raises(InvalidInput, match="'todo' is no layer: their names end in '__context'"):
             compose(system_prompt=None, checkpoint_messages=[], contexts={"todo": "x"}, query=None)
 
     def test_composing_is_pure(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, op
 from cardbox_cli.context.lint.models import provider_of
 from cardbox_cli.context.lint.rule import Finding, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, profile_of, request_of
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "openai": (
@@ -31,8 +31,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def provider_for(entries: Sequence[Entry], model: str | None = None) -> str:
     """The provider by whose rules to check: that of `model`, else of the one that the profile names."""
-    profiles = [entry for entry in entries if entry.slot.card and entry.slot.card.type == "sys.profile"]
-    return provider_of(model or request_of(profiles).model)
+    if model is None:
+        present = (entry.slot.card for entry in entries if entry.slot.fate == "present")
+        config = profile_of(card for card in present if card is not None).get("llm_config")
+        model = config.get("model") if isinstance(config, dict) else None
+    return provider_of(model if isinstance(model, str) else None)
 
 
 def check(
@@ -40,7 +43,7 @@ def check(
 ) -> list[Finding]:
     """What the rules of `provider`, or of the model's, find in the request that the cards of boxes make."""
     provider = provider or provider_for(entries, model)
-    return lint(entries, request_of(entries, model=model, spell=DIALECTS[provider].spell), provider)
+    return lint(entries, request_of(entries, Wishes(model=model), spell=DIALECTS[provider].spell), provider)
 
 
 def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Finding]:

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.blocks import kind
-from cardbox_cli.context.composer import CHECKPOINT, SYSTEM_PROMPT
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.layers import CHECKPOINT, SYSTEM_PROMPT
 from cardbox_cli.model.pairing import Pairing, pair_calls
 
 

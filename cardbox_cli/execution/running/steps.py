@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import profile_of
+from cardbox_cli.context.request import Wishes, profile_of
+from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, NotFound
 from cardbox_cli.execution.applying import ended_by
 from cardbox_cli.execution.ending import end_turn
@@ -24,8 +25,6 @@ from cardbox_cli.execution.running.turn_request import (
     TurnRequest,
     offered_tools,
     present_cards,
-    request_box_ids,
-    snapshot_cards,
     turn_request,
 )
 from cardbox_cli.execution.runtime import Runtime
@@ -153,18 +152,19 @@ def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
     runtime.tell_state(head, RUNNING, head.turn_epoch)
 
 
-def begin_step(runtime: Runtime, turn: Turn, *, format: str, model: str | None) -> Step:
-    """Begin a step, and keep what its model is about to see as its request box. Raises StaleEpoch."""
-    asked = turn_request(turn.boxes, turn.tools, format=format, model=model)
+def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> Step:
+    """Begin a step, and keep what its model is about to see as its request box.
+
+    Raises StaleEpoch, and InvalidInput for layers that are asked for and cannot be had.
+    """
+    asked = turn_request(turn.boxes, turn.tools, wishes, format=format)
     step_id = new_step_id()
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        snapshots = [
-            _stored(runtime, card) for card in snapshot_cards(runtime.project_id, turn.boxes, asked.request)
-        ]
+        kept = [_stored(runtime, card) for card in request_cards(runtime.project_id, asked.request)]
         box = runtime.boxes.create(
-            request_box_ids(snapshots, turn.boxes), title=f"request of {step_id}", allow_dangling=True
+            request_box_ids(kept, turn.boxes.history), title=f"request of {step_id}", allow_dangling=True
         )
         runtime.turns.begin_step(head, step_id, status="llm_ready", request_box_id=box.box_id)
         runtime.tell_step(head, step_id, "started")

@@ -9,6 +9,7 @@ import msgspec
 
 from cardbox_cli.context.lint.registry import lint, provider_for
 from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.request import Wishes
 from cardbox_cli.execution.requests import DispatchRequest
 from cardbox_cli.execution.running.turn_request import Source, TurnBoxes, turn_request
 from cardbox_cli.execution.runtime import Runtime
@@ -24,13 +25,14 @@ def lint_turn(database: Database, project_id: str, boxes: TurnBoxes, runtime_con
     """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
 
     The model is that of the `runtime_config`, else the profile's. Reads the project's tools alone.
+    Raises InvalidInput for a request that cannot be composed.
     """
     wanted = runtime_config.get("model") if isinstance(runtime_config, dict) else None
     model = wanted if isinstance(wanted, str) else None
     entries = boxes.entries
     provider = provider_for(entries, model)
     tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
-    request = turn_request(boxes, tools, format=provider, model=model).request
+    request = turn_request(boxes, tools, Wishes(model=model), format=provider).request
     return lint(entries, request, provider)
 
 
