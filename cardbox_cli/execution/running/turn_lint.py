@@ -25,7 +25,6 @@ def lint_turn(database: Database, project_id: str, boxes: TurnBoxes, runtime_con
     """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
 
     The model is that of the `runtime_config`, else the profile's. Reads the project's tools alone.
-    Raises InvalidInput for a request that cannot be composed.
     """
     wanted = runtime_config.get("model") if isinstance(runtime_config, dict) else None
     model = wanted if isinstance(wanted, str) else None

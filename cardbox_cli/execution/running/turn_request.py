@@ -81,9 +81,7 @@ def turn_request(
 ) -> TurnRequest:
     """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
     dialect = DIALECTS["openai" if format == TEXT else format]
-    composed = request_of(
-        boxes.entries, wishes, spell=dialect.spell, collector=collector, own=boxes.exchange
-    )
+    composed = request_of(boxes.entries, wishes, spell=dialect.spell, collector=collector, own=boxes.exchange)
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
     request = msgspec.structs.replace(composed, tools=[function_tool(tool) for tool in offered])
     if format == TEXT:

@@ -9,7 +9,6 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.running.calls import pending_calls
 from cardbox_cli.execution.running.turn_lint import lint_turn, read_source
 from cardbox_cli.execution.running.turn_request import TurnBoxes
@@ -35,11 +34,7 @@ def _refused(database: Database, project_id: str, s: Snapshot) -> tuple[Finding,
         return ()
     payload = s.turn_row.payload if s.turn_row is not None else None
     config = payload.get("runtime_config") if isinstance(payload, dict) else None
-    try:
-        findings = lint_turn(database, project_id, boxes, config)
-    except InvalidInput:
-        # No request at all: the worker ends the turn, and says which layer it cannot have.
-        return ()
+    findings = lint_turn(database, project_id, boxes, config)
     return tuple(found for found in findings if found.severity == "error")
 
 
