@@ -15,7 +15,7 @@ from cardbox_cli.context.formats import DIALECTS, text
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, profile_of, request_of
 from cardbox_cli.context.state import SNAPSHOTS
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.boxes import Provenance, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.identity import Tool
 
@@ -25,10 +25,11 @@ FORMATS = (*DIALECTS, TEXT)
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A box and its places in order."""
+    """A box and its places in order. `provenance` says which rule brought which card, where that is known."""
 
     box_id: str
     slots: Sequence[Slot]
+    provenance: Provenance | None = None
 
 
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +44,13 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
     def history(self) -> list[Entry]:
         """What the turn sees in order, without snapshots of requests; an id may stand in it twice."""
         before, since = self.output.slots[: self.output_start], self.output.slots[self.output_start :]
-        parts = ((self.output.box_id, before), (self.context.box_id, self.context.slots))
-        return [
-            entry
-            for box_id, slots in (*parts, (self.output.box_id, since))
-            for entry in _entries(box_id, slots)
-        ]
+        parts = ((self.output, before), (self.context, self.context.slots), (self.output, since))
+        return [entry for source, slots in parts for entry in _entries(source, slots)]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that the request of a step is made of: the profile's box, then what the turn sees."""
+        return [*_entries(self.profile, self.profile.slots), *self.history]
 
     @property
     def own(self) -> list[Card]:
@@ -79,13 +81,7 @@ def turn_request(
 ) -> TurnRequest:
     """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
     dialect = DIALECTS["openai" if format == TEXT else format]
-    composed = request_of(
-        [*_entries(boxes.profile.box_id, boxes.profile.slots), *boxes.history],
-        wishes,
-        spell=dialect.spell,
-        collector=collector,
-        own=boxes.exchange,
-    )
+    composed = request_of(boxes.entries, wishes, spell=dialect.spell, collector=collector, own=boxes.exchange)
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
     request = msgspec.structs.replace(composed, tools=[function_tool(tool) for tool in offered])
     if format == TEXT:
@@ -116,9 +112,10 @@ def present_cards(slots: Iterable[Slot]) -> list[Card]:
     return [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
 
 
-def _entries(box_id: str, slots: Iterable[Slot]) -> list[Entry]:
+def _entries(source: Source, slots: Iterable[Slot]) -> list[Entry]:
+    rule_of = source.provenance.rule_of if source.provenance is not None else lambda _: None
     return [
-        Entry(slot=slot, box_id=box_id)
+        Entry(slot=slot, box_id=source.box_id, rule=rule_of(slot.position))
         for slot in slots
         if slot.card is None or slot.card.type not in SNAPSHOTS
     ]

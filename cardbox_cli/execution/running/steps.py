@@ -18,7 +18,7 @@ from cardbox_cli.execution.applying import ended_by
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
-from cardbox_cli.execution.running.calls import Author, Call, calls_of
+from cardbox_cli.execution.running.calls import Author, Call, calls_of, pending_calls
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_request import (
     Source,
@@ -72,7 +72,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pending(self) -> list[Call]:
         """The calls that the turn has made and that have no result yet, in order."""
-        return _pending(self.boxes.own)
+        return pending_calls(self.boxes.own)
 
     def tool(self, name: str) -> Tool | None:
         """The tool of this name, if the agent is offered it."""
@@ -201,7 +201,7 @@ def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> En
         head = runtime.heads.hold(turn.fence)
         own = _own_cards(runtime, turn)
         new = _append(runtime, turn, answer.cards, own)
-        calls = _pending([*own, *new])
+        calls = pending_calls([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
             step.step_id,
@@ -300,11 +300,6 @@ def _append(
     if new:
         runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
     return new
-
-
-def _pending(own: Sequence[Card | CardDraft]) -> list[Call]:
-    answered = {card.tool_call_id for card in own if card.type == "tool.result"}
-    return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
 def _ended_by_result(own: Sequence[Card]) -> EndStatus | None:
