@@ -14,7 +14,6 @@ from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import check_choice
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS
 from cardbox_cli.context.formats import anthropic, text
 from cardbox_cli.context.request import Request, Wishes
 from cardbox_cli.errors import UsageError
@@ -104,11 +103,18 @@ def command(
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
     from cardbox_cli.cli import render_diff, render_explain
     from cardbox_cli.cli.render_source import Requests
+    from cardbox_cli.collecting.project import collector_for, settled
+    from cardbox_cli.store.projects import ProjectsStore
 
     with session().database() as database, database.snapshot():
-        wishes = Wishes(model=model)
+        project_id = session().project_id
+        wishes = settled(Wishes(model=model), ProjectsStore(database).settings(project_id))
         requests = Requests(
-            database, session().project_id, wishes=wishes, collector=WITHOUT_PROVIDERS, format=format_
+            database,
+            project_id,
+            wishes=wishes,
+            collector=collector_for(database, project_id),
+            format=format_,
         )
         of_turn = requests.turn(turn, agent)
         if diff is not None:

@@ -10,7 +10,10 @@ from typing import Protocol
 import msgspec
 
 from cardbox_cli.context import layer_texts
-from cardbox_cli.context.layers import (
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.layers import (
     COMPRESSION,
     CONTEXT_LAYERS,
     EXPERIENCE,
@@ -21,9 +24,6 @@ from cardbox_cli.context.layers import (
     Process,
     check_layer,
 )
-from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.todo import TodoItem, todo_items
 
 # The type of the cards that keep a layer of an earlier request, and the key of their metadata that names it.
@@ -32,6 +32,9 @@ LAYER_KEY = "layer"
 
 # The layers that boxes make without being asked, by the type of the cards that make them.
 _MAKERS = {"todo.item": TODO, "context.compression": COMPRESSION}
+
+# The layers that can be collected; any other is given.
+_COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 # How many cards a search brings.
 _FOUND = 5
@@ -142,7 +145,7 @@ class ContextCollector:
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
-            if name in asked.names:
+            if name in asked.names and name in _COLLECTED:
                 return self._collected(wanted, name, asked.knowledge)
         return _stored(wanted.cards, name) or self._collected(wanted, name, None)
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from cardbox_cli.context.blocks import text_of
-from cardbox_cli.context.layers import (
+from cardbox_cli.context.messages import Message
+from cardbox_cli.errors import DuplicateQuery
+from cardbox_cli.model.layers import (
     COMPRESSION,
     CONTEXT_LAYERS,
     EXPERIENCE,
@@ -19,8 +21,6 @@ from cardbox_cli.context.layers import (
     Layout,
     check_layer,
 )
-from cardbox_cli.context.messages import Message
-from cardbox_cli.errors import DuplicateQuery
 
 # What changes with each call, and in the layout for caches comes after what does not.
 PER_CALL = (EXPERIENCE, KNOWLEDGE, TODO)

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.collector import LayerLeftOut
-from cardbox_cli.context.layers import SYSTEM_PROMPT
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Omitted, Request
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.layers import SYSTEM_PROMPT
 from cardbox_cli.model.tokens import estimate_tokens
 
 # The line of the tools among those of the layers.

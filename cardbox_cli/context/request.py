@@ -19,11 +19,11 @@ from cardbox_cli.context.collector import (
     LayerLeftOut,
 )
 from cardbox_cli.context.composer import compose
-from cardbox_cli.context.layers import CHECKPOINT, PROCESSES, REACT, Asked, Layout, Process, asked_by
 from cardbox_cli.context.messages import Message, Silence, message_body
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, ToolContent
+from cardbox_cli.model.layers import CHECKPOINT, Asked, Layout, ProcessName, asked_by, process_of
 
 Spell = Callable[[Card], dict[str, Any] | Silence]
 
@@ -46,7 +46,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model: str | None = None
-    process: str | None = None
+    process: ProcessName | None = None
     share: bool | None = None
     layout: Layout | None = None
     asked: Asked = Asked()
@@ -76,7 +76,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]]
     model: str | None
     config: dict[str, Any]
-    process: str
+    process: ProcessName
     layout: Layout
     layers: list[Layer]
     layers_left_out: list[LayerLeftOut]
@@ -103,7 +103,7 @@ def request_of(
     kept, left_out = _readable(entries)
     cards = [entry.slot.card for entry in kept if entry.slot.card is not None]
     profile = profile_of(cards)
-    process = _process(wishes, profile)
+    process = process_of(wishes.process or profile.get("process"))
     boxes = (entry.box_id for entry, card in zip(kept, cards, strict=True) if card.type == "sys.profile")
     collected = collector.collect(
         Collecting(
@@ -187,12 +187,6 @@ def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
 
 def _system_prompt(profile: Mapping[str, Any]) -> str | None:
     return _text(profile.get("system_prompt")) or _text(profile.get("system_prompt_template"))
-
-
-def _process(wishes: Wishes, profile: Mapping[str, Any]) -> Process:
-    """The kind that the caller names, else the profile; profiles of other programs may say what they like."""
-    named = wishes.process or profile.get("process")
-    return PROCESSES.get(named, REACT) if isinstance(named, str) else REACT
 
 
 def _layout(wishes: Wishes, profile: Mapping[str, Any]) -> Layout:

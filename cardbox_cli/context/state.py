@@ -7,12 +7,12 @@ cards already and is listed, never copied or inferred from messages. Pure, and h
 from collections.abc import Iterable, Sequence
 
 from cardbox_cli.context.collector import LAYER_KEY, STORED_LAYER
-from cardbox_cli.context.layers import SYSTEM_PROMPT
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.ids import derived_id, unique
+from cardbox_cli.model.layers import SYSTEM_PROMPT
 
 ASSEMBLER = "system_assembler"
 

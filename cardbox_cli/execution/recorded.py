@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.collector import LAYER_KEY, STORED_LAYER, LayerLeftOut
-from cardbox_cli.context.layers import PROCESSES, REACT, SYSTEM_PROMPT, Asked, Layout
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, request_of
 from cardbox_cli.context.request_diff import RequestDiff, diff
@@ -26,6 +25,7 @@ from cardbox_cli.execution.turn_request import (
 )
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
 
 # The key of a step's metadata.
 REQUEST = "request"
@@ -42,7 +42,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     format: str
     model: str | None
-    process: str
+    process: ProcessName
     layout: Layout
     output_start: int
     output_cards: int
@@ -152,14 +152,12 @@ def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
         for slot in box.slots
         if slot.card is not None and slot.card.type == STORED_LAYER
     }
-    process = PROCESSES.get(kept.process if kept is not None else "", REACT)
-    texts = {name: text for name, text in stored.items() if process.may_take(name)}
     return Wishes(
         model=wishes.model or (kept.model if kept is not None else None),
-        process=process.name,
+        process="react" if kept is None else kept.process,
         share=True,
         layout="default" if kept is None else kept.layout,
-        asked=Asked(texts={**texts, **wishes.asked.texts}),
+        asked=Asked(texts={**stored, **wishes.asked.texts}),
     )
 
 

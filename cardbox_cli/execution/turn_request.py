@@ -12,13 +12,13 @@ import msgspec
 
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
 from cardbox_cli.context.formats import DIALECTS, Dialect, text
-from cardbox_cli.context.layers import PROCESSES
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, profile_of, request_of
 from cardbox_cli.context.state import SNAPSHOTS
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Provenance, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.layers import process_of
 
 # A text for tools that take no JSON is made of what OpenAI would get.
 TEXT = "text"
@@ -126,7 +126,7 @@ def compose_again(
     own = boxes.exchange
     composed = request_of(boxes.entries, wishes, spell=dialect_of(format).spell, collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
-    takes_all = PROCESSES[request.process].takes_history
+    takes_all = process_of(request.process).takes_history
     return TurnRequest(
         history=[entry for entry in boxes.history if takes_all or entry.slot.card_id in own],
         request=request,

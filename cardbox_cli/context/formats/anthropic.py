@@ -19,13 +19,13 @@ from cardbox_cli.context.blocks import (
     kind,
     text_block,
 )
-from cardbox_cli.context.layers import CHECKPOINT
 from cardbox_cli.context.messages import Message, Silence, silence, spoken_body
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.layers import CHECKPOINT
 
 # The API requires max_tokens; this is sent where the profile names none.
 MAX_TOKENS = 4096

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from cardbox_cli.context.composer import PER_CALL
-from cardbox_cli.context.layers import CHECKPOINT
 from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import tool_name
 from cardbox_cli.model.content import ToolContent
+from cardbox_cli.model.layers import CHECKPOINT
 
 # How far an estimate of tokens may be off (`model/tokens.py`).
 _ERROR = 0.2

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.collecting.project import collector_for, settled
 from cardbox_cli.context.request import Wishes
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict
@@ -19,7 +20,7 @@ from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.recorded import REQUEST, kept_of
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
-from cardbox_cli.execution.running.calls import Author, Call, calls_of
+from cardbox_cli.execution.running.calls import Author, Call, calls_of, pending_calls
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_context import read_context
 from cardbox_cli.execution.turn_request import TurnBoxes, TurnRequest, present_cards, turn_request
@@ -38,6 +39,7 @@ from cardbox_cli.model.turns import (
     InboxRow,
     new_step_id,
 )
+from cardbox_cli.store.projects import ProjectsStore
 
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
@@ -65,7 +67,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pending(self) -> list[Call]:
         """The calls that the turn has made and that have no result yet, in order."""
-        return _pending(self.boxes.own)
+        return pending_calls(self.boxes.own)
 
     def tool(self, name: str) -> Tool | None:
         """The tool of this name, if the agent is offered it."""
@@ -121,12 +123,23 @@ def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> 
 
     Raises StaleEpoch, and InvalidInput for layers that are asked for and cannot be had.
     """
-    asked = turn_request(turn.boxes, turn.tools, wishes, format=format)
+    with runtime.database.snapshot():
+        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+        asked = turn_request(
+            turn.boxes,
+            turn.tools,
+            settled(wishes, settings),
+            format=format,
+            collector=collector_for(runtime.database, runtime.project_id),
+        )
     step_id = new_step_id()
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        kept = [_stored(runtime, card) for card in request_cards(runtime.project_id, asked.request)]
+        snapshots = request_cards(
+            runtime.project_id, asked.request, reproducible=settings.reproducible_layers
+        )
+        kept = [_stored(runtime, card) for card in snapshots]
         box = runtime.boxes.create(
             request_box_ids(kept, asked.history), title=f"request of {step_id}", allow_dangling=True
         )
@@ -171,7 +184,7 @@ def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> En
         head = runtime.heads.hold(turn.fence)
         own = _own_cards(runtime, turn)
         new = _append(runtime, turn, answer.cards, own)
-        calls = _pending([*own, *new])
+        calls = pending_calls([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
             step.step_id,
@@ -270,11 +283,6 @@ def _append(
     if new:
         runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
     return new
-
-
-def _pending(own: Sequence[Card | CardDraft]) -> list[Call]:
-    answered = {card.tool_call_id for card in own if card.type == "tool.result"}
-    return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
 def _ended_by_result(own: Sequence[Card]) -> EndStatus | None:

@@ -1,7 +1,7 @@
 """The layers of an LLM request: their names in order, who may have which, and how they are asked for.
 
-Source: the specification's page on layers. Pure. Where the texts come from is the `collector`'s business,
-what becomes of them the `composer`'s.
+Source: the specification's page on layers. Where the texts come from is `context/collector`'s business, what
+becomes of them `context/composer`'s.
 """
 
 from collections.abc import Mapping
@@ -26,6 +26,17 @@ QUERY = "query"
 # The layers that are texts, in their order; whatever else ends in the suffix follows them, sorted.
 CONTEXT_LAYERS = (FRAMEWORK, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
+ProcessName = Literal[
+    "react",
+    "sequential",
+    "dynamic",
+    "hierarchical",
+    "mapreduce_worker",
+    "mapreduce_planner",
+    "mapreduce_reducer",
+]
+PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
+
 Layout = Literal["default", "cache"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
@@ -36,7 +47,7 @@ class Process(msgspec.Struct, frozen=True):
     `on_request` are the layers besides the framework's that it can have; None for any.
     """
 
-    name: str
+    name: ProcessName
     takes_history: bool = True
     shares: bool = True
     on_request: tuple[str, ...] | None = None
@@ -46,19 +57,19 @@ class Process(msgspec.Struct, frozen=True):
         return self.on_request is None or layer == FRAMEWORK or layer in self.on_request
 
 
-REACT = Process("react")
-PROCESSES = {
-    process.name: process
-    for process in (
-        REACT,
-        Process("sequential"),
-        Process("dynamic"),
-        Process("hierarchical"),
-        Process("mapreduce_worker", takes_history=False, shares=False, on_request=(KNOWLEDGE,)),
-        Process("mapreduce_planner", takes_history=False, shares=False, on_request=(EXPERIENCE, KNOWLEDGE)),
-        Process("mapreduce_reducer", takes_history=False, shares=False, on_request=(EXPERIENCE, KNOWLEDGE)),
-    )
+_MAPREDUCE = {
+    "mapreduce_worker": (KNOWLEDGE,),
+    "mapreduce_planner": (EXPERIENCE, KNOWLEDGE),
+    "mapreduce_reducer": (EXPERIENCE, KNOWLEDGE),
 }
+
+
+def process_of(named: Any) -> Process:
+    """The process of this name; what is no name of one is a `react`."""
+    name: ProcessName = named if named in PROCESS_NAMES else "react"
+    if name not in _MAPREDUCE:
+        return Process(name)
+    return Process(name, takes_history=False, shares=False, on_request=_MAPREDUCE[name])
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +88,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return self.to_collect.union(self.texts, [] if self.knowledge is None else [KNOWLEDGE])
 
 
+def is_layer(name: str) -> bool:
+    """Whether a layer can have this name."""
+    return name.endswith(SUFFIX) and name != SUFFIX
+
+
 def check_layer(name: str) -> None:
-    """Raise InvalidInput for a name that does not end as those of layers do."""
-    if not name.endswith(SUFFIX) or name == SUFFIX:
+    """Raise InvalidInput for a name that no layer can have."""
+    if not is_layer(name):
         raise InvalidInput(
-            f"the layer {name!r} does not end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
-            hint=f"name it {name.removesuffix(SUFFIX) + SUFFIX!r}" if name != SUFFIX else "give it a name",
+            f"{name!r} is no layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
+            hint=f"for example {(name.removesuffix(SUFFIX) or 'notes') + SUFFIX!r}",
         )
 
 
@@ -92,7 +108,7 @@ def asked_by(profile: Mapping[str, Any]) -> Asked:
     Profiles of other programs may hold anything there: what is not understood asks for nothing.
     """
     layers = profile.get("layers")
-    said = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if n.endswith(SUFFIX)}
+    said = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
     knowledge = said.get(KNOWLEDGE)
     words = knowledge.get("query") if isinstance(knowledge, dict) else None
     return Asked(
