@@ -231,7 +231,8 @@ def _reasons(box: Source, found: RequestDiff, lost: list[str]) -> list[str]:
     difference = found.difference
     if difference is None:
         return reasons or [
-            "the same messages, sent otherwise: a card was overwritten, or the profile changed"
+            "the messages are those of the request box, and not what was sent: a card was overwritten, or "
+            "the profile changed"
         ]
     sides = (difference.a, difference.b)
     if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):
