@@ -34,7 +34,7 @@ def pair_calls(cards: Sequence[Card | None]) -> Pairing:
     for position, card in enumerate(cards):
         if card is None:
             continue
-        for call_id in call_ids(card):
+        for call_id in call_ids(card) if card.tool_calls else ():
             open_calls.setdefault(call_id, []).append(position)
         if card.tool_call_id is None or card.type not in ("tool.call", "tool.result"):
             continue

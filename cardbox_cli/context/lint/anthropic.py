@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import arguments_of, block_id, is_text, kind
+from cardbox_cli.context.blocks import RAW, arguments_of, block_id, is_text, kind
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of
 from cardbox_cli.context.lint.models import takes_prefill
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject, Turn
-from cardbox_cli.context.lint.tools import arguments_problem, bad_name, tool_name
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem, tool_name
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry
 
@@ -118,8 +118,10 @@ def _breakpoints(subject: Subject) -> Iterator[Hit]:
                 places += [subject.place(message)] * _marks(block)
     for turn in subject.turns:
         for block, message in turn.blocks:
-            if marks := _marks(block):
-                places += [subject.place(message)] * marks
+            if isinstance(block, dict) and (
+                "cache_control" in block or isinstance(block.get("content"), list)
+            ):
+                places += [subject.place(message)] * _marks(block)
     if len(places) > _MOST_BREAKPOINTS:
         words = f"cache breakpoint {_MOST_BREAKPOINTS + 1} of {len(places)}; there may be {_MOST_BREAKPOINTS}"
         yield places[_MOST_BREAKPOINTS], words
@@ -143,7 +145,7 @@ def _thinks(subject: Subject) -> bool:
 
 
 def _unsigned(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.by_type.get(_REASONING, []):
+    for entry, card in subject.of_type(_REASONING):
         for block in as_blocks(content_of(card)):
             if kind(block) == "thinking" and not block.get("signature"):
                 yield entry, "the thinking has no signature, and is left out"
@@ -151,7 +153,7 @@ def _unsigned(subject: Subject) -> Iterator[Hit]:
 
 def _modified(subject: Subject) -> Iterator[Hit]:
     said: dict[str, str] = {}
-    for entry, card, message in subject.history if _REASONING in subject.by_type else []:
+    for entry, card, message in subject.history if _REASONING in subject.types else []:
         if card.type != _REASONING:
             continue
         for block in as_blocks(message.body["content"]):
@@ -216,18 +218,19 @@ def _renamed(subject: Subject) -> Iterator[Hit]:
 
 def _id_characters(subject: Subject) -> Iterator[Hit]:
     for call in subject.calls:
-        call_id = call.value.get("id") if isinstance(call.value, dict) else None
-        if isinstance(call_id, str) and call_id and block_id(call_id) != call_id:
-            yield call.entry, f"the id {call_id!r} is sent as {block_id(call_id)!r}"
+        if call.id and block_id(call.id) != call.id:
+            yield call.entry, f"the id {call.id!r} is sent as {block_id(call.id)!r}"
 
 
 def _names(subject: Subject) -> Iterator[Hit]:
     for block, message in _blocks(subject, "tool_use"):
-        name = tool_name(block)
-        if name is None or not _NAME.fullmatch(name):
-            yield from bad_name(subject.place(message), name, "called tool", _NAME, 128)
+        problem = name_problem(tool_name(block), "called tool", _NAME, 128)
+        if problem is not None:
+            yield subject.place(message), problem
     for number, tool in enumerate(subject.request.tools):
-        yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 128)
+        problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 128)
+        if problem is not None:
+            yield None, problem
 
 
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
@@ -238,15 +241,21 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
-    for entry, card, _ in subject.history:
+    for entry, card, message in subject.history:
         if not isinstance(card.tool_calls, list) or sources.anthropic_blocks(card) is not msgspec.UNSET:
             continue  # blocks are sent as they came
-        for call in card.tool_calls:
+        for call in card.tool_calls if _holds_raw(message.body["content"]) else []:
             function = call.get("function") if isinstance(call, dict) else None
             arguments = function.get("arguments") if isinstance(function, dict) else None
             if arguments_of(arguments) is None:
                 problem = arguments_problem(arguments)
                 yield entry, f"the arguments of {tool_name(call)!r} are sent as text: they are {problem}"
+
+
+def _holds_raw(content: Any) -> bool:
+    return isinstance(content, list) and any(
+        kind(block) == "tool_use" and RAW in block["input"] for block in content
+    )
 
 
 RULES = (
