@@ -56,8 +56,8 @@ def call_ids(card: Card) -> list[str]:
     """The ids of the tool calls that an assistant card makes, in order."""
     if not isinstance(card.tool_calls, list):
         return []
-    ids = (call.get("id") for call in card.tool_calls if isinstance(call, dict))
-    return [call_id for call_id in ids if isinstance(call_id, str)]
+    calls = (call for call in card.tool_calls if isinstance(call, dict))
+    return [call["id"] for call in calls if isinstance(call.get("id"), str)]
 
 
 def exchanges(cards: Sequence[Card]) -> list[list[int]]:

@@ -3,7 +3,7 @@
 Answers the questions that several rules ask. Pure, and decides nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,8 +30,8 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call of the history: the place of its card, the call as it is sent to OpenAI, and what of it is a
-    text: its id, and the name of its tool."""
+    """A tool call of the history: the place of its card, the call as OpenAI gets it, and of it the id and
+    the tool's name where they are texts."""
 
     entry: Entry
     value: Any
@@ -137,9 +137,7 @@ class Subject:
 
     @cached_property
     def _steps(self) -> list[int]:
-        """The number of the step that each message of the history belongs to; of what Anthropic gets as system
-        prompt, -1.
-        """
+        """The step that each message of the history belongs to; -1 for Anthropic's system text."""
         merges = self.provider == "anthropic"
         steps: list[int] = []
         number, before, role_before = 0, None, None
@@ -155,15 +153,31 @@ class Subject:
             before, role_before = message, role
         return steps
 
-    @cached_property
-    def turns(self) -> list[Turn]:
-        """The messages as Anthropic gets them."""
-        return [_turn(run) for run in anthropic.runs(self._spoken[0])]
+    @property
+    def turns(self) -> Iterator[Turn]:
+        """The messages as Anthropic gets them, which are many; most rules need but a few, or their blocks."""
+        return map(_turn, self._runs)
+
+    def turn(self, index: int) -> Turn | None:
+        """The message of this index, which may count from the end, as Anthropic gets it."""
+        return _turn(self._runs[index]) if -len(self._runs) <= index < len(self._runs) else None
 
     @cached_property
-    def kinds(self) -> set[tuple[str, str]]:
-        """The roles of turns, and the kinds of blocks that they have."""
-        return {(turn.role, name) for turn in self.turns for name in turn.kinds}
+    def blocks(self) -> dict[str, list[tuple[Any, Message]]]:
+        """The content blocks that Anthropic gets, by kind, with the messages that they come from.
+
+        A message that is one text has none here.
+        """
+        kinds: dict[str, list[tuple[Any, Message]]] = {}
+        for message in self._spoken[0]:
+            content = message.body["content"]
+            for block in content if isinstance(content, list) else ():
+                kinds.setdefault(kind(block), []).append((block, message))
+        return kinds
+
+    @cached_property
+    def _runs(self) -> list[list[Message]]:
+        return anthropic.runs(self._spoken[0])
 
     @property
     def renamed(self) -> list[Renamed]:
