@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.collecting.project import collector_for, settled
 from cardbox_cli.context.request import Wishes, profile_of
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, NotFound
@@ -44,6 +45,7 @@ from cardbox_cli.model.turns import (
     InboxRow,
     new_step_id,
 )
+from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
 
 # What a step can be while it counts against the limit: the model has answered.
@@ -157,12 +159,23 @@ def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> 
 
     Raises StaleEpoch, and InvalidInput for layers that are asked for and cannot be had.
     """
-    asked = turn_request(turn.boxes, turn.tools, wishes, format=format)
+    with runtime.database.snapshot():
+        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+        asked = turn_request(
+            turn.boxes,
+            turn.tools,
+            settled(wishes, settings),
+            format=format,
+            collector=collector_for(runtime.database, runtime.project_id),
+        )
     step_id = new_step_id()
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        kept = [_stored(runtime, card) for card in request_cards(runtime.project_id, asked.request)]
+        snapshots = request_cards(
+            runtime.project_id, asked.request, reproducible=settings.reproducible_layers
+        )
+        kept = [_stored(runtime, card) for card in snapshots]
         box = runtime.boxes.create(
             request_box_ids(kept, turn.boxes.history), title=f"request of {step_id}", allow_dangling=True
         )
