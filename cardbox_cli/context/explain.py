@@ -34,12 +34,13 @@ def explain(request: Request) -> Explanation:
     lines = []
     for message in request.messages:
         said = spoken(message.body)
+        place = request.places.get(message.card_id or "")
         lines.append(
             MessageLine(
                 layer=message.layer,
                 role=str(message.body.get("role")),
                 card_id=message.card_id,
-                rule=request.rules.get(message.card_id) if message.card_id else None,
+                rule=None if place is None else place.rule,
                 characters=len(said),
                 tokens=estimate_tokens(said),
                 preview=said,

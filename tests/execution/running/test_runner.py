@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.context.request import Wishes
 from cardbox_cli.execution.claims import begin, claim
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.reports import report_result
@@ -379,7 +380,7 @@ def test_the_dispatch_may_ask_for_another_model_and_other_limits(
     runtime: Runtime, ask: Asked, run: Callable[..., Rest], tmp_path: Path
 ) -> None:
     ask(runtime_config={"model": "small", "max_steps": 3, "colour": "red"})
-    run(f"cat > {tmp_path}/request; printf done", model="large")
+    run(f"cat > {tmp_path}/request; printf done", wishes=Wishes(model="large"))
     assert json.loads((tmp_path / "request").read_text())["model"] == "small"
     ask(runtime_config={"timeout": 0.1})
     assert run("sleep 100").error_code == "command_timeout"
