@@ -71,13 +71,15 @@ def standard_content(card: Card | CardDraft) -> str | list[Block]:
     body = spoken_body(card)
     if body["role"] in ("tool", "function"):
         return [_result_block(card, body)]
-    blocks = blocks_of_content(body.get("content"))
+    content = body.get("content")
+    if isinstance(content, str) and len(body) == 2:
+        return content
+    blocks = blocks_of_content(content)
     blocks += [text_block(body["refusal"])] if isinstance(body.get("refusal"), str) else []
     calls = body.get("tool_calls")
     blocks += [block_of_call(call) for call in calls] if isinstance(calls, list) else []
     if body.get("function_call"):
         blocks.append(text_block(f"[call of {exact_json.encode(body['function_call']).decode()}]"))
-    content = body.get("content")
     is_text_alone = isinstance(content, str) and len(blocks) == (1 if content else 0)
     return content if isinstance(content, str) and is_text_alone else blocks
 
