@@ -152,12 +152,14 @@ def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
         for slot in box.slots
         if slot.card is not None and slot.card.type == STORED_LAYER
     }
+    lived = {} if kept is None else kept.layers
+    given = {name: text for name, text in wishes.asked.texts.items() if name in lived}
     return Wishes(
         model=wishes.model or (kept.model if kept is not None else None),
         process="react" if kept is None else kept.process,
         share=True,
         layout="default" if kept is None else kept.layout,
-        asked=Asked(texts={**stored, **wishes.asked.texts}),
+        asked=Asked(texts={**stored, **given}),
     )
 
 
