@@ -16,6 +16,7 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, request_of
 from cardbox_cli.context.request_diff import RequestDiff, diff
 from cardbox_cli.execution.turn_request import (
+    FORMATS,
     Source,
     TurnBoxes,
     compose_again,
@@ -86,11 +87,12 @@ def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kep
 
 
 def read_kept(metadata: Any) -> Kept | None:
-    """What the metadata of a step say; None for a step of another system, or of an older cbx."""
+    """What the metadata of a step say; None for a step of another system, or of another cbx."""
     try:
-        return msgspec.convert(metadata[REQUEST], Kept)
+        kept = msgspec.convert(metadata[REQUEST], Kept)
     except (KeyError, TypeError, msgspec.ValidationError):
         return None
+    return kept if kept.format in FORMATS else None
 
 
 def recorded(
@@ -237,7 +239,8 @@ def _reasons(box: Source, found: RequestDiff, lost: list[str]) -> list[str]:
             "the profile changed"
         ]
     sides = (difference.a, difference.b)
-    if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):
+    is_prompt = any(side is not None and side.layer == SYSTEM_PROMPT for side in sides)
+    if is_prompt and all(slot.fate == "present" for slot in box.slots[:1]):
         reasons.append("the profile says another system prompt now, or another program rendered it")
     return reasons
 

@@ -11,7 +11,7 @@ import pytest
 from cardbox_cli.collecting.project import collector_for, settled
 from cardbox_cli.context.request import NO_WISHES, Wishes
 from cardbox_cli.errors import AmbiguousId, NotFound
-from cardbox_cli.execution.recorded import Verified
+from cardbox_cli.execution.recorded import Verified, read_kept
 from cardbox_cli.execution.running.runner import Rest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_context import StepRequest, TurnRequests
@@ -29,6 +29,10 @@ from tests.execution.running.test_runner import LOOKS
 
 Run = Callable[..., Rest]
 NOTES = "notes__context"
+KEPT = {
+    "format": "openai", "model": None, "process": "react", "layout": "default",
+    "output_start": 0, "output_cards": 0, "layers": {}, "sha256": "",
+}
 
 
 class Turn:
@@ -178,6 +182,14 @@ def test_a_step_keeps_hashes_and_no_texts(ran: Callable[..., Turn], runtime: Run
     }
 
 
+@pytest.mark.parametrize(
+    "metadata", [None, [], {}, {"request": 1}, {"request": {}}, {"request": {**KEPT, "format": "smoke"}}]
+)
+def test_what_another_program_keeps_there_is_passed_over(metadata: Any) -> None:
+    assert read_kept(metadata) is None
+    assert read_kept({"request": KEPT}) is not None
+
+
 class TestNamingAStep:
     def test_by_number_piece_of_an_id_or_next(self, ran: Callable[..., Turn], runtime: Runtime) -> None:
         turn = ran()
@@ -230,6 +242,15 @@ class TestVerifying:
         found = turn.verified("1")
         assert not found.equal
         assert found.reasons == [f"card {slot.card_id[-8:]} at position 2 of the request box is deleted"]
+
+    def test_a_system_prompt_that_was_deleted_is_named_and_no_more(
+        self, runtime: Runtime, ran: Callable[..., Turn]
+    ) -> None:
+        turn = ran()
+        box_id = runtime.turns.steps(turn.turn_id)[0].request_box_id or ""
+        runtime.cards.delete([runtime.boxes.slots(box_id)[0].card_id])
+        [reason] = turn.verified("1").reasons
+        assert reason.endswith("at position 0 of the request box is deleted")
 
     def test_a_card_that_was_overwritten_is_felt(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
