@@ -6,7 +6,7 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.describe import count, short_rule
+from cardbox_cli.cli.describe import count, short_rule, token_count
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.context.explain import Explanation, explain
@@ -139,7 +139,7 @@ def _say(request: Request, explanation: Explanation) -> None:
             ("model", request.model or "unknown"),
             ("messages", str(len(request.messages))),
             ("tools", str(len(request.tools)) if request.tools else None),
-            ("tokens", f"~{explanation.tokens}"),
+            ("tokens", token_count(explanation.tokens, exact=explanation.tokens_exact)),
         ]
     )
     if explanation.messages:
@@ -153,7 +153,7 @@ def _say(request: Request, explanation: Explanation) -> None:
                     line.layer,
                     short_id(line.card_id) if line.card_id else "-",
                     str(line.characters),
-                    f"~{line.tokens}",
+                    token_count(line.tokens, exact=line.tokens_exact),
                     short_rule(line.rule or "-"),
                     one_line(line.preview, 60),
                 ]

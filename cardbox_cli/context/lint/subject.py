@@ -11,7 +11,7 @@ import msgspec
 
 from cardbox_cli.context.blocks import kind
 from cardbox_cli.context.composer import CHECKPOINT, SYSTEM_PROMPT
-from cardbox_cli.context.explain import explain
+from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
@@ -68,9 +68,9 @@ class Subject:
         return self._places[card_id][0] if card_id in self._places else None
 
     @cached_property
-    def tokens(self) -> int:
-        """An estimate of how many tokens the request has."""
-        return explain(self.request).tokens
+    def explained(self) -> Explanation:
+        """The account of the request, with how many tokens it has."""
+        return explain(self.request)
 
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:
