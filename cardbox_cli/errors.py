@@ -48,6 +48,12 @@ class InvalidInput(CbxError):
     exit_code = 4
 
 
+class DuplicateQuery(InvalidInput):
+    """A query that the history ends with already."""
+
+    code = "duplicate-query"
+
+
 class BadRequest(InvalidInput):
     """A pack was asked for with arguments or a recipe that its rules refuse."""
 

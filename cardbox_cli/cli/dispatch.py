@@ -26,6 +26,7 @@ app = everyday("Dispatch a turn into an agent's inbox.")
         "  cbx dispatch --agent clerk --context-box 8b1f22c0\n"
         "  cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md\n"
         "  cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt\n"
+        "  cbx dispatch --agent clerk --context-box $BOX --check -o id\n"
         "  cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id"
     )
 )
@@ -79,6 +80,13 @@ def command(
     no_queue: Annotated[
         bool, typer.Option("--no-queue", help="Do not wait behind another turn: answer busy, exit 6.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Ask for nothing that the provider would refuse: exit 8 on errors."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --check: tell what is found, and dispatch all the same.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, write nothing.")] = False,
     emit_state: Annotated[
         bool, typer.Option("--emit-state", help="Send the event that the agent is dispatched, too.")
@@ -90,6 +98,7 @@ def command(
 
     Exit 6 when the turn was not accepted: busy, rejected or an error, and nothing was written.
     """
+    from cardbox_cli.cli.findings import gate
     from cardbox_cli.execution.dispatch import dispatch
     from cardbox_cli.execution.requests import DepthPolicy, DispatchRequest
 
@@ -97,6 +106,7 @@ def command(
     _check_options(
         context_box, handover, arg, args, correlation_id, wait=wait, timeout=timeout, dry_run=dry_run
     )
+    passing = gate("dispatches", check=check, force=force)
     packing = _handover(handover, arg or [], args or [])
     config = _config(runtime_config)
     with runtime() as run:
@@ -114,7 +124,7 @@ def command(
             runtime_config=config,
             emit_state=emit_state,
         )
-        dispatched = dispatch(run, request, queue=not no_queue, dry_run=dry_run)
+        dispatched = dispatch(run, request, queue=not no_queue, dry_run=dry_run, check=passing)
         if dispatched.result.status != "accepted":
             refuse(dispatched)
         if not dry_run:

@@ -1,15 +1,21 @@
 """How commands tell what the lint found: on stdout as their answer, or on stderr beside another."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
 from cardbox_cli.cli import output
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.errors import Findings
+from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import Finding
 
-def answer(findings: list[Finding]) -> None:
+
+def answer(findings: "list[Finding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
     if session().output == "table" and findings:
         _say(findings)
@@ -24,7 +30,7 @@ def answer(findings: list[Finding]) -> None:
     refuse(findings, hint=None)
 
 
-def tell(findings: list[Finding]) -> None:
+def tell(findings: "list[Finding]") -> None:
     """Print the findings on stderr: as JSON where the answer is JSON, else a line each."""
     if session().output in ("json", "jsonl"):
         announce(exact_json.encode(findings).decode())
@@ -34,7 +40,24 @@ def tell(findings: list[Finding]) -> None:
         announce(f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}")
 
 
-def refuse(findings: list[Finding], *, hint: str | None) -> None:
+def gate(verb: str, *, check: bool, force: bool) -> "Callable[[list[Finding]], None] | None":
+    """What --check and --force let through: it tells the findings, and raises Findings where one is an error.
+
+    None without --check. `verb` is what happens then: "packs", say. Raises UsageError for --force alone.
+    """
+    if force and not check:
+        raise UsageError("--force is for --check", hint="add --check, or leave --force out")
+    if not check:
+        return None
+    return tell if force else partial(_stop, verb=verb)
+
+
+def _stop(findings: "list[Finding]", *, verb: str) -> None:
+    tell(findings)
+    refuse(findings, hint=f"nothing was written; --force {verb} it all the same")
+
+
+def refuse(findings: "list[Finding]", *, hint: str | None) -> None:
     """Raise Findings where one is an error."""
     errors = sum(found.severity == "error" for found in findings)
     if errors:
@@ -47,13 +70,13 @@ def _numbers(errors: int, warnings: int) -> str:
     )
 
 
-def _place(found: Finding) -> str:
+def _place(found: "Finding") -> str:
     if found.card_id is None:
         return ""
     return f" at card {short_id(found.card_id)}, position {found.position}"
 
 
-def _say(findings: list[Finding]) -> None:
+def _say(findings: "list[Finding]") -> None:
     rows = [
         [
             "-" if found.position is None else str(found.position),

@@ -20,6 +20,7 @@ COMMANDS = {
     "demo": Entry("cardbox_cli.cli.demo", "See the whole main job on a bundled conversation."),
     "card": Entry("cardbox_cli.cli.card", "Add, show, list, search, delete, import and export cards."),
     "box": Entry("cardbox_cli.cli.box", "Make, show, change and verify boxes of cards."),
+    "todo": Entry("cardbox_cli.cli.todo", "Keep the todo list of a box: add, settle and list its items."),
     "project": Entry("cardbox_cli.cli.project", "Create, change, list and show projects."),
     "profile": Entry("cardbox_cli.cli.profile", "Import, list and show the profiles of agents."),
     "agent": Entry("cardbox_cli.cli.agent", "Provision, list and show agents."),

@@ -1,7 +1,6 @@
 """`cbx pack`: a new context box from a handover recipe."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,6 @@ from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens, tokenizer
 from cardbox_cli.packing.plan import PlannedCard
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.request import Entry
     from cardbox_cli.packing.pack import Packed
     from cardbox_cli.store.database import Database
 
@@ -71,10 +69,10 @@ def command(
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
+    from cardbox_cli.cli.findings import gate
     from cardbox_cli.packing.pack import pack
 
-    if force and not check:
-        raise UsageError("--force is for --check", hint="add --check, or leave --force out")
+    passing = gate("packs", check=check, force=force)
     if not source_agent.strip():
         raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
     loaded = load_recipe(handover)
@@ -88,26 +86,13 @@ def command(
             arguments=arguments,
             source_agent_id=source_agent,
             dry_run=dry_run,
-            check=partial(_check, force=force) if check else None,
+            check=passing,
         )
         _remember(packed)
         tokenizer = _tokenizer(database, packed) if explain or dry_run else ESTIMATE
     for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
     _print(packed, tokenizer, explain=explain or dry_run)
-
-
-def _check(entries: "list[Entry]", *, force: bool) -> None:
-    """Tell what the rules of the profile's model find, and refuse errors."""
-    from cardbox_cli.cli.findings import refuse, tell
-    from cardbox_cli.context.lint.models import provider_of
-    from cardbox_cli.context.lint.registry import check
-    from cardbox_cli.context.request import request_of
-
-    findings = check(entries, provider_of(request_of(entries).model))
-    tell(findings)
-    if not force:
-        refuse(findings, hint="nothing was written; --force packs it all the same")
 
 
 def _remember(packed: "Packed") -> None:

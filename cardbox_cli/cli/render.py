@@ -11,7 +11,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import DIALECTS, anthropic, text
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
 
@@ -70,7 +70,7 @@ def command(
         entries = [entry for typed in box for entry in _entries(boxes, boxes.resolve(typed))]
     provider = "openai" if format_ == TEXT else format_
     dialect = DIALECTS[provider]
-    request = request_of(entries, model=model, spell=dialect.spell)
+    request = request_of(entries, Wishes(model=model), spell=dialect.spell)
     if check:
         _check(entries, request, provider)
         return

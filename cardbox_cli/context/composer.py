@@ -5,22 +5,25 @@ prompt text. Which texts the layers get is the collector's business.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from cardbox_cli.context.blocks import text_of
 from cardbox_cli.context.messages import Message
-from cardbox_cli.errors import InvalidInput
-
-SUFFIX = "__context"
-SYSTEM_PROMPT = "system_prompt"
-CHECKPOINT = "checkpoint_messages"
-
-# The layers that are texts, in the order of the spec's table; all of them come before the history.
-CONTEXT_LAYERS = (
-    "framework__context",
-    "experience__context",
-    "knowledge__context",
-    "todo__context",
-    "compression__context",
+from cardbox_cli.errors import DuplicateQuery
+from cardbox_cli.model.layers import (
+    COMPRESSION,
+    CONTEXT_LAYERS,
+    EXPERIENCE,
+    KNOWLEDGE,
+    QUERY,
+    SYSTEM_PROMPT,
+    TODO,
+    Layout,
+    check_layer,
 )
+
+# What changes with each call, and in the layout for caches comes after what does not.
+PER_CALL = (EXPERIENCE, KNOWLEDGE, TODO)
 
 
 def compose(
@@ -29,32 +32,47 @@ def compose(
     checkpoint_messages: Sequence[Message],
     contexts: Mapping[str, str],
     query: str | None,
+    layout: Layout = "default",
+    compression: Literal["before", "after"] = "before",
 ) -> list[Message]:
     """The messages of one LLM call. Empty layers make none; unknown ones follow the known, sorted.
 
-    Raises InvalidInput for a layer whose name does not end in `__context`.
+    The layout for caches puts what changes with each call behind the history, beside the query, so that the
+    provider finds the longest beginning again; `compression` says where the summary stands to the history.
+
+    Raises InvalidInput for a layer whose name does not end in `__context`, and DuplicateQuery for a query
+    that the history ends with: it is asked once.
     """
-    messages: list[Message] = []
-    if system_prompt:
-        messages.append(_text_message(SYSTEM_PROMPT, "system", system_prompt))
-    for name in _ordered(contexts):
-        if contexts[name]:
-            messages.append(_text_message(name, "system", contexts[name]))
-    messages += checkpoint_messages
-    if query:
-        messages.append(_text_message("query", "user", query))
-    return messages
+    for name in contexts:
+        check_layer(name)
+    if query and _ends_with(checkpoint_messages, query):
+        raise DuplicateQuery(
+            "the query is the last user message of the history, and would be asked twice",
+            hint="leave the query out: the history asks it",
+        )
+    behind = {*(PER_CALL if layout == "cache" else ()), *([COMPRESSION] if compression == "after" else ())}
+    ordered = [name for name in _ordered(contexts) if contexts[name]]
+    return [
+        *([_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []),
+        *(_message(name, "system", contexts[name]) for name in ordered if name not in behind),
+        *checkpoint_messages,
+        *(_message(name, "system", contexts[name]) for name in ordered if name in behind),
+        *([_message(QUERY, "user", query)] if query else []),
+    ]
 
 
 def _ordered(contexts: Mapping[str, str]) -> list[str]:
-    for name in contexts:
-        if not name.endswith(SUFFIX):
-            raise InvalidInput(
-                f"the layer {name!r} does not end in {SUFFIX!r}", hint=f"name it {name + SUFFIX!r}"
-            )
     known = [name for name in CONTEXT_LAYERS if name in contexts]
     return known + sorted(name for name in contexts if name not in CONTEXT_LAYERS)
 
 
-def _text_message(layer: str, role: str, text: str) -> Message:
+def _message(layer: str, role: str, text: str) -> Message:
     return Message(layer=layer, body={"role": role, "content": text})
+
+
+def _ends_with(history: Sequence[Message], query: str) -> bool:
+    if not history or history[-1].body.get("role") != "user":
+        return False
+    content = history[-1].body.get("content")
+    said = content if isinstance(content, str) else text_of(content if isinstance(content, list) else [])
+    return said.strip() == query.strip()

@@ -58,12 +58,13 @@ def explain(request: Request) -> Explanation:
         cost = _cost(message.body, tokenizer, documented=documented)
         tokens += cost.tokens
         estimated += cost.estimated
+        place = request.places.get(message.card_id or "")
         lines.append(
             MessageLine(
                 layer=message.layer,
                 role=str(message.body.get("role")),
                 card_id=message.card_id,
-                rule=request.rules.get(message.card_id) if message.card_id else None,
+                rule=None if place is None else place.rule,
                 characters=len(cost.said),
                 tokens=cost.tokens,
                 tokens_exact=not cost.estimated,

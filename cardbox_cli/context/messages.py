@@ -24,6 +24,7 @@ SILENT_TYPES = {
     "sys.tools": "becomes the request's tools",
     "context.compression": "joins the layer compression__context",
     "todo.item": "belongs to the layer todo__context",
+    "context.layer": "a layer of an earlier request, as its metadata names it",
     "session.event": "an event of a session, no message",
 }
 # Types that only the format that they come from can send, and why others leave them out.

@@ -1,20 +1,29 @@
 """From the cards of boxes to one LLM request: system prompt, tools, layers and history.
 
-Pure. Sorts every card into the part of the request that it belongs to, and keeps account of those that
-belong to none. Which order the parts take is the composer's, how a provider spells them `formats/`.
+Sorts every card into the part of the request that it belongs to, and keeps account of those that belong to
+none. Which texts the layers get is the collector's business, which order the parts take the composer's, how a
+provider spells them `formats/`'. Pure as long as the collector has no providers.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.composer import CHECKPOINT, compose
+from cardbox_cli.context.collector import (
+    WITHOUT_PROVIDERS,
+    Collecting,
+    ContextCollector,
+    Layer,
+    LayerLeftOut,
+)
+from cardbox_cli.context.composer import compose
 from cardbox_cli.context.messages import Message, Silence, message_body
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, ToolContent
+from cardbox_cli.model.layers import CHECKPOINT, Asked, Layout, ProcessName, asked_by, process_of
 
 Spell = Callable[[Card], dict[str, Any] | Silence]
 
@@ -30,6 +39,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
 
 
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request shall be composed, as far as somebody says so; the profile is asked for the rest.
+
+    `share` is the switch of sharing, as the caller or else the project sets it.
+    """
+
+    model: str | None = None
+    process: ProcessName | None = None
+    share: bool | None = None
+    layout: Layout | None = None
+    asked: Asked = Asked()
+    query: str | None = None
+
+
+NO_WISHES = Wishes()
+
+
 class Omitted(msgspec.Struct, frozen=True, kw_only=True):
     """A card that is no message, and why."""
 
@@ -42,73 +68,113 @@ class Omitted(msgspec.Struct, frozen=True, kw_only=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One LLM request before a provider's body is made of it: its messages are spelled, no more.
 
-    `tools` are as they are stored, `config` is the profile's llm_config; `rules` has the recipe rule of each
-    card that is known.
+    `tools` are as they are stored, `config` is the profile's llm_config. `layers` are the texts that were
+    composed, `places` has the place of each card that was taken in.
     """
 
     messages: list[Message]
     tools: list[dict[str, Any]]
     model: str | None
     config: dict[str, Any]
+    process: ProcessName
+    layout: Layout
+    layers: list[Layer]
+    layers_left_out: list[LayerLeftOut]
     left_out: list[Omitted]
-    rules: dict[str, str]
+    places: dict[str, Entry]
 
 
-def request_of(entries: Sequence[Entry], *, model: str | None = None, spell: Spell = message_body) -> Request:
+def request_of(
+    entries: Sequence[Entry],
+    wishes: Wishes = NO_WISHES,
+    *,
+    spell: Spell = message_body,
+    collector: ContextCollector = WITHOUT_PROVIDERS,
+    own: Container[str] = (),
+) -> Request:
     """The request that the cards of boxes make, in their order; a card counts once, at its first place.
 
-    `model` overrides the profile's, `spell` says what a card is in the dialect of a format.
+    `spell` says what a card is in the dialect of a format. `own` are the cards that stay where a process
+    takes no history: what the turn is about, and what it has done itself.
+
+    Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
+    history ends with.
     """
     kept, left_out = _readable(entries)
-    profile = profile_of(card for _, card in kept)
-    tools = [tool for _, card in kept if isinstance(card.content, ToolContent) for tool in card.content.tools]
+    cards = [entry.slot.card for entry in kept if entry.slot.card is not None]
+    profile = profile_of(cards)
+    process = process_of(wishes.process or profile.get("process"))
+    boxes = (entry.box_id for entry, card in zip(kept, cards, strict=True) if card.type == "sys.profile")
+    collected = collector.collect(
+        Collecting(
+            slots=[entry.slot for entry in entries],
+            cards=cards,
+            profile_box_id=next(boxes, None),
+            here=wishes.asked,
+            by_profile=asked_by(profile),
+            process=process,
+            share=wishes.share,
+        )
+    )
     history: list[Message] = []
-    for entry, card in kept:
+    for entry, card in zip(kept, cards, strict=True):
         body = spell(card)
+        if not isinstance(body, Silence) and not process.takes_history and card.card_id not in own:
+            body = Silence(f"history, and a {process.name} takes none")
         if isinstance(body, Silence):
             left_out.append(_left_out(entry, body.reason))
         else:
-            history.append(
-                Message(layer=CHECKPOINT, body=body, card_id=card.card_id, group=sources.group(card))
-            )
-    messages = compose(
-        system_prompt=_system_prompt(profile),
-        checkpoint_messages=history,
-        contexts=_contexts([card for _, card in kept]),
-        query=None,
-    )
+            group = sources.group(card)
+            history.append(Message(layer=CHECKPOINT, body=body, card_id=card.card_id, group=group))
+    layout = _layout(wishes, profile)
     config = profile.get("llm_config")
     config = config if isinstance(config, dict) else {}
     return Request(
-        messages=messages,
-        tools=tools,
-        model=model or _text(config.get("model")),
+        messages=compose(
+            system_prompt=_system_prompt(profile),
+            checkpoint_messages=history,
+            contexts=collected.contexts,
+            query=wishes.query,
+            layout=layout,
+        ),
+        tools=_tools(cards),
+        model=wishes.model or _text(config.get("model")),
         config=config,
+        process=process.name,
+        layout=layout,
+        layers=collected.layers,
+        layers_left_out=collected.left_out,
         left_out=left_out,
-        rules={entry.slot.card_id: entry.rule for entry, _ in kept if entry.rule is not None},
+        places={entry.slot.card_id: entry for entry in kept},
     )
 
 
-def _readable(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, Card]], list[Omitted]]:
-    kept: list[tuple[Entry, Card]] = []
+def _readable(entries: Sequence[Entry]) -> tuple[list[Entry], list[Omitted]]:
+    """The places whose cards are taken in, and why the others are not."""
+    kept: dict[str, Entry] = {}
     left_out: list[Omitted] = []
-    seen: set[str] = set()
     for entry in entries:
         slot = entry.slot
         if slot.card is None or slot.fate != "present":
             left_out.append(_left_out(entry, f"{slot.fate} card"))
-        elif slot.card_id in seen:
+        elif slot.card_id in kept:
             left_out.append(_left_out(entry, "stands at an earlier place already"))
         else:
-            seen.add(slot.card_id)
-            kept.append((entry, slot.card))
-    return kept, left_out
+            kept[slot.card_id] = entry
+    return list(kept.values()), left_out
+
+
+def _tools(cards: Iterable[Card]) -> list[dict[str, Any]]:
+    return [tool for card in cards if isinstance(card.content, ToolContent) for tool in card.content.tools]
 
 
 def _left_out(entry: Entry, reason: str) -> Omitted:
     return Omitted(
         card_id=entry.slot.card_id, box_id=entry.box_id, position=entry.slot.position, reason=reason
     )
+
+
+# --- what the profile says
 
 
 def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
@@ -119,13 +185,13 @@ def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
     return {}
 
 
-def _system_prompt(profile: dict[str, Any]) -> str | None:
+def _system_prompt(profile: Mapping[str, Any]) -> str | None:
     return _text(profile.get("system_prompt")) or _text(profile.get("system_prompt_template"))
 
 
-def _contexts(cards: Sequence[Card]) -> dict[str, str]:
-    summaries = [card_text(card.content) for card in cards if card.type == "context.compression"]
-    return {"compression__context": "\n\n".join(summaries)}
+def _layout(wishes: Wishes, profile: Mapping[str, Any]) -> Layout:
+    named = wishes.layout or profile.get("layout")
+    return "cache" if named == "cache" else "default"
 
 
 def _text(value: Any) -> str | None:

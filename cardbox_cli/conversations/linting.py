@@ -13,7 +13,7 @@ from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.lint.contents import UNREADABLE
 from cardbox_cli.context.lint.registry import lint
 from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.context.request import Entry, request_of
+from cardbox_cli.context.request import Entry, Wishes, request_of
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.importing import Drafted, drafts_of
 from cardbox_cli.conversations.json_window import held
@@ -38,7 +38,7 @@ def lint_conversation(conversation: Conversation, provider: str, project_id: str
         entries.append(Entry(slot=slot, box_id=""))
         places.append(place)
     beside = {key: held(conversation.beside.get(key)) for key in _BESIDE}
-    request = request_of(entries, model=_text(beside["model"]), spell=DIALECTS[provider].spell)
+    request = request_of(entries, Wishes(model=_text(beside["model"])), spell=DIALECTS[provider].spell)
     request = msgspec.structs.replace(
         request,
         tools=request.tools + _tools(beside["tools"]),

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.composer import CHECKPOINT
 from cardbox_cli.context.drafting import OPENAI_TYPES, card_of_message, keep_message
 from cardbox_cli.context.formats.openai import welded
 from cardbox_cli.context.messages import Message, Silence, message_body, spoken_body
@@ -23,6 +22,7 @@ from cardbox_cli.conversations.conversation import (
 from cardbox_cli.conversations.files import all_messages, find_messages, message_entries
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.layers import CHECKPOINT
 
 NAME = sources.OPENAI
 KEYSPACE: tuple[str, ...] = ()

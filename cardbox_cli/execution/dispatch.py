@@ -30,12 +30,13 @@ from cardbox_cli.model.turns import (
     QUEUED,
     TURN,
     Edge,
+    Head,
     InboxRow,
     edge_context,
     new_edge_id,
     new_turn_id,
 )
-from cardbox_cli.packing.pack import Packed, pack
+from cardbox_cli.packing.pack import Check, Packed, pack
 from cardbox_cli.store.inbox import NewRow
 from cardbox_cli.store.projects import ensure_project
 
@@ -43,16 +44,23 @@ _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inb
 
 
 def dispatch(
-    runtime: Runtime, request: DispatchRequest, *, queue: bool = True, dry_run: bool = False
+    runtime: Runtime,
+    request: DispatchRequest,
+    *,
+    queue: bool = True,
+    dry_run: bool = False,
+    check: Check | None = None,
 ) -> Dispatched:
     """Ask for a turn. Without `queue` a busy agent is an answer of its own, and nothing is written.
 
-    A dry run does everything and takes it back. Raises CorrelationConflict where the correlation id stands
-    for another request, and what packing raises. Joins the caller's transaction if there is one.
+    A dry run does everything and takes it back. `check` gets what the rules of the turn's model find in its
+    first request, unless that turn is there already; what it raises leaves no row. Raises CorrelationConflict
+    where the correlation id stands for another request, and what packing raises. Joins the caller's
+    transaction if there is one.
     """
     try:
         with runtime.rehearsal() if dry_run else runtime.transaction():
-            return _Dispatch(runtime, request, queue=queue).carry_out()
+            return _Dispatch(runtime, request, queue=queue, check=check).carry_out()
     except Refusal as refusal:
         refused = DispatchResult(
             status=refusal.status,
@@ -66,7 +74,9 @@ def dispatch(
 class _Dispatch:
     """One request on its way through its transaction."""
 
-    def __init__(self, runtime: Runtime, request: DispatchRequest, *, queue: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None
+    ) -> None:
         self.runtime = runtime
         self.request = msgspec.structs.replace(
             request,
@@ -74,6 +84,7 @@ class _Dispatch:
             correlation_id=request.correlation_id or None,
         )
         self.queue = queue
+        self.check = check
         self._admission = Admission(runtime, self.request)
 
     def carry_out(self) -> Dispatched:
@@ -103,15 +114,15 @@ class _Dispatch:
         packed = self._pack()
         context_box_id = packed.context_box_id if packed else self._admission.context_box()
         output_box_id = self._admission.output_box(agent.agent_id)
+        boxes: dict[str, Any] = {
+            "profile_box_id": profile_box_id,
+            "context_box_id": context_box_id,
+            "output_box_id": output_box_id,
+        }
+        if self.check is not None:
+            self._check(self.check, head, boxes)
         row = self._enqueue(
-            agent.agent_id,
-            lineage,
-            payload={
-                "profile_box_id": profile_box_id,
-                "context_box_id": context_box_id,
-                "output_box_id": output_box_id,
-                "runtime_config": request.runtime_config,
-            },
+            agent.agent_id, lineage, payload={**boxes, "runtime_config": request.runtime_config}
         )
         if row is None:
             return self._replay_of_another(digest)
@@ -156,6 +167,12 @@ class _Dispatch:
                 details={"agent_turn_id": row.turn_id, "agent_id": row.agent_id},
             )
         return Dispatched(self._result(row, created=False))
+
+    def _check(self, check: Check, head: Head, boxes: dict[str, Any]) -> None:
+        # Most dispatches are not checked, and the rules take a while to load.
+        from cardbox_cli.execution.turn_lint import lint_turn_to_be
+
+        check(lint_turn_to_be(self.runtime, self.request, head, **boxes))
 
     # --- writing
 

@@ -21,7 +21,8 @@ from pydantic import (
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten import Name, Section, Trimmed, fit, refuse
 from cardbox_cli.model.identity import is_subject_token
-from cardbox_cli.model.wording import did_you_mean, shown
+from cardbox_cli.model.layers import KNOWLEDGE, SUFFIX, Layout, ProcessName, is_layer, process_of
+from cardbox_cli.model.wording import did_you_mean, found, shown
 from cardbox_cli.model.yaml_files import read_yaml
 
 DEFAULT_WORKER_TARGET = "worker_generic"
@@ -42,6 +43,26 @@ def _subject_token(target: str) -> str:
 def _listed(tags: object) -> object:
     """Tags that are written as one string, as a list."""
     return [tag for tag in map(str.strip, tags.split(",")) if tag] if isinstance(tags, str) else tags
+
+
+def _layer_wishes(layers: object) -> object:
+    """The layers that a profile asks for; what is wrong with any of them is told at once."""
+    asked = layers.items() if isinstance(layers, dict) else ()
+    wrong = [f"{shown(str(name))} {said}" for name, value in asked if (said := _wrong_wish(str(name), value))]
+    return refuse("; ".join(wrong)) if wrong else layers
+
+
+def _wrong_wish(layer: str, value: object) -> str | None:
+    """What is wrong with what a profile says of a layer, to be read after its name."""
+    if not is_layer(layer):
+        return f"does not end in {SUFFIX!r}"
+    if isinstance(value, str) and value.strip():
+        return None
+    if layer == KNOWLEDGE:
+        words = value.get("query") if isinstance(value, dict) and len(value) == 1 else None
+        is_search = isinstance(words, str) and words.strip()
+        return None if is_search else f"must be a text or {{query: WORDS}}, found {found(value)}"
+    return None if value is True else f"must be a text, or true to collect it, found {found(value)}"
 
 
 class DelegationPolicy(Section):
@@ -85,6 +106,16 @@ class Profile(Section):
     must_end_with: list[Name] = Field(
         default=[], description="A turn ends only with a call of one of these tools."
     )
+    process: ProcessName = Field(
+        default="react", description="The kind of its turns; those of mapreduce take no history."
+    )
+    layers: Annotated[dict[str, Any], BeforeValidator(_layer_wishes)] = Field(
+        default={},
+        description="The layers it asks for: a text, true to collect one, {query: WORDS} for knowledge.",
+    )
+    layout: Layout = Field(
+        default="default", description="cache puts layers that change with each call behind the history."
+    )
     llm_config: dict[str, Any] = Field(default={}, description="The model and its settings.")
 
     @field_validator("system_prompt_template")
@@ -93,6 +124,15 @@ class Profile(Section):
         if info.data.get("system_prompt"):
             refuse("another name of system_prompt, which is there too; keep one")
         return template
+
+    @field_validator("layers")
+    @classmethod
+    def _may_have_them(cls, layers: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        process = process_of(info.data.get("process"))
+        refused = [name for name in layers if not process.may_take(name)]
+        if refused:
+            refuse(f"a {process.name} cannot have {', '.join(refused)}")
+        return layers
 
 
 def parse_profile(text: str, source: str) -> dict[str, Any]:

@@ -24,13 +24,14 @@ from cardbox_cli.store.profiles import ProfileStore
 if TYPE_CHECKING:
     from psycopg import Connection
 
+    from cardbox_cli.context.lint.rule import Finding
     from cardbox_cli.model.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
 
 
-# Looks at what an agent would see, and raises what it has against it.
-Check: TypeAlias = Callable[[list[Entry]], None]
+# Looks at what the lint found in the request that an agent would make, and raises what it has against it.
+Check: TypeAlias = Callable[["list[Finding]"], None]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +64,8 @@ def pack(
     """Pack `arguments` by `recipe` into a new context box.
 
     Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
-    not tell whether the contents are still the same. `check` gets the places of the profile's box and of the
-    context box to be, which has no id yet, before anything is written; what it raises stops the pack.
+    not tell whether the contents are still the same. `check` gets what the rules of the profile's model find
+    in the profile's box and the context box to be, which has no id yet; what it raises stops the pack.
     Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
     no row remains then. Joins the caller's transaction if there is one.
     """
@@ -77,7 +78,7 @@ def pack(
         inherited = _read(database, project_id, plan) if with_digest else {}
         contents = _digest(plan, inherited) if with_digest else None
         if check is not None:
-            check(_entries(database, project_id, profile.profile_box_id, plan))
+            check(_lint(_entries(database, project_id, profile.profile_box_id, plan)))
         box_id = None
         if not dry_run:
             provenance = Provenance(
@@ -196,6 +197,13 @@ def _entries(database: Database, project_id: str, profile_box_id: str, plan: Pla
         slot = Slot(position, place.card_id, card, _fate(card, is_hidden=place.card_id in hidden))
         entries.append(Entry(slot=slot, box_id="", rule=place.rule))
     return entries
+
+
+def _lint(entries: list[Entry]) -> "list[Finding]":
+    # Most packs are not checked, and the rules take a while to load.
+    from cardbox_cli.context.lint.registry import check
+
+    return check(entries)
 
 
 def _fate(card: Card | None, *, is_hidden: bool) -> Fate:

@@ -26,6 +26,7 @@ from cardbox_cli.model.turns import (
 )
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.rows import all_decoded
 from cardbox_cli.store.short_ids import like_escape, the_one
 from cardbox_cli.store.turns import TurnStore
 
@@ -255,8 +256,7 @@ class TurnViews(ProjectStore):
         ]
 
     def _read(self, query: str, kind: type[_Row], /, **parameters: Any) -> list[_Row]:
-        decoder = msgspec.json.Decoder(kind)
-        return [decoder.decode(row) for (row,) in self._rows(query, **parameters)]
+        return all_decoded(kind, self._rows(query, **parameters))
 
     def _require_tables(self) -> None:
         for table in _TABLES:

@@ -1,4 +1,4 @@
-"""What `render --check`, `card lint` and `pack --check` say, where they say it, and how they end."""
+"""What `render --check`, `card lint`, `pack --check` and `dispatch --check` say, where they say it, and how they end."""
 
 import json
 from collections.abc import Callable
@@ -247,6 +247,124 @@ class TestPackCheck:
 
     def test_force_alone_has_nothing_to_force(self, cbx: Cbx) -> None:
         result = cbx("pack", "-H", "delegate", "--force")
+        assert (result.code, result.err) == (
+            2,
+            "error: --force is for --check\nhint: add --check, or leave --force out\n",
+        )
+
+
+def cards_of(cbx: Cbx, box: str) -> list[str]:
+    return [card["card_id"] for card in cbx("box", "show", box, "-o", "json").json()["cards"]]
+
+
+class TestDispatchCheck:
+    @pytest.fixture
+    def dispatch(self, cbx: Cbx, feed: Feed) -> Callable[..., Result]:
+        """Dispatch a turn of a clerk, who may call the tool `g`."""
+        feed("name: clerk\nworker_target: clerks\nallowed_tools: [g]\n")
+        succeed(cbx("profile", "import", "-"))
+        succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
+        return lambda *options: cbx("dispatch", "--agent", "clerk", *options, "--check")
+
+    def test_a_sound_context_is_dispatched(
+        self, dispatch: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
+        result = dispatch("-c", box(ASKED, CALLED, ANSWERED), "-o", "json")
+        assert (result.code, result.err, result.json()["status"]) == (0, "[]\n", "accepted")
+
+    def test_errors_write_nothing_unless_it_is_forced(
+        self,
+        dispatch: Callable[..., Result],
+        box: Callable[..., str],
+        row_counts: Callable[[], dict[str, int]],
+    ) -> None:
+        torn = box(ASKED, CALLED)
+        before = row_counts()
+        result = dispatch("-c", torn)
+        assert (result.code, result.out) == (8, "")
+        found, error, hint = result.err.splitlines()
+        assert found.startswith("error: call-without-result at card ")
+        assert f"position 1: {TORN}" in found
+        assert (error, hint) == (
+            "error: the lint found 1 error",
+            "hint: nothing was written; --force dispatches it all the same",
+        )
+        assert dispatch("-c", torn, "--dry-run").code == 8
+        assert dispatch("-c", torn, "--wait").code == 8
+        assert dispatch("-c", torn, "--force", "--dry-run", "-o", "id").code == 0
+        assert row_counts() == before
+
+        forced = dispatch("-c", torn, "--force", "-o", "json")
+        assert (forced.code, forced.json()["status"]) == (0, "accepted")
+        [finding] = json.loads(forced.err)
+        assert (finding["rule"], finding["box_id"]) == ("call-without-result", torn)
+
+    def test_what_a_recipe_packs(
+        self,
+        dispatch: Callable[..., Result],
+        box: Callable[..., str],
+        row_counts: Callable[[], dict[str, int]],
+        tmp_path: Path,
+    ) -> None:
+        recipe = tmp_path / "clerk.yaml"
+        recipe.write_text(RECIPE)
+        request = ("-H", str(recipe), "-a", f"work={box(ASKED, CALLED)}", "-o", "json")
+        before = row_counts()
+        refused = dispatch(*request)
+        assert (refused.code, refused.out, row_counts()) == (8, "", before)
+        [finding] = json.loads(refused.err.splitlines()[0])
+        assert (finding["rule"], finding["box_id"], finding["position"]) == ("exchange-split", None, 1)
+        assert dispatch(*request, "--force").json()["created"]
+
+    def test_the_output_box_is_seen_first_but_for_what_a_turn_is_writing(
+        self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
+        asked, called, answered = cards_of(cbx, box(ASKED, CALLED, ANSWERED))
+        [output] = lines(cbx("box", "create", asked, called, "-o", "id"))
+        [context] = lines(cbx("box", "create", answered, "-o", "id"))
+        first = dispatch("-c", context, "--output-box", output, "-o", "json")
+        assert (first.code, first.err) == (0, "[]\n")
+        turn = {
+            "CBX_AGENT": "clerk",
+            "CBX_TURN_ID": first.json()["agent_turn_id"],
+            "CBX_TURN_EPOCH": "1",
+            "CBX_OUTPUT_BOX": output,
+        }
+        unanswered = cards_of(cbx, box(ASKED, ASKED, CALLED))[-1]
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in turn.items():
+                patch.setenv(name, value)
+            succeed(cbx("box", "append", output, unanswered))
+        assert dispatch("-c", context, "--output-box", output).code == 0
+
+    def test_the_request_has_the_tools_of_the_profile_and_the_model_of_the_dispatch(
+        self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
+        for name in ("f", "g"):
+            succeed(cbx("tool", "add", name, "--description", "d"))
+        request = ("-c", box(ASKED, CALLED, ANSWERED), "-o", "json")
+        wished = ("--runtime-config", '{"model": "claude-opus-4-6"}')
+        for options, provider in (((), "openai"), (wished, "anthropic")):
+            [finding] = json.loads(dispatch(*request, *options).err)
+            assert (finding["rule"], finding["provider"]) == ("tool-not-offered", provider)
+
+    def test_a_request_that_was_made_before_is_not_checked_again(
+        self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
+        request = ("-c", box(ASKED, CALLED), "--correlation-id", "once", "-o", "json")
+        assert dispatch(*request).code == 8
+        first = dispatch(*request, "--force").json()
+        again = dispatch(*request)
+        assert (again.code, again.err, again.json()) == (0, "", {**first, "created": False})
+
+    def test_what_is_not_accepted_is_not_checked(
+        self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
+        result = dispatch("-c", box(ASKED, CALLED), "--source-agent", "nobody")
+        assert (result.code, result.err.startswith("error: not accepted")) == (6, True)
+
+    def test_force_alone_has_nothing_to_force(self, cbx: Cbx) -> None:
+        result = cbx("dispatch", "--agent", "clerk", "-c", "x", "--force")
         assert (result.code, result.err) == (
             2,
             "error: --force is for --check\nhint: add --check, or leave --force out\n",

@@ -223,7 +223,7 @@ class TestPromisedKeys:
             "boxes_exact",
         ]
         assert shop.json("db", "init") == {"missing": [], "added": [], "sql": ""}
-        assert shop.json("db", "upgrade") == {"before": 3, "after": 3}
+        assert shop.json("db", "upgrade") == {"before": 4, "after": 4}
         assert shop.json("db", "index-text") == {"index": "idx_cards_text"}
         collected = shop.json("db", "gc", "--yes")
         assert list(collected) == ["dry_run", "purged", "dangling"]

@@ -1,19 +1,15 @@
 """From boxes to a request: pure, so cards are made here and no database is needed."""
 
-import socket
-import time
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from cardbox_cli.context.composer import compose
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import openai, text
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, Request, request_of
-from cardbox_cli.errors import InvalidInput
+from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.model.boxes import Fate, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import (
@@ -29,6 +25,7 @@ from cardbox_cli.model.content import (
     ToolContent,
     ToolResultContent,
 )
+from cardbox_cli.model.layers import CHECKPOINT
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -58,7 +55,7 @@ def request(
         Entry(slot=Slot(position, each.card_id, each, fate), box_id="b", rule=rule)
         for position, each in enumerate(cards)
     ]
-    return request_of(entries, model=model)
+    return request_of(entries, Wishes(model=model))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,7 @@ def test_cards_that_speak(stored: Card, message: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_cards_that_are_silent(stored: Card, reason: str) -> None:
     made = request(stored)
-    assert made.messages == []
+    assert [message for message in made.messages if message.layer == CHECKPOINT] == []
     assert [left.reason for left in made.left_out] == [reason]
 
 
@@ -294,41 +291,3 @@ def test_the_text_format_shows_everything() -> None:
         "── tool f ──\ndoes f\n"
     )
     assert text.text(request()) == ""
-
-
-class TestComposer:
-    def test_layers_have_one_order(self) -> None:
-        history = [Message(layer="checkpoint_messages", body={"role": "user", "content": "h"})]
-        contexts = {
-            "zoo__context": "z",
-            "compression__context": "c",
-            "framework__context": "f",
-            "todo__context": "",
-            "apple__context": "a",
-        }
-        messages = compose(system_prompt="s", checkpoint_messages=history, contexts=contexts, query="q")
-        assert [(each.layer, each.body["role"]) for each in messages] == [
-            ("system_prompt", "system"),
-            ("framework__context", "system"),
-            ("compression__context", "system"),
-            ("apple__context", "system"),
-            ("zoo__context", "system"),
-            ("checkpoint_messages", "user"),
-            ("query", "user"),
-        ]
-
-    def test_a_layer_needs_its_suffix(self) -> None:
-        with pytest.raises(InvalidInput, match="the layer 'todo' does not end in '__context'"):
-            compose(system_prompt=None, checkpoint_messages=[], contexts={"todo": "x"}, query=None)
-
-    def test_composing_is_pure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: Any, **__: Any) -> Any:
-            raise AssertionError("composing reached for the outside")
-
-        stored = card("task.instruction", TextContent("hi"))
-        for module, name in ((socket, "socket"), (time, "time"), (time, "monotonic")):
-            monkeypatch.setattr(module, name, refuse)
-        monkeypatch.setattr("builtins.open", refuse)
-        first, second = (openai.body(request(stored)) for _ in range(2))
-        monkeypatch.undo()
-        assert first == second

@@ -25,6 +25,7 @@ from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.layers import CHECKPOINT
 
 # The API requires max_tokens; this is sent where the profile names none.
 MAX_TOKENS = 4096
@@ -126,9 +127,11 @@ def spell(card: Card) -> dict[str, Any] | Silence:
 def body(request: Request) -> dict[str, Any]:
     """The JSON body of `request`; without a model when none is known.
 
-    All system text stands in `system`, in its order: histories have no place for it.
+    All system text stands in `system`, in its order: histories have no place for it. Only layers that stand
+    behind the history keep their place, as words of the user's.
     """
-    system = [message.body["content"] for message in request.messages if message.body["role"] == "system"]
+    placed = _placed(request.messages)
+    system = [message.body["content"] for message in placed if message.body["role"] == "system"]
     messages, _ = spoken(request.messages)
     return {
         **({} if request.model is None else {"model": request.model}),
@@ -143,7 +146,19 @@ def body(request: Request) -> dict[str, Any]:
 
 def spoken(messages: Iterable[Message]) -> tuple[list[Message], list[Renamed]]:
     """The messages without system text, each tool call under an id of its own; and what was renamed."""
-    return with_unique_ids([message for message in messages if message.body["role"] != "system"])
+    return with_unique_ids([message for message in _placed(messages) if message.body["role"] != "system"])
+
+
+def _placed(messages: Iterable[Message]) -> list[Message]:
+    """The messages, with the layers behind the history said by the user: system text has no place there."""
+    placed: list[Message] = []
+    is_behind = False
+    for message in messages:
+        is_behind = is_behind or message.layer == CHECKPOINT
+        if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
+            message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
+        placed.append(message)
+    return placed
 
 
 def runs(messages: Iterable[Message]) -> list[list[Message]]:

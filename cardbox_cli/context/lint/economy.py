@@ -4,18 +4,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cardbox_cli.context.composer import CHECKPOINT
+from cardbox_cli.context.composer import PER_CALL
 from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import tool_name
 from cardbox_cli.model.content import ToolContent
+from cardbox_cli.model.layers import CHECKPOINT
 
 # How far an estimate of tokens may be off. Against OpenAI's tokenizers it errs by less on whole conversations
 # (`docs/tokens.md`); by how much against Claude's, nobody can measure offline.
 _ERROR = 0.2
-
-_PER_QUERY = ("experience__context", "knowledge__context", "todo__context")
 
 _VOLATILE = {
     "a time": re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d"),
@@ -88,7 +87,7 @@ def _early_layers(subject: Subject) -> Iterator[Hit]:
     layers = [message.layer for message in subject.request.messages]
     history = layers.index(CHECKPOINT) if CHECKPOINT in layers else 0
     for message in subject.request.messages[:history]:
-        if message.layer in _PER_QUERY:
+        if message.layer in PER_CALL:
             yield subject.place(message), f"the layer {message.layer} stands before the history"
 
 
@@ -135,7 +134,7 @@ def rules(source: str, caching: str) -> tuple[Rule, ...]:
             severity="warning",
             finds="A layer that changes with each query (experience, knowledge, todo) before the history.",
             source=caching,
-            remedy="put the layer after the history, beside the query",
+            remedy="put it beside the query: --layout cache, or `layout: cache` in the profile",
             find=_early_layers,
         ),
     )

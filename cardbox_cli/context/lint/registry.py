@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, openai
+from cardbox_cli.context.lint.models import provider_of
 from cardbox_cli.context.lint.rule import Finding, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, profile_of, request_of
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "openai": (
@@ -28,9 +29,21 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 
 
-def check(entries: Sequence[Entry], provider: str, *, model: str | None = None) -> list[Finding]:
-    """What the rules of `provider` find in the request that the cards of boxes make."""
-    return lint(entries, request_of(entries, model=model, spell=DIALECTS[provider].spell), provider)
+def provider_for(entries: Sequence[Entry], model: str | None = None) -> str:
+    """The provider by whose rules to check: that of `model`, else of the one that the profile names."""
+    if model is None:
+        present = (entry.slot.card for entry in entries if entry.slot.fate == "present")
+        config = profile_of(card for card in present if card is not None).get("llm_config")
+        model = config.get("model") if isinstance(config, dict) else None
+    return provider_of(model if isinstance(model, str) else None)
+
+
+def check(
+    entries: Sequence[Entry], provider: str | None = None, *, model: str | None = None
+) -> list[Finding]:
+    """What the rules of `provider`, or of the model's, find in the request that the cards of boxes make."""
+    provider = provider or provider_for(entries, model)
+    return lint(entries, request_of(entries, Wishes(model=model), spell=DIALECTS[provider].spell), provider)
 
 
 def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Finding]:

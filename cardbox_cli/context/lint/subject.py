@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.blocks import kind
-from cardbox_cli.context.composer import CHECKPOINT, SYSTEM_PROMPT
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.layers import CHECKPOINT, SYSTEM_PROMPT
 from cardbox_cli.model.pairing import Pairing, pair_calls
 
 
@@ -60,8 +60,14 @@ class Subject:
         """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
         if message.card_id is not None:
             return self.place_of(message.card_id)
-        maker = _MAKERS.get(message.layer)
-        return next((entry for entry, card in self.cards if card.type == maker), None)
+        makers = self._makers.get(message.layer, [])
+        return next((self.place_of(card_id) for card_id in makers), None)
+
+    @cached_property
+    def _makers(self) -> dict[str, list[str]]:
+        """The cards that each layer was made of."""
+        profiles = [card.card_id for _, card in self.by_type.get("sys.profile", [])]
+        return {SYSTEM_PROMPT: profiles} | {layer.name: layer.card_ids for layer in self.request.layers}
 
     def place_of(self, card_id: str) -> Entry | None:
         """The first place of a card."""
@@ -161,10 +167,6 @@ class Subject:
     @cached_property
     def _spoken(self) -> tuple[list[Message], list[Renamed]]:
         return anthropic.spoken(self.request.messages)
-
-
-# layer -> the type of the card that makes it
-_MAKERS = {SYSTEM_PROMPT: "sys.profile", "compression__context": "context.compression"}
 
 
 def _turn(run: Sequence[Message]) -> Turn:

@@ -65,6 +65,12 @@ def calls_of(card: Card | CardDraft) -> list[Call]:
     return [_call(call) for call in calls if _is_call(call)]
 
 
+def pending_calls(own: Sequence[Card | CardDraft]) -> list[Call]:
+    """The calls of a turn's own cards that none of them answers, in order."""
+    answered = {card.tool_call_id for card in own if card.type == "tool.result"}
+    return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
+
+
 def spelled_calls(calls: Sequence[Any], *, what: str = "tool_calls") -> list[dict[str, Any]]:
     """Tool calls in OpenAI's spelling: each with an id, maybe "", and arguments as text.
 

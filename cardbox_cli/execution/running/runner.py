@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from cardbox_cli.context.request import Wishes
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.claims import Task, hand_back
 from cardbox_cli.execution.ending import end_turn
@@ -53,27 +54,32 @@ class Attempt(Protocol):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers for the model: a command, the format that it reads, and its limits, time in seconds."""
+    """What answers for the model: a command, the format that it reads, how requests are composed for it, and
+    its limits, time in seconds."""
 
     command: str
     format: str = "openai"
-    model: str | None = None
+    wishes: Wishes = Wishes()
     timeout: float = 600
     max_steps: int = 8
     environment: Mapping[str, str] = {}
 
     def for_turn(self, config: Mapping[str, Any]) -> "Program":
         """The program as the dispatch of a turn wants it: another model, timeout or number of steps."""
-        wishes = {name: config[name] for name in ("model", "timeout", "max_steps") if name in config}
+        known = {name: config[name] for name in _Config.__struct_fields__ if name in config}
         try:
-            wanted = msgspec.convert(wishes, _Wishes)
+            wanted = msgspec.convert(known, _Config)
         except msgspec.ValidationError as exc:
             raise InvalidInput(f"the turn's runtime_config is invalid: {exc}") from exc
-        said = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None}
-        return msgspec.structs.replace(self, **said)
+        return msgspec.structs.replace(
+            self,
+            wishes=msgspec.structs.replace(self.wishes, model=wanted.model or self.wishes.model),
+            timeout=wanted.timeout or self.timeout,
+            max_steps=wanted.max_steps or self.max_steps,
+        )
 
 
-class _Wishes(msgspec.Struct):
+class _Config(msgspec.Struct):
     model: str | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -167,9 +173,12 @@ class Run:
         program = self._program
         if turn.steps >= program.max_steps:
             raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
-        step = self._attempt(
-            lambda runtime: begin_step(runtime, turn, format=program.format, model=program.model)
-        )
+        try:
+            step = self._attempt(
+                lambda runtime: begin_step(runtime, turn, format=program.format, wishes=program.wishes)
+            )
+        except InvalidInput as exc:
+            raise _Failed("invalid_layers", exc.message) from exc
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
             raise _Failed(*_why_failed(ran, "the command", program.timeout), details=_diagnostics(ran))

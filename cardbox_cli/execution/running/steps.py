@@ -11,24 +11,24 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import profile_of
+from cardbox_cli.collecting.project import collector_for, settled
+from cardbox_cli.context.request import Wishes, profile_of
+from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, NotFound
 from cardbox_cli.execution.applying import ended_by
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
-from cardbox_cli.execution.running.calls import Author, Call, calls_of
-from cardbox_cli.execution.running.turn_request import (
+from cardbox_cli.execution.running.calls import Author, Call, calls_of, pending_calls
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_request import (
     Source,
     TurnBoxes,
     TurnRequest,
     offered_tools,
     present_cards,
-    request_box_ids,
-    snapshot_cards,
     turn_request,
 )
-from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.wakeup.events import Phase
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.identity import Tool
@@ -45,6 +45,7 @@ from cardbox_cli.model.turns import (
     InboxRow,
     new_step_id,
 )
+from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
 
 # What a step can be while it counts against the limit: the model has answered.
@@ -73,7 +74,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pending(self) -> list[Call]:
         """The calls that the turn has made and that have no result yet, in order."""
-        return _pending(self.boxes.own)
+        return pending_calls(self.boxes.own)
 
     def tool(self, name: str) -> Tool | None:
         """The tool of this name, if the agent is offered it."""
@@ -153,18 +154,30 @@ def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
     runtime.tell_state(head, RUNNING, head.turn_epoch)
 
 
-def begin_step(runtime: Runtime, turn: Turn, *, format: str, model: str | None) -> Step:
-    """Begin a step, and keep what its model is about to see as its request box. Raises StaleEpoch."""
-    asked = turn_request(turn.boxes, turn.tools, format=format, model=model)
+def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> Step:
+    """Begin a step, and keep what its model is about to see as its request box.
+
+    Raises StaleEpoch, and InvalidInput for layers that are asked for and cannot be had.
+    """
+    with runtime.database.snapshot():
+        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+        asked = turn_request(
+            turn.boxes,
+            turn.tools,
+            settled(wishes, settings),
+            format=format,
+            collector=collector_for(runtime.database, runtime.project_id),
+        )
     step_id = new_step_id()
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        snapshots = [
-            _stored(runtime, card) for card in snapshot_cards(runtime.project_id, turn.boxes, asked.request)
-        ]
+        snapshots = request_cards(
+            runtime.project_id, asked.request, reproducible=settings.reproducible_layers
+        )
+        kept = [_stored(runtime, card) for card in snapshots]
         box = runtime.boxes.create(
-            request_box_ids(snapshots, turn.boxes), title=f"request of {step_id}", allow_dangling=True
+            request_box_ids(kept, turn.boxes.history), title=f"request of {step_id}", allow_dangling=True
         )
         runtime.turns.begin_step(head, step_id, status="llm_ready", request_box_id=box.box_id)
         runtime.tell_step(head, step_id, "started")
@@ -201,7 +214,7 @@ def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> En
         head = runtime.heads.hold(turn.fence)
         own = _own_cards(runtime, turn)
         new = _append(runtime, turn, answer.cards, own)
-        calls = _pending([*own, *new])
+        calls = pending_calls([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
             step.step_id,
@@ -300,11 +313,6 @@ def _append(
     if new:
         runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
     return new
-
-
-def _pending(own: Sequence[Card | CardDraft]) -> list[Call]:
-    answered = {card.tool_call_id for card in own if card.type == "tool.result"}
-    return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
 def _ended_by_result(own: Sequence[Card]) -> EndStatus | None:

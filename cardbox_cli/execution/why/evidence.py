@@ -114,6 +114,27 @@ def workers(s: Snapshot) -> tuple[Evidence, ...]:
     )
 
 
+def refused(s: Snapshot) -> tuple[Evidence, ...]:
+    """The first of what the provider would refuse."""
+    contexts = [box.box_id for box in s.boxes if box.pointer == "context"]
+    return tuple(
+        Evidence("public.card_boxes", contexts[0], f"{found.rule}: {found.message}")
+        if found.card_id is None
+        else Evidence(
+            "public.cards",
+            found.card_id,
+            f"{found.rule}: {found.message}; at position {found.position} of box {found.box_id}",
+        )
+        for found in s.refused[:3]
+    )
+
+
+def lint_command(s: Snapshot) -> str:
+    """The command that shows all of what the provider would refuse."""
+    provider = s.refused[0].provider if s.refused else "openai"
+    return f"`cbx render --turn {s.agent_turn_id} --format {provider} --check`"
+
+
 def last_audit(s: Snapshot) -> tuple[Evidence, ...]:
     """What was last done to the turn from outside, if anything was."""
     if s.audit is None:

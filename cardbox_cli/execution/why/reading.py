@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.settings import Settings
+from cardbox_cli.execution.why.history import with_refused
 from cardbox_cli.execution.why.snapshot import LOCK_HELD, Snapshot
 from cardbox_cli.model.diagnosis import BoxFacts, Child, Lock, LostCard, Place
 from cardbox_cli.model.ids import as_box_id
@@ -36,12 +37,13 @@ class Reader:
         self.settings = settings
 
     def turns(self, turns: Sequence[str]) -> list[Snapshot]:
-        """What is known of these turns, in this order, without those that no row tells of."""
+        """What is known of these turns and their cards, in this order, without those that no row tells of."""
         places = self.store.places(turns)
-        return self.at([Place(turn, places[turn]) for turn in turns if turn in places])
+        found = self.at([Place(turn, places[turn]) for turn in turns if turn in places])
+        return [with_refused(self.store.database, self.store.project_id, each) for each in found]
 
     def at(self, places: Sequence[Place]) -> list[Snapshot]:
-        """What is known of these turns, in this order."""
+        """What is known of these turns, in this order. Their cards, which may be many, are not looked at."""
         if not places:
             return []
         facts = _Facts(self.store, self.settings, places)

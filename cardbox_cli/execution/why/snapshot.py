@@ -9,6 +9,7 @@ from functools import cached_property
 
 import msgspec
 
+from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.diagnosis import BoxFacts, Call, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.turns import (
@@ -46,8 +47,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
 
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
-    that the agent is at, where it is another one. `loads`: how many live leases each worker has. `locks` is
-    None where they were not looked up.
+    that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
+    are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
+    where that was looked at. `locks` is None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -72,6 +74,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     children: tuple[Child, ...] = ()
     call: Call | None = None
     sharers: tuple[Sharer, ...] = ()
+    refused: tuple[Finding, ...] = ()
     blocker: "Snapshot | None" = None
     locks: tuple[Lock, ...] | None = None
 

@@ -126,7 +126,7 @@ def idle(agent_id: str) -> Diagnosis:
 
 
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids} and {blocker_actor} are filled in."""
+    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint} are filled in."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(f"call {call.tool_call_id} ({call.tool_name})" for call in s.open_calls)
@@ -138,6 +138,7 @@ def actor(s: Snapshot, text: str) -> str:
         pids=", ".join(sorted({str(lock.pid) for lock in s.locks or ()})),
         blocker=s.blocker.agent_turn_id if s.blocker else "?",
         blocker_actor=(blocker.next_actor if blocker else None) or "the operator",
+        lint=show.lint_command(s),
     )
 
 

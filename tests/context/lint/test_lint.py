@@ -13,7 +13,7 @@ from cardbox_cli.context.formats import DIALECTS, anthropic
 from cardbox_cli.context.lint.registry import RULES, check, lint
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, request_of
+from cardbox_cli.context.request import Entry, Wishes, request_of
 from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
 from cardbox_cli.conversations.formats import choose_format
 from cardbox_cli.conversations.importing import drafts_of
@@ -60,7 +60,7 @@ class TestRealConversations:
     ) -> None:
         for entries in conversations:
             dialect = DIALECTS[provider]
-            body = dialect.body(request_of(entries, model="m", spell=dialect.spell))
+            body = dialect.body(request_of(entries, Wishes(model="m"), spell=dialect.spell))
             CHECK_BODY[provider](json.loads(exact_json.encode(body)))
 
     def test_ids_are_unique_for_anthropic_and_pairs_stay_pairs(
@@ -68,7 +68,7 @@ class TestRealConversations:
     ) -> None:
         repeated = 0
         for entries in conversations:
-            request = request_of(entries, model="m", spell=anthropic.spell)
+            request = request_of(entries, Wishes(model="m"), spell=anthropic.spell)
             messages, renamed = anthropic.spoken(request.messages)
             repeated += bool(renamed)
             called = [block["id"] for block in _blocks(messages, "tool_use")]

@@ -15,6 +15,7 @@ from cardbox_cli.execution.requests import DispatchResult
 from cardbox_cli.execution.running.runner import Program, Reins, Rest, Run
 from cardbox_cli.execution.running.steps import enter, read_turn
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.turns import InboxRow
@@ -29,6 +30,16 @@ OWNER = "worker_1"
 TARGET = "worker_generic"
 CALL = "call_1"
 GOOD = ToolResultContent(status="success", after_execution="suspend", result="42")
+
+
+# Cards of an exchange; `ANSWERED` is the result of the call that `CALLED` makes.
+ASKED = draft_card("task.instruction", "How late is it?")
+CALLED = draft_card(
+    "agent.thought",
+    "",
+    tool_calls=[{"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}],
+)
+ANSWERED = draft_card("tool.result", "nine", tool_call_id="c1")
 
 
 @dataclass
@@ -51,6 +62,12 @@ class World:
         result = self.ask_(agent_id, **wishes)
         assert result.status == "accepted", result
         return result
+
+    def box(self, *drafts: CardDraft) -> str:
+        """A box of these cards."""
+        for draft in drafts:
+            self.runtime.cards.add(draft)
+        return self.runtime.boxes.create([draft.card_id for draft in drafts]).box_id
 
     def later(self, seconds: int) -> None:
         """Put the database's clock forward, for every connection that is made from now on, and this one."""
@@ -108,10 +125,10 @@ class World:
         reported = report_result(self.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
         return reported.inbox_id or ""
 
-    def drain(self) -> None:
+    def drain(self, command: str = "printf done") -> None:
         """A worker comes and does whatever is due until nothing is; its model is done at once."""
         while claimed := claim(self.runtime, target=TARGET, owner="drain"):
-            self._run(claimed[0].row, "drain", "printf done")
+            self._run(claimed[0].row, "drain", command)
 
     def to_the_end(self, turn: str) -> None:
         """A worker comes; what the turn then waits for is answered, as it should be."""

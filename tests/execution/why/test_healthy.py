@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from cardbox_cli.execution import claims
 from cardbox_cli.execution.recovery import fixes
 from cardbox_cli.execution.recovery.reaping import reap
-from tests.execution.why.conftest import CALL, GOOD, OWNER, World
+from cardbox_cli.model.cards import draft_card
+from tests.execution.why.conftest import ANSWERED, ASKED, CALL, CALLED, GOOD, OWNER, World
 from tests.execution.why.test_rules import Case, begin_elsewhere, finish_elsewhere
 
 HEALTHY: dict[str, tuple[str, str, Case]] = {}
@@ -85,6 +87,29 @@ def behind_a_long_step_of_the_only_worker(world: World) -> str:
     world.beat(row)
     world.worker(concurrency=1)
     return turn
+
+
+@healthy("dispatched", "healthy")
+def with_a_call_that_its_worker_has_to_answer_still(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    fence = row.fence
+    world.runtime.cards.add(CALLED)
+    world.runtime.boxes.append(row.pointer("output_box_id") or "", [CALLED.card_id], fence=fence)
+    fixes.reclaim(world.runtime, turn, expect_epoch=fence.turn_epoch, actor="t", reason="r")
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def with_a_context_of_which_the_lint_warns(world: World) -> str:
+    return world.ask(context_box_id=world.box(ASKED, draft_card("task.instruction", "How late is it?")))
+
+
+@healthy("dispatched", "healthy")
+def with_a_history_that_the_provider_of_its_model_takes(world: World) -> str:
+    """OpenAI wants results right after their call; for Anthropic they are put there."""
+    box = world.box(ASKED, CALLED, draft_card("task.instruction", "Hello?"), ANSWERED)
+    return world.ask(context_box_id=box, runtime_config={"model": "claude-opus-4-6"})
 
 
 @healthy("running", "healthy")
@@ -175,8 +200,6 @@ def reboxed_while_suspended(world: World) -> str:
 
 @healthy("waiting-for-tool", "waiting")
 def a_tool_of_another_system_has_just_stored_its_result(world: World) -> str:
-    from cardbox_cli.model.cards import draft_card
-
     world.ask()
     turn = world.suspend()
     world.runtime.cards.add(draft_card("tool.result", GOOD, author_id="tool.search", tool_call_id=CALL))
@@ -271,9 +294,60 @@ def test_a_healthy_turn_is_not_called_stuck(world: World, name: str) -> None:
     found = world.why(turn)
     assert (found["rule"], found["verdict"], found["severity"]) == (rule, verdict, "ok"), found
     assert found["fix"] is None
+    assert "history-refused" not in [seen["rule"] for seen in found["also"]]
     assert world.problems() == {}
 
 
 def test_a_card_that_was_lost_while_it_runs_is_also_seen(world: World) -> None:
     turn = a_card_expires_while_it_runs(world)
     assert [seen["rule"] for seen in world.why(turn)["also"]] == ["expired-card"]
+
+
+def refused_beside(found: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the history beside the verdict."""
+    [seen] = found["also"]
+    assert seen["rule"] == "history-refused"
+    answer: dict[str, Any] = seen
+    return answer
+
+
+def test_a_history_that_a_model_is_answering_to_is_also_seen(world: World) -> None:
+    turn = world.ask(context_box_id=world.box(ASKED, CALLED))
+    world.enter()
+    found = world.why(turn)
+    assert (found["verdict"], found["rule"]) == ("healthy", "running")
+    refused_beside(found)
+
+
+def test_why_a_turn_may_have_failed_is_also_seen_for_a_day(world: World) -> None:
+    turn = world.ask(context_box_id=world.box(ASKED, CALLED))
+    world.drain("exit 1")
+    found = world.why(turn)
+    assert (found["verdict"], found["rule"]) == ("ended", "ended")
+    assert refused_beside(found)["fix"] is None
+    world.later(86_400)
+    assert world.why(turn)["also"] == []
+
+
+def test_a_mended_context_frees_a_turn_whose_history_would_be_refused(world: World) -> None:
+    turn = world.ask(context_box_id=world.box(ASKED, CALLED))
+    behind = world.ask()
+    found = world.why(turn)
+    assert found["next_actor"] == (
+        f"the operator: `cbx render --turn {turn} --format openai --check` shows it;"
+        " `cbx turn rebox` with a mended context, or end the turn"
+    )
+    [evidence] = found["evidence"]
+    assert (evidence["table"], evidence["row"]) == ("public.cards", CALLED.card_id)
+    assert evidence["shows"].startswith(
+        "call-without-result: the tool call 'c1' has no result; at position 1 of"
+    )
+    assert world.why(behind)["rule"] == "queued-behind-stuck"
+
+    mended = world.box(ASKED, CALLED, ANSWERED)
+    words = ("--context-box", mended, "--expect-epoch", "1", "--reason", "r")
+    assert world.cbx("turn", "rebox", turn, *words).code == 0
+    assert world.why(turn)["rule"] == "dispatched"
+    assert world.why(behind)["rule"] == "queued-behind"
+    world.drain()
+    assert (world.why(turn)["verdict"], world.why(behind)["verdict"]) == ("ended", "ended")

@@ -22,7 +22,7 @@ from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.why.registry import rules
 from cardbox_cli.model.cards import draft_card
 from tests.crash.processes import until
-from tests.execution.why.conftest import CALL, GOOD, OWNER, World
+from tests.execution.why.conftest import ASKED, CALL, CALLED, GOOD, OWNER, World
 
 Case = Callable[[World], str]
 CASES: dict[str, list[Case]] = {}
@@ -91,6 +91,16 @@ def a_card_expires(world: World) -> str:
     _, turn = a_card(world, ttl_seconds=60)
     world.later(61)
     return turn
+
+
+@case("history-refused")
+def a_call_of_its_context_has_no_result(world: World) -> str:
+    return world.ask(context_box_id=world.box(ASKED, CALLED))
+
+
+@case("history-refused")
+def what_it_wrote_before_has_no_result(world: World) -> str:
+    return world.ask(output_box_id=world.box(ASKED, CALLED))
 
 
 @case("shared-output")
@@ -570,7 +580,7 @@ def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, br
     assert found["evidence"]
     assert found["next_actor"]
     listed = world.problems()
-    assert rule in listed.values() or rule == "queued-behind-stuck"
+    assert rule in listed.values() or rule in ("queued-behind-stuck", "history-refused")
 
     if found["fix"] is not None:
         world.fix(found)

@@ -1,5 +1,8 @@
-"""Rules about what a turn reads and writes: boxes and cards that are gone, an output box of two turns."""
+"""Rules about what a turn reads and writes: boxes and cards that are gone, a history that a provider refuses,
+and an output box of two turns.
+"""
 
+from cardbox_cli.execution.why import evidence as show
 from cardbox_cli.execution.why.registry import Command, Evidence, Proof, Remedy, Rule
 from cardbox_cli.execution.why.remedies import STOP_SHARER, fenced_command
 from cardbox_cli.execution.why.snapshot import Snapshot
@@ -49,6 +52,10 @@ def _goes_on(s: Snapshot) -> bool:
     return s.running and (s.worked_on or not s.silent)
 
 
+def _end_refused(s: Snapshot) -> Command | None:
+    return None if s.ended else _end(s, "the provider would refuse its history")
+
+
 def _end(s: Snapshot, reason: str) -> Command:
     if s.at_head is None:
         return ("turn", "stop", s.agent_turn_id)
@@ -92,6 +99,18 @@ RULES = (
     _lost("dangling", "no such row"),
     _lost("deleted", "deleted"),
     _lost("expired", "expired"),
+    Rule(
+        name="history-refused",
+        proves="By its documentation, the provider refuses what the turn asks its model next, or asked last.",
+        verdict="stuck",
+        severity="warning",
+        rank=57,
+        holds=lambda s: show.refused(s) or None,
+        actor="the operator: {lint} shows it; `cbx turn rebox` with a mended context, or end the turn",
+        fix=Remedy("`cbx turn fail`", _end_refused),
+        aside=lambda s: s.ended or _goes_on(s),
+        after_end=True,
+    ),
     Rule(
         name="shared-output",
         proves="Two agents are at turns that write to one output box.",

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import Entry, request_of
-from cardbox_cli.execution.running.turn_request import (
+from cardbox_cli.context.request import Entry, Wishes, request_of
+from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.execution.turn_request import (
     Source,
     TurnBoxes,
-    request_box_ids,
-    snapshot_cards,
     turn_request,
 )
 from cardbox_cli.model.boxes import Fate, Slot
@@ -90,7 +89,7 @@ def test_the_system_prompt_and_the_model_are_the_profiles() -> None:
     body = sent(turn)
     assert (body["model"], body["temperature"]) == ("m", 1)
     assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
-    assert sent(turn, model="other")["model"] == "other"
+    assert sent(turn, wishes=Wishes(model="other"))["model"] == "other"
     assert sent(turn, format="anthropic")["system"] == "Be brief."
 
 
@@ -124,14 +123,14 @@ def test_snapshots_of_earlier_requests_never_count() -> None:
     tools = card("tools", ToolContent([{"type": "function", "function": {"name": "old"}}]), "sys.tools")
     turn = boxes(prompt, tools, card("a"))
     assert sent(turn) == {"messages": [{"role": "user", "content": "a"}]}
-    assert request_box_ids([], turn) == ["a"]
+    assert request_box_ids([], turn.history) == ["a"]
 
 
 def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
     turn = boxes(card("a"), system_prompt="Be brief.", allowed_tools=None, output=(card("c"),))
     asked = turn_request(turn, [LOOK, WAIT])
-    snapshots = snapshot_cards("p", turn, asked.request)
-    assert request_box_ids(snapshots, turn) == [*(each.card_id for each in snapshots), "a", "c"]
+    snapshots = request_cards("p", asked.request)
+    assert request_box_ids(snapshots, turn.history) == [*(each.card_id for each in snapshots), "a", "c"]
     stored = [
         *(card(each.card_id, each.content, each.type) for each in snapshots),
         *(entry.slot.card for entry in turn.history if entry.slot.card),
@@ -144,7 +143,7 @@ def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
 def test_the_same_prompt_and_tools_are_the_same_cards() -> None:
     one, other = (boxes(card(name), system_prompt="Be brief.", allowed_tools=None) for name in "ab")
     ids = [
-        [each.card_id for each in snapshot_cards("p", turn, turn_request(turn, [LOOK]).request)]
+        [each.card_id for each in request_cards("p", turn_request(turn, [LOOK]).request)]
         for turn in (one, other)
     ]
     assert ids[0] == ids[1]
@@ -158,5 +157,5 @@ def test_what_cannot_be_read_is_in_no_request_box() -> None:
         output=source("output"),
         output_start=0,
     )
-    assert request_box_ids([], turn) == []
+    assert request_box_ids([], turn.history) == []
     assert turn_request(turn, []).request.left_out[0].reason == "deleted card"

@@ -2,7 +2,7 @@
 
 Pure. The history is what the output box held when the turn was leased, the context box, and what the turn has
 written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests never
-count. Owns the cards of a request box, too.
+count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,29 +10,26 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.composer import SYSTEM_PROMPT
+from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
 from cardbox_cli.context.formats import DIALECTS, text
-from cardbox_cli.context.request import Entry, Request, profile_of, request_of
+from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, profile_of, request_of
+from cardbox_cli.context.state import SNAPSHOTS
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import Card, CardDraft, draft_card
-from cardbox_cli.model.content import ToolContent
+from cardbox_cli.model.boxes import Provenance, Slot
+from cardbox_cli.model.cards import Card
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.model.ids import derived_id, unique
 
 # A text for tools that take no JSON is made of what OpenAI would get.
 TEXT = "text"
 FORMATS = (*DIALECTS, TEXT)
 
-ASSEMBLER = "system_assembler"
-_SNAPSHOTS = ("sys.rendered_prompt", "sys.tools")
-
 
 class Source(msgspec.Struct, frozen=True):
-    """A box and its places in order."""
+    """A box and its places in order. `provenance` says which rule brought which card, where that is known."""
 
     box_id: str
     slots: Sequence[Slot]
+    provenance: Provenance | None = None
 
 
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,17 +44,24 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
     def history(self) -> list[Entry]:
         """What the turn sees in order, without snapshots of requests; an id may stand in it twice."""
         before, since = self.output.slots[: self.output_start], self.output.slots[self.output_start :]
-        parts = ((self.output.box_id, before), (self.context.box_id, self.context.slots))
-        return [
-            entry
-            for box_id, slots in (*parts, (self.output.box_id, since))
-            for entry in _entries(box_id, slots)
-        ]
+        parts = ((self.output, before), (self.context, self.context.slots), (self.output, since))
+        return [entry for source, slots in parts for entry in _entries(source, slots)]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that the request of a step is made of: the profile's box, then what the turn sees."""
+        return [*_entries(self.profile, self.profile.slots), *self.history]
 
     @property
     def own(self) -> list[Card]:
         """The cards that the turn has written, in order."""
         return present_cards(self.output.slots[self.output_start :])
+
+    @property
+    def exchange(self) -> frozenset[str]:
+        """The newest instruction of the context box, and the cards that the turn has written."""
+        given = [card for card in present_cards(self.context.slots) if card.type == "task.instruction"]
+        return frozenset(card.card_id for card in (*given[-1:], *self.own))
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,15 +72,16 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turn_request(
-    boxes: TurnBoxes, tools: Iterable[Tool], *, format: str = "openai", model: str | None = None
+    boxes: TurnBoxes,
+    tools: Iterable[Tool],
+    wishes: Wishes = NO_WISHES,
+    *,
+    format: str = "openai",
+    collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
-    """The request for the turn's next step in one of FORMATS. `model` overrides the profile's."""
+    """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
     dialect = DIALECTS["openai" if format == TEXT else format]
-    composed = request_of(
-        [*_entries(boxes.profile.box_id, boxes.profile.slots), *boxes.history],
-        model=model,
-        spell=dialect.spell,
-    )
+    composed = request_of(boxes.entries, wishes, spell=dialect.spell, collector=collector, own=boxes.exchange)
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
     request = msgspec.structs.replace(composed, tools=[function_tool(tool) for tool in offered])
     if format == TEXT:
@@ -102,51 +107,15 @@ def function_tool(tool: Tool) -> dict[str, Any]:
     }
 
 
-def snapshot_cards(project_id: str, boxes: TurnBoxes, request: Request) -> list[CardDraft]:
-    """The cards of the system prompt and the tools of a request; the same ones make the same cards."""
-    profile_id = next(
-        (card.card_id for card in present_cards(boxes.profile.slots) if card.type == "sys.profile"), ""
-    )
-    cards = []
-    prompt = request.messages[0] if request.messages else None
-    if prompt is not None and prompt.layer == SYSTEM_PROMPT:
-        said = prompt.body["content"]
-        cards.append(
-            draft_card(
-                "sys.rendered_prompt",
-                said,
-                author_id=ASSEMBLER,
-                card_id=derived_id(project_id, "sys.rendered_prompt", profile_id, said).hex,
-                metadata={"profile_id": profile_id},
-            )
-        )
-    if request.tools:
-        spelled = exact_json.canonical(exact_json.encode(request.tools)).decode()
-        cards.append(
-            draft_card(
-                "sys.tools",
-                ToolContent(request.tools),
-                author_id=ASSEMBLER,
-                card_id=derived_id(project_id, "sys.tools", spelled).hex,
-            )
-        )
-    return cards
-
-
-def request_box_ids(snapshots: Iterable[CardDraft], boxes: TurnBoxes) -> list[str]:
-    """The ids of a request box: the snapshots, then the history that can be read, each once."""
-    seen = (entry.slot.card_id for entry in boxes.history if entry.slot.fate == "present")
-    return unique([*(card.card_id for card in snapshots), *seen])
-
-
 def present_cards(slots: Iterable[Slot]) -> list[Card]:
     """The cards that a reader of these places sees, in order."""
     return [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
 
 
-def _entries(box_id: str, slots: Iterable[Slot]) -> list[Entry]:
+def _entries(source: Source, slots: Iterable[Slot]) -> list[Entry]:
+    rule_of = source.provenance.rule_of if source.provenance is not None else lambda _: None
     return [
-        Entry(slot=slot, box_id=box_id)
+        Entry(slot=slot, box_id=source.box_id, rule=rule_of(slot.position))
         for slot in slots
-        if slot.card is None or slot.card.type not in _SNAPSHOTS
+        if slot.card is None or slot.card.type not in SNAPSHOTS
     ]

@@ -1,0 +1,218 @@
+"""The ContextCollector: what the layers of a request say, and why some say nothing.
+
+Takes the cards of boxes and the providers that search for more, and gives texts under names that end in
+`__context`. Renders no message, writes nothing, and asks a provider only for what was asked for by name.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from cardbox_cli.context import layer_texts
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.layers import (
+    COMPRESSION,
+    CONTEXT_LAYERS,
+    EXPERIENCE,
+    FRAMEWORK,
+    KNOWLEDGE,
+    TODO,
+    Asked,
+    Process,
+    check_layer,
+)
+from cardbox_cli.model.todo import TodoItem, todo_items
+
+# The type of the cards that keep a layer of an earlier request, and the key of their metadata that names it.
+STORED_LAYER = "context.layer"
+LAYER_KEY = "layer"
+
+# The layers that boxes make without being asked, by the type of the cards that make them.
+_MAKERS = {"todo.item": TODO, "context.compression": COMPRESSION}
+
+# The layers that can be collected; any other is given.
+_COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
+
+# How many cards a search brings.
+_FOUND = 5
+
+
+class KnowledgeProvider(Protocol):
+    """Finds cards by words."""
+
+    def knowledge(self, query: str, limit: int) -> Sequence[Card]:
+        """Cards of the project that fit the words, the newest first."""
+
+
+class ExperienceProvider(Protocol):
+    """Finds what came of earlier turns."""
+
+    def experience(self, profile_box_id: str, limit: int) -> Sequence[Card]:
+        """Deliverables of earlier turns with the same profile, the newest first."""
+
+
+class TodoProvider(Protocol):
+    """Tells what is to be done."""
+
+    def todo(self, slots: Sequence[Slot]) -> Sequence[TodoItem]:
+        """The list that the places of boxes make, in its order."""
+
+
+class BoxTodo:
+    """The list that the `todo.item` cards of the boxes make."""
+
+    def todo(self, slots: Sequence[Slot]) -> Sequence[TodoItem]:
+        """The items of these places."""
+        return todo_items(slots)
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """The text of a layer, and the cards that it was made of, if any."""
+
+    name: str
+    text: str
+    card_ids: list[str] = []
+
+
+class LayerLeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer that could have been, and why it is not."""
+
+    layer: str
+    reason: str
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    """What was collected, in no particular order, and what was not."""
+
+    layers: list[Layer]
+    left_out: list[LayerLeftOut]
+
+    @property
+    def contexts(self) -> dict[str, str]:
+        """The texts by their layers, as the composer takes them."""
+        return {layer.name: layer.text for layer in self.layers}
+
+
+class Collecting(msgspec.Struct, frozen=True, kw_only=True):
+    """What layers are collected for: the places of the boxes, those of their cards that can be read and the
+    box of the profile; who asks for which; the kind of process; and the one switch of sharing, None where
+    nobody set it."""
+
+    slots: Sequence[Slot]
+    cards: Sequence[Card]
+    profile_box_id: str | None
+    here: Asked
+    by_profile: Asked
+    process: Process
+    share: bool | None
+
+
+class ContextCollector:
+    """Collects layers. A provider that is None finds nothing."""
+
+    def __init__(
+        self,
+        *,
+        knowledge: KnowledgeProvider | None = None,
+        experience: ExperienceProvider | None = None,
+        todo: TodoProvider | None = None,
+    ) -> None:
+        self._knowledge = knowledge
+        self._experience = experience
+        self._todo = todo or BoxTodo()
+
+    def collect(self, wanted: Collecting) -> Collected:
+        """The layers that are wanted and may be had.
+
+        Raises InvalidInput for a name that is no layer's, and for one that the process cannot have.
+        """
+        layers: list[Layer] = []
+        left_out: list[LayerLeftOut] = []
+        for name in _candidates(wanted):
+            reason = _refusal(wanted, name)
+            layer = Layer(name=name, text="") if reason else self._layer(wanted, name)
+            if layer.text:
+                layers.append(layer)
+            else:
+                left_out.append(LayerLeftOut(layer=name, reason=reason or "nothing was found"))
+        return Collected(layers=layers, left_out=left_out)
+
+    def _layer(self, wanted: Collecting, name: str) -> Layer:
+        """The layer as whoever is nearest says it: the caller, the profile, an earlier request, the cards."""
+        for asked in (wanted.here, wanted.by_profile):
+            if name in asked.texts:
+                return Layer(name=name, text=asked.texts[name])
+            if name in asked.names and name in _COLLECTED:
+                return self._collected(wanted, name, asked.knowledge)
+        return _stored(wanted.cards, name) or self._collected(wanted, name, None)
+
+    def _collected(self, wanted: Collecting, name: str, words: str | None) -> Layer:
+        cards: Sequence[Card] = []
+        text = ""
+        if name == KNOWLEDGE and words is not None and self._knowledge is not None:
+            cards = self._knowledge.knowledge(words, _FOUND)
+            text = layer_texts.knowledge_text(words, cards)
+        elif name == EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
+            cards = self._experience.experience(wanted.profile_box_id, _FOUND)
+            text = layer_texts.experience_text(cards)
+        elif name == TODO:
+            items = self._todo.todo(wanted.slots)
+            text = layer_texts.todo_text(items)
+            return Layer(name=name, text=text, card_ids=[item.card_id for item in items])
+        elif name == COMPRESSION:
+            cards = _of_type(wanted.cards, "context.compression")
+            text = "\n\n".join(card_text(card.content) for card in cards)
+        return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
+
+
+# Collects what the cards of the boxes say, and searches nowhere.
+WITHOUT_PROVIDERS = ContextCollector()
+
+
+def _candidates(wanted: Collecting) -> Iterator[str]:
+    """The layers that somebody asks for, or that the cards themselves bring, in order."""
+    asked = wanted.here.names | wanted.by_profile.names
+    types = {card.type for card in wanted.cards}
+    brought = {str(card.metadata.get(LAYER_KEY)) for card in _of_type(wanted.cards, STORED_LAYER)}
+    brought.update(layer for card_type, layer in _MAKERS.items() if card_type in types)
+    for name in sorted(asked):
+        check_layer(name)
+    known = [name for name in CONTEXT_LAYERS if name in asked or name in brought]
+    yield from (*known, *sorted((asked | brought).difference(CONTEXT_LAYERS)))
+
+
+def _refusal(wanted: Collecting, name: str) -> str | None:
+    """Why `name` may not be had; None for one that may. Raises InvalidInput where it was asked for here."""
+    process = wanted.process
+    if not process.may_take(name):
+        reason = f"the process {process.name} cannot have it"
+        if name in wanted.here.names:
+            raise InvalidInput(
+                f"the layer {name!r} is asked for, and a {process.name} cannot have it",
+                hint=f"leave it out, or name another --process; it may have {_may_have(process)}",
+            )
+        return reason
+    if name == FRAMEWORK or name in wanted.here.names:
+        return None
+    shares = process.shares if wanted.share is None else wanted.share
+    is_requested = wanted.share is None and name in wanted.by_profile.names
+    return None if shares or is_requested else "layers are not shared"
+
+
+def _may_have(process: Process) -> str:
+    return " and ".join((FRAMEWORK, *(process.on_request or ())))
+
+
+def _stored(cards: Sequence[Card], name: str) -> Layer | None:
+    """The layer as an earlier request had it, where the boxes keep that."""
+    kept = [card for card in _of_type(cards, STORED_LAYER) if card.metadata.get(LAYER_KEY) == name]
+    if not kept:
+        return None
+    return Layer(name=name, text=card_text(kept[-1].content), card_ids=[kept[-1].card_id])
+
+
+def _of_type(cards: Sequence[Card], card_type: str) -> list[Card]:
+    return [card for card in cards if card.type == card_type]

@@ -1,0 +1,58 @@
+"""The StateBuilder: what is stored of a request, and under which ids.
+
+The system prompt, the tools and the layers that a project wants to find again become cards; the history is
+cards already and is listed, never copied or inferred from messages. Pure, and holds no prompt text.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from cardbox_cli.context.collector import LAYER_KEY, STORED_LAYER
+from cardbox_cli.context.request import Entry, Request
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import CardDraft, draft_card
+from cardbox_cli.model.content import ToolContent
+from cardbox_cli.model.ids import derived_id, unique
+from cardbox_cli.model.layers import SYSTEM_PROMPT
+
+ASSEMBLER = "system_assembler"
+
+# What only a request box holds. A turn never sees those of an earlier request.
+SNAPSHOTS = ("sys.rendered_prompt", "sys.tools", STORED_LAYER)
+
+
+def request_cards(project_id: str, request: Request, *, reproducible: Iterable[str] = ()) -> list[CardDraft]:
+    """The cards of what a request holds beside its history; `reproducible` are the layers to keep.
+
+    The same ones make the same cards.
+    """
+    cards = []
+    profile_id = next((card_id for card_id, place in request.places.items() if _is_profile(place)), "")
+    prompt = request.messages[0] if request.messages else None
+    if prompt is not None and prompt.layer == SYSTEM_PROMPT:
+        said = prompt.body["content"]
+        card_id = derived_id(project_id, "sys.rendered_prompt", profile_id, said).hex
+        cards.append(_card("sys.rendered_prompt", said, card_id, profile_id=profile_id))
+    if request.tools:
+        spelled = exact_json.canonical(exact_json.encode(request.tools)).decode()
+        card_id = derived_id(project_id, "sys.tools", spelled).hex
+        cards.append(_card("sys.tools", ToolContent(request.tools), card_id))
+    kept = set(reproducible)
+    for layer in request.layers:
+        if layer.name in kept:
+            card_id = derived_id(project_id, STORED_LAYER, layer.name, layer.text).hex
+            cards.append(_card(STORED_LAYER, layer.text, card_id, **{LAYER_KEY: layer.name}))
+    return cards
+
+
+def request_box_ids(cards: Iterable[CardDraft], history: Sequence[Entry]) -> list[str]:
+    """The ids of a request box: those cards, then the history that can be read, each once."""
+    seen = (entry.slot.card_id for entry in history if entry.slot.fate == "present")
+    return unique([*(card.card_id for card in cards), *seen])
+
+
+def _is_profile(place: Entry) -> bool:
+    return place.slot.card is not None and place.slot.card.type == "sys.profile"
+
+
+def _card(card_type: str, content: ToolContent | str, card_id: str, **metadata: str) -> CardDraft:
+    return draft_card(card_type, content, author_id=ASSEMBLER, card_id=card_id, metadata=metadata)

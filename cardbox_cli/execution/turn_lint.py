@@ -1,0 +1,75 @@
+"""The lint on what the model of a turn is asked in its next step, before anybody asks.
+
+Owns how the boxes of a turn that is not run yet are read for it. Decides nothing about the turn.
+"""
+
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.lint.registry import lint, provider_for
+from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.request import Wishes
+from cardbox_cli.execution.requests import DispatchRequest
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_request import Source, TurnBoxes, turn_request
+from cardbox_cli.model.turns import Head
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.tools import ToolStore
+
+_TOOLS = "resource.tools"
+
+
+def lint_turn(database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Any) -> list[Finding]:
+    """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
+
+    The model is that of the `runtime_config`, else the profile's. Reads the project's tools alone.
+    """
+    wanted = runtime_config.get("model") if isinstance(runtime_config, dict) else None
+    model = wanted if isinstance(wanted, str) else None
+    entries = boxes.entries
+    provider = provider_for(entries, model)
+    tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
+    request = turn_request(boxes, tools, Wishes(model=model), format=provider).request
+    return lint(entries, request, provider)
+
+
+def lint_turn_to_be(
+    runtime: Runtime,
+    request: DispatchRequest,
+    head: Head,
+    *,
+    profile_box_id: str,
+    context_box_id: str,
+    output_box_id: str,
+) -> list[Finding]:
+    """`lint_turn` of the first request of the turn that is asked for, whose agent's head is held.
+
+    A context box that is packed in this transaction counts as one that has no id yet.
+    """
+    context = read_source(runtime.boxes, context_box_id)
+    if request.handover is not None:
+        context = msgspec.structs.replace(context, box_id="")
+    output = read_source(runtime.boxes, output_box_id)
+    written = output.slots[: _settled(runtime, head, output_box_id)]
+    boxes = TurnBoxes(
+        profile=read_source(runtime.boxes, profile_box_id),
+        context=context,
+        output=msgspec.structs.replace(output, slots=written),
+        output_start=len(written),
+    )
+    return lint_turn(runtime.database, runtime.project_id, boxes, request.runtime_config)
+
+
+def _settled(runtime: Runtime, head: Head, output_box_id: str) -> int | None:
+    """How many cards of the output box are there to stay, None for all: a turn may be writing to it."""
+    if head.active_agent_turn_id is None or head.output_box_id != output_box_id:
+        return None
+    record = runtime.turns.record(head.active_agent_turn_id)
+    return None if record is None else record.output_start
+
+
+def read_source(boxes: BoxStore, box_id: str) -> Source:
+    """A box that exists, with the rules that brought its cards."""
+    return Source(box_id, boxes.slots(box_id), boxes.provenance(box_id))

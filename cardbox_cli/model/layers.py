@@ -1,0 +1,118 @@
+"""The layers of an LLM request: their names in order, who may have which, and how they are asked for.
+
+Source: the specification's page on layers. Where the texts come from is `context/collector`'s business, what
+becomes of them `context/composer`'s.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.wording import did_you_mean
+
+SUFFIX = "__context"
+
+SYSTEM_PROMPT = "system_prompt"
+FRAMEWORK = "framework__context"
+EXPERIENCE = "experience__context"
+KNOWLEDGE = "knowledge__context"
+TODO = "todo__context"
+COMPRESSION = "compression__context"
+CHECKPOINT = "checkpoint_messages"
+QUERY = "query"
+
+# The layers that are texts, in their order; whatever else ends in the suffix follows them, sorted.
+CONTEXT_LAYERS = (FRAMEWORK, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
+
+ProcessName = Literal[
+    "react",
+    "sequential",
+    "dynamic",
+    "hierarchical",
+    "mapreduce_worker",
+    "mapreduce_planner",
+    "mapreduce_reducer",
+]
+PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
+
+Layout = Literal["default", "cache"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A kind of process. `shares` is what holds where nobody switches sharing on or off.
+
+    `on_request` are the layers besides the framework's that it can have; None for any.
+    """
+
+    name: ProcessName
+    takes_history: bool = True
+    shares: bool = True
+    on_request: tuple[str, ...] | None = None
+
+    def may_take(self, layer: str) -> bool:
+        """Whether such a process can have `layer` at all."""
+        return self.on_request is None or layer == FRAMEWORK or layer in self.on_request
+
+
+_MAPREDUCE = {
+    "mapreduce_worker": (KNOWLEDGE,),
+    "mapreduce_planner": (EXPERIENCE, KNOWLEDGE),
+    "mapreduce_reducer": (EXPERIENCE, KNOWLEDGE),
+}
+
+
+def process_of(named: Any) -> Process:
+    """The process of this name; what is no name of one is a `react`."""
+    name: ProcessName = named if named in PROCESS_NAMES else "react"
+    if name not in _MAPREDUCE:
+        return Process(name)
+    return Process(name, takes_history=False, shares=False, on_request=_MAPREDUCE[name])
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers that somebody asks for by name: with a text of their own, or to be collected.
+
+    `knowledge` are the words to search for.
+    """
+
+    texts: Mapping[str, str] = {}
+    to_collect: frozenset[str] = frozenset()
+    knowledge: str | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every layer that is asked for."""
+        return self.to_collect.union(self.texts, [] if self.knowledge is None else [KNOWLEDGE])
+
+
+def is_layer(name: str) -> bool:
+    """Whether a layer can have this name."""
+    return name.endswith(SUFFIX) and name != SUFFIX
+
+
+def check_layer(name: str) -> None:
+    """Raise InvalidInput for a name that no layer can have."""
+    if not is_layer(name):
+        raise InvalidInput(
+            f"{name!r} is no layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
+            hint=f"for example {(name.removesuffix(SUFFIX) or 'notes') + SUFFIX!r}",
+        )
+
+
+def asked_by(profile: Mapping[str, Any]) -> Asked:
+    """What a profile's `layers` ask for: a text, `true` to collect one, `{"query": words}` for knowledge.
+
+    Profiles of other programs may hold anything there: what is not understood asks for nothing.
+    """
+    layers = profile.get("layers")
+    said = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
+    knowledge = said.get(KNOWLEDGE)
+    words = knowledge.get("query") if isinstance(knowledge, dict) else None
+    return Asked(
+        texts={name: value for name, value in said.items() if isinstance(value, str)},
+        to_collect=frozenset(name for name, value in said.items() if value is True),
+        knowledge=words if isinstance(words, str) and words.strip() else None,
+    )

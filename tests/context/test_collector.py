@@ -1,0 +1,261 @@
+"""Which layers a request gets: who asks for them, which may be shared, and what they say."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.formats import anthropic, openai
+from cardbox_cli.context.request import Request, Wishes, request_of
+from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.cards import Card, card_of
+from cardbox_cli.model.content import JsonContent, TextContent
+from cardbox_cli.model.layers import PROCESS_NAMES, Asked, ProcessName
+from tests.context.lint.cards import places, result, system, thought, user
+from tests.context.test_request import CALL, card
+
+
+class Providers:
+    """Answers from a list, and remembers what it was asked."""
+
+    def __init__(self, *texts: str) -> None:
+        self.asked: list[tuple[str, str, int]] = []
+        self._cards = [card("task.deliverable", TextContent(text), card_id=text) for text in texts]
+
+    def knowledge(self, query: str, limit: int) -> Sequence[Card]:
+        self.asked.append(("knowledge", query, limit))
+        return self._cards[:limit]
+
+    def experience(self, profile_box_id: str, limit: int) -> Sequence[Card]:
+        self.asked.append(("experience", profile_box_id, limit))
+        return self._cards[:limit]
+
+
+def profile(**keys: Any) -> Card:
+    return card("sys.profile", JsonContent({"name": "x", **keys}), "system")
+
+
+TODO = card("todo.item", JsonContent({"text": "look", "done": False}), "system")
+DONE = card("todo.item", JsonContent({"text": "ask", "done": True}), "system")
+SUMMARY = system("earlier: hello", "context.compression")
+OWN = (profile(), TODO, DONE, SUMMARY, user("hi"))
+
+
+def composed(*cards: Card, providers: Providers | None = None, **wishes: Any) -> Request:
+    found = providers or Providers()
+    asked = Asked(
+        **{name: wishes.pop(name) for name in ("texts", "to_collect", "knowledge") if name in wishes}
+    )
+    collector = ContextCollector(knowledge=found, experience=found)
+    return request_of(places(*cards), Wishes(asked=asked, **wishes), collector=collector)
+
+
+def texts(request: Request) -> dict[str, str]:
+    return {layer.name: layer.text for layer in request.layers}
+
+
+def reasons(request: Request) -> dict[str, str]:
+    return {left.layer: left.reason for left in request.layers_left_out}
+
+
+def test_boxes_bring_their_todo_list_and_their_summaries() -> None:
+    request = composed(*OWN, system("and more", "context.compression"))
+    assert texts(request) == {
+        "todo__context": "Todo list:\n- [ ] look\n- [x] ask",
+        "compression__context": "earlier: hello\n\nand more",
+    }
+    assert {layer.name: layer.card_ids for layer in request.layers}["todo__context"] == ["k1", "k2"]
+    assert [message.body["content"] for message in request.messages][-1] == "hi"
+
+
+def test_nothing_is_searched_for_unless_it_is_asked_for() -> None:
+    providers = Providers("a")
+    assert composed(*OWN, providers=providers).messages
+    assert providers.asked == []
+
+
+def test_what_is_asked_for_is_collected() -> None:
+    providers = Providers("seen before")
+    to_collect = frozenset({"experience__context"})
+    request = composed(profile(), providers=providers, to_collect=to_collect, knowledge="rate limit")
+    assert providers.asked == [("experience", "b", 5), ("knowledge", "rate limit", 5)]
+    assert list(texts(request)) == ["experience__context", "knowledge__context"]
+    assert all("seen before" in text for text in texts(request).values())
+    assert [layer.card_ids for layer in request.layers] == [["seen before"]] * 2
+
+
+def test_what_is_not_found_is_told() -> None:
+    assert reasons(composed(knowledge="words")) == {"knowledge__context": "nothing was found"}
+
+
+def test_a_given_text_stands_in_place_of_what_would_be_collected() -> None:
+    providers = Providers("a")
+    given = dict.fromkeys(("todo__context", "compression__context", "experience__context"), "given")
+    assert texts(composed(*OWN, providers=providers, texts=given)) == given
+    assert providers.asked == []
+
+
+@pytest.mark.parametrize("name", ["todo", "todo_context", "__context"])
+def test_a_name_without_the_suffix_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="is no layer"):
+        composed(texts={name: "x"})
+
+
+class TestSharing:
+    @pytest.mark.parametrize(
+        ("share", "process", "shared"),
+        [
+            (None, "react", True),
+            (None, "sequential", True),
+            (True, "dynamic", True),
+            (False, "react", False),
+            (False, "hierarchical", False),
+        ],
+    )
+    def test_the_switch_stands_above_the_kind(
+        self, share: bool | None, process: ProcessName, shared: bool
+    ) -> None:
+        framework = {"framework__context": "rules"}
+        request = composed(*OWN, share=share, process=process, texts=framework)
+        assert texts(request).keys() == (
+            {"framework__context", "todo__context", "compression__context"} if shared else framework.keys()
+        )
+        left = {"todo__context": "layers are not shared", "compression__context": "layers are not shared"}
+        assert reasons(request) == ({} if shared else left)
+
+    def test_a_layer_that_is_named_is_taken_all_the_same(self) -> None:
+        request = composed(*OWN, share=False, to_collect=frozenset({"todo__context"}))
+        assert texts(request).keys() == {"todo__context"}
+
+    @pytest.mark.parametrize(("share", "taken"), [(None, True), (True, True), (False, False)])
+    def test_the_switch_stands_above_the_profile(self, share: bool | None, taken: bool) -> None:
+        asking = profile(layers={"experience__context": True, "notes__context": "n"})
+        providers = Providers("a")
+        request = composed(asking, providers=providers, share=share)
+        assert ("experience__context" in texts(request)) is ("notes__context" in texts(request)) is taken
+        assert bool(providers.asked) is taken
+
+
+class TestKindsOfProcess:
+    @pytest.mark.parametrize("process", PROCESS_NAMES)
+    def test_which_take_the_history_and_share(self, process: ProcessName) -> None:
+        request = composed(*OWN, process=process, query="q")
+        has_history = not process.startswith("mapreduce")
+        layers = [message.layer for message in request.messages]
+        assert ("checkpoint_messages" in layers, "todo__context" in layers) == (has_history, has_history)
+        assert layers[-1] == "query"
+        told = {f"history, and a {process} takes none"}
+        assert {left.reason for left in request.left_out if left.card_id == "k4"} == (
+            set() if has_history else told
+        )
+
+    @pytest.mark.parametrize(
+        ("process", "may"),
+        [
+            ("mapreduce_worker", {"framework__context", "knowledge__context"}),
+            ("mapreduce_planner", {"framework__context", "knowledge__context", "experience__context"}),
+            ("mapreduce_reducer", {"framework__context", "knowledge__context", "experience__context"}),
+        ],
+    )
+    @pytest.mark.parametrize("share", [None, True, False])
+    def test_which_layers_they_may_have(
+        self, process: ProcessName, may: set[str], share: bool | None
+    ) -> None:
+        for name in ("framework", "experience", "knowledge", "todo", "compression", "notes"):
+            given = {f"{name}__context": "x"}
+            if given.keys() <= may:
+                assert texts(composed(process=process, share=share, texts=given)) == given
+            else:
+                with pytest.raises(InvalidInput, match=f"a {process} cannot have it"):
+                    composed(process=process, share=share, texts=given)
+
+    def test_what_the_boxes_or_the_profile_bring_is_left_out_without_a_word(self) -> None:
+        asking = profile(process="mapreduce_worker", layers={"experience__context": "e"})
+        request = composed(asking, TODO, share=True)
+        assert request.process == "mapreduce_worker"
+        assert reasons(request) == dict.fromkeys(
+            ("experience__context", "todo__context"), "the process mapreduce_worker cannot have it"
+        )
+
+    def test_profiles_of_other_programs_may_say_what_they_like(self) -> None:
+        strange = profile(process=["x"], layers=["experience__context"], layout=7)
+        request = composed(strange, user("hi"))
+        assert (request.process, request.layout, request.layers) == ("react", "default", [])
+        assert composed(profile(layers={"a__context": 1, "b": "x", "knowledge__context": {}})).layers == []
+
+
+class TestTheLayoutForCaches:
+    HISTORY = (user("hi"), thought(CALL, text="look"), result(text="ok"))
+    NOTES: ClassVar = {"todo__context": "do", "framework__context": "rules"}
+
+    def test_what_changes_with_each_call_stands_beside_the_query(self) -> None:
+        body = openai.body(composed(*self.HISTORY, layout="cache", texts=self.NOTES, query="go on"))
+        assert [message["content"] for message in body["messages"]] == [
+            "rules",
+            "hi",
+            "look",
+            "ok",
+            "do",
+            "go on",
+        ]
+
+    def test_anthropic_reads_it_as_the_users_words_behind_the_results(self) -> None:
+        request = request_of(
+            places(*self.HISTORY),
+            Wishes(layout="cache", asked=Asked(texts=self.NOTES)),
+            spell=anthropic.spell,
+        )
+        body = anthropic.body(request)
+        assert body["system"] == "rules"
+        assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+        assert [block["type"] for block in body["messages"][-1]["content"]] == ["tool_result", "text"]
+        assert body["messages"][-1]["content"][-1]["text"] == "do"
+
+    def test_the_profile_may_ask_for_it(self) -> None:
+        request = composed(profile(layout="cache"), *self.HISTORY, texts=self.NOTES)
+        assert [message.layer for message in request.messages][-1] == "todo__context"
+
+
+class TestWhatIsStored:
+    """The request box of a step, and the request that it makes again."""
+
+    def restored(self, request: Request, *, reproducible: Sequence[str] = ()) -> Request:
+        cards = [card_of(draft, "p") for draft in request_cards("p", request, reproducible=reproducible)]
+        history = list(request.places.values())
+        by_id = {each.card_id: each for each in cards} | {
+            card_id: place.slot.card for card_id, place in request.places.items() if place.slot.card
+        }
+        ids = request_box_ids(request_cards("p", request, reproducible=reproducible), history)
+        stored = [by_id[card_id] for card_id in ids if by_id[card_id].type != "sys.profile"]
+        return composed(*stored)
+
+    def test_a_summary_is_neither_lost_nor_doubled(self) -> None:
+        request = composed(*OWN)
+        for reproducible in ([], ["compression__context", "todo__context"]):
+            again = self.restored(request, reproducible=reproducible)
+            assert texts(again) == texts(request)
+            assert [message.body for message in again.messages] == [
+                message.body for message in request.messages
+            ]
+
+    def test_layers_live_for_the_call_unless_they_are_reproducible(self) -> None:
+        request = composed(
+            *OWN, providers=Providers("seen"), knowledge="words", texts={"notes__context": "n"}
+        )
+        assert texts(self.restored(request)).keys() == {"todo__context", "compression__context"}
+        kept = self.restored(request, reproducible=["knowledge__context"])
+        assert texts(kept)["knowledge__context"] == texts(request)["knowledge__context"]
+        assert "notes__context" not in texts(kept)
+
+    def test_the_history_holds_no_system_prompt_and_no_summary(self) -> None:
+        request = composed(*OWN, profile(system_prompt="Be kind."))
+        history = [message for message in request.messages if message.layer == "checkpoint_messages"]
+        assert [message.body for message in history] == [{"role": "user", "content": "hi"}]
+
+
+def test_a_turn_without_history_keeps_its_own_exchange() -> None:
+    entries = places(user("long ago"), user("the task"), thought(CALL), result())
+    request = request_of(entries, Wishes(process="mapreduce_worker"), own=frozenset({"k1", "k2", "k3"}))
+    assert [message.card_id for message in request.messages] == ["k1", "k2", "k3"]
