@@ -355,10 +355,19 @@ CREATE TABLE IF NOT EXISTS cbx.audit (
 );
 CREATE INDEX IF NOT EXISTS idx_audit_turn ON cbx.audit (project_id, agent_turn_id, created_at);
 
+-- part: cbx.project_settings
+CREATE SCHEMA IF NOT EXISTS cbx;
+-- What public.projects has no column for. enable_share_context: null leaves it to each kind of process.
+CREATE TABLE IF NOT EXISTS cbx.project_settings (
+    project_id           text COLLATE "C" PRIMARY KEY,
+    enable_share_context boolean,
+    reproducible_layers  jsonb NOT NULL DEFAULT '[]'
+);
+
 -- part: cbx.schema_version
 CREATE SCHEMA IF NOT EXISTS cbx;
 CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO cbx.schema_version (version) VALUES (3) ON CONFLICT DO NOTHING;
+INSERT INTO cbx.schema_version (version) VALUES (4) ON CONFLICT DO NOTHING;

@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import append, claim, commands, ingest, load, pack, startup
+from benchmarks import append, claim, commands, ingest, load, pack, render, startup
 from benchmarks.machine import Machine, describe_machine
 from benchmarks.measure import Measured, Row, Target, measure
 from benchmarks.workbench import Workbench
 
-ROWS = [*startup.ROWS, *commands.ROWS, *ingest.ROWS, *append.ROWS, *load.ROWS, *pack.ROWS, *claim.ROWS]
+ROWS = [
+    row for family in (startup, commands, ingest, append, load, pack, render, claim) for row in family.ROWS
+]
 
 DONE, MISSED, INTERRUPTED, TERMINATED = 0, 8, 130, 143
 

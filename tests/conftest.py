@@ -51,6 +51,7 @@ TABLES = [
     "cbx.leases",
     "cbx.workers",
     "cbx.audit",
+    "cbx.project_settings",
     "cbx.schema_version",
 ]
 

@@ -75,7 +75,10 @@ def wishes(
     share: bool | None = None,
     layout: str | None = None,
 ) -> "Wishes":
-    """The wishes that the options spell. Raises UsageError, and InvalidInput for a name that is no layer's."""
+    """The wishes that the options spell.
+
+    Raises UsageError, and InvalidInput for a name that is no layer's.
+    """
     from cardbox_cli.context.request import Wishes
 
     if process is not None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "demo": Entry("cardbox_cli.cli.demo", "See the whole main job on a bundled conversation."),
     "card": Entry("cardbox_cli.cli.card", "Add, show, list, search, delete, import and export cards."),
     "box": Entry("cardbox_cli.cli.box", "Make, show, change and verify boxes of cards."),
+    "todo": Entry("cardbox_cli.cli.todo", "Keep the todo list of a box: add, settle and list its items."),
     "project": Entry("cardbox_cli.cli.project", "Create, change, list and show projects."),
     "profile": Entry("cardbox_cli.cli.profile", "Import, list and show the profiles of agents."),
     "agent": Entry("cardbox_cli.cli.agent", "Provision, list and show agents."),
@@ -29,7 +30,9 @@ COMMANDS = {
     "dispatch": Entry("cardbox_cli.cli.dispatch", "Dispatch a turn into an agent's inbox."),
     "worker": Entry("cardbox_cli.cli.worker", "Run turns by a command of yours; list the workers."),
     "reap": Entry("cardbox_cli.cli.reap", "Do what is overdue: expired leases, deadlines, promotions."),
-    "render": Entry("cardbox_cli.cli.render", "Show the exact LLM request that boxes make."),
+    "render": Entry(
+        "cardbox_cli.cli.render", "Show the exact LLM request that boxes make, or that a turn sends."
+    ),
     "turn": Entry("cardbox_cli.cli.turn", "List, show, trace, await, stop and free turns; report to them."),
     "inbox": Entry("cardbox_cli.cli.inbox", "List, show, claim and give back what agents must process."),
     "why": Entry("cardbox_cli.cli.why", "Explain why a turn stands still, and how to free it."),

@@ -18,3 +18,8 @@ def own_output(box_id: str) -> Fence | None:
             hint="a worker sets all four; unset CBX_OUTPUT_BOX elsewhere",
         )
     return Fence(agent_id, turn_id, int(epoch or ""))
+
+
+def own_context() -> str | None:
+    """The context box of the turn that this process works for, if there is one."""
+    return as_box_id(os.environ.get("CBX_CONTEXT_BOX", ""))

@@ -1,8 +1,9 @@
 """`cbx project`: the tenants of a database. Each exists by its first write; this names and lists them."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import PROJECT, PROJECT_DEFAULT, chosen
@@ -13,9 +14,10 @@ from cardbox_cli.cli.lists import ColumnNames, Limit, Listing, show_list
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.model.identity import Project
+    from cardbox_cli.model.identity import Project, ProjectSettings
 
 app = noun("Create, change, list and show projects.")
 
@@ -44,7 +46,13 @@ def create(named: ProjectId = None, title: Title = None, owner: Owner = None) ->
     _emit(created, "created project")
 
 
-@app.command(epilog=examples("  cbx project update shop --title 'The old shop' --status archived"))
+@app.command(
+    epilog=examples(
+        "  cbx project update shop --title 'The old shop' --status archived\n"
+        "  cbx project update --no-share --reproducible-layers knowledge__context,todo__context\n"
+        "  cbx project update --share-default"
+    )
+)
 def update(
     named: ProjectId = None,
     title: Title = None,
@@ -52,22 +60,55 @@ def update(
         str | None, typer.Option(metavar="active|inactive|archived", help="Its state, a word for people.")
     ] = None,
     owner: Owner = None,
+    share: Annotated[
+        bool | None,
+        typer.Option("--share/--no-share", help="Whether contexts get the layers that are shared."),
+    ] = None,
+    share_default: Annotated[
+        bool, typer.Option("--share-default", help="Leave that to the kind of process again.")
+    ] = False,
+    reproducible_layers: Annotated[
+        str | None,
+        typer.Option(metavar="LAYER,…", help="The layers to store with each step; '' for none."),
+    ] = None,
 ) -> None:
-    """Change the title, the status or the owner of a project. No other row of it changes."""
+    """Change what is said of a project, or how its contexts are composed. No other row of it changes."""
     from cardbox_cli.model.identity import PROJECT_STATUSES
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = _chosen(named)
-    if title is status is owner is None:
-        raise UsageError("there is nothing to change", hint="give --title, --status or --owner")
+    named_settings = _settings(share, share_default, reproducible_layers)
+    if title is status is owner is None and not named_settings:
+        raise UsageError("there is nothing to change", hint="`cbx project update --help` says what can be")
     _check(title, owner)
     if status is not None:
         check_choice(status, "--status", PROJECT_STATUSES, what="state")
     with session().database() as database, database.transaction():
-        updated, changed = ProjectsStore(database).update(
-            project_id, title=title, status=status, owner_id=owner
+        projects = ProjectsStore(database)
+        updated, changed = projects.update(project_id, title=title, status=status, owner_id=owner)
+        reset = bool(named_settings) and projects.configure(project_id, **named_settings)
+        settings = projects.settings(project_id)
+    _emit(updated, "updated project" if changed or reset else "unchanged: project", settings)
+
+
+def _settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:
+    """The settings that the options name. Raises UsageError and InvalidInput."""
+    from cardbox_cli.model.layers import check_layer
+
+    if share is not None and share_default:
+        raise UsageError(
+            f"--{'share' if share else 'no-share'} and --share-default say two things",
+            hint="give one of them",
         )
-    _emit(updated, "updated project" if changed else "unchanged: project")
+    named: dict[str, Any] = {}
+    if share is not None or share_default:
+        named["enable_share_context"] = share
+    if layers is not None:
+        names = unique(name.strip() for name in layers.split(",") if name.strip())
+        for name in names:
+            check_layer(name)
+        named["reproducible_layers"] = names
+    return named
 
 
 @app.command(
@@ -102,7 +143,8 @@ def show(named: ProjectId = None) -> None:
 
     project_id = _chosen(named)
     with session().database() as database, database.snapshot():
-        found = ProjectsStore(database).get(project_id)
+        projects = ProjectsStore(database)
+        found, settings = projects.get(project_id), projects.settings(project_id)
 
     def table() -> None:
         output.facts(
@@ -113,10 +155,15 @@ def show(named: ProjectId = None) -> None:
                 ("owner", found.owner_id),
                 ("created", time(found.created_at)),
                 ("updated", time(found.updated_at)),
+                ("share", _SHARING[settings.enable_share_context]),
+                ("reproducible layers", ", ".join(settings.reproducible_layers) or "none"),
             ]
         )
 
-    output.emit(found, table=table, ids=[found.project_id])
+    output.emit(_described(found, settings), table=table, ids=[found.project_id])
+
+
+_SHARING = {True: "yes", False: "no", None: "by the kind of process"}
 
 
 def _chosen(typed: str | None) -> str:
@@ -134,5 +181,10 @@ def _check(title: str | None, owner: str | None) -> None:
             check_label(text, what)
 
 
-def _emit(project: "Project", done: str) -> None:
-    output.emit(project, table=lambda: output.say(f"{done} {project.project_id}"), ids=[project.project_id])
+def _emit(project: "Project", done: str, settings: "ProjectSettings | None" = None) -> None:
+    value = project if settings is None else _described(project, settings)
+    output.emit(value, table=lambda: output.say(f"{done} {project.project_id}"), ids=[project.project_id])
+
+
+def _described(project: "Project", settings: "ProjectSettings") -> dict[str, Any]:
+    return {**asdict(project), **asdict(settings)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import composing, output
 from cardbox_cli.cli.commands import examples, noun
 from cardbox_cli.cli.describe import age, time
 from cardbox_cli.cli.inputs import check_choice, check_seconds
@@ -20,7 +20,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.running.runner import Program, Rest
+    from cardbox_cli.execution.running.runner import Rest
     from cardbox_cli.execution.running.worker import Plan, Worker
     from cardbox_cli.execution.settings import Settings
     from cardbox_cli.execution.wakeup.ear import Ear
@@ -88,6 +88,9 @@ def run(
             help="Seconds that running turns have once it shall stop.",
         ),
     ] = 30,
+    layer: composing.Layers = None,
+    share: composing.Share = None,
+    layout: composing.LayoutName = None,
     all_projects: Annotated[
         bool, typer.Option("--all-projects", help="Serve the target's agents in all projects.")
     ] = False,
@@ -99,7 +102,7 @@ def run(
     -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
-    from cardbox_cli.execution.running.turn_request import FORMATS
+    from cardbox_cli.execution.turn_request import FORMATS
 
     check_choice(format_, "--format", FORMATS, what="format")
     if once and drain:
@@ -110,34 +113,28 @@ def run(
         raise UsageError(
             "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
         )
+    from cardbox_cli.execution.running.runner import Program
     from cardbox_cli.execution.running.worker import Plan
     from cardbox_cli.execution.settings import settings_from
 
     settings = settings_from(os.environ)
+    url = session().database_url
     plan = Plan(
         target=target,
-        program=_program(exec_, format_, model, timeout, max_steps or settings.max_steps),
+        program=Program(
+            command=exec_,
+            format=format_,
+            wishes=composing.wishes(model=model, layers=layer, share=share, layout=layout),
+            timeout=timeout,
+            max_steps=max_steps or settings.max_steps,
+            environment={} if url is None else {"CBX_DATABASE_URL": url},
+        ),
         project_id=None if all_projects else session().project_id,
         concurrency=concurrency,
         mode="once" if once else "drain" if drain else "serve",
         grace=grace,
     )
     return _serve(plan, settings)
-
-
-def _program(command: str, format_: str, model: str | None, timeout: float, max_steps: int) -> "Program":
-    from cardbox_cli.context.request import Wishes
-    from cardbox_cli.execution.running.runner import Program
-
-    url = session().database_url
-    return Program(
-        command=command,
-        format=format_,
-        wishes=Wishes(model=model),
-        timeout=timeout,
-        max_steps=max_steps,
-        environment={} if url is None else {"CBX_DATABASE_URL": url},
-    )
 
 
 def _serve(plan: "Plan", settings: "Settings") -> int:

@@ -33,6 +33,9 @@ LAYER_KEY = "layer"
 # The layers that boxes make without being asked, by the type of the cards that make them.
 _MAKERS = {"todo.item": TODO, "context.compression": COMPRESSION}
 
+# The layers that can be collected; any other is given.
+_COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
+
 # How many cards a search brings.
 _FOUND = 5
 
@@ -142,7 +145,7 @@ class ContextCollector:
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
-            if name in asked.names:
+            if name in asked.names and name in _COLLECTED:
                 return self._collected(wanted, name, asked.knowledge)
         return _stored(wanted.cards, name) or self._collected(wanted, name, None)
 

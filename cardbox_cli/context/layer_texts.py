@@ -1,35 +1,55 @@
-"""The words in which layers say what was collected for them: pure, and "" where there is nothing to say."""
+"""How what was collected for a layer reads to a model: the texts of `todo__context` and its like.
+
+Pure. Which items and cards these are is the collector's affair; their order is kept. Nothing to say is "".
+"""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.todo import TodoItem
 
-# How much of one card a search brings into a layer, in characters.
-_LONGEST = 2000
+# Of one card a layer says so many characters at most: it is a hint, and the request holds more than it.
+LONGEST = 2000
 
 
-def todo_text(items: Iterable[TodoItem]) -> str:
-    """A todo list, a line for each item."""
-    return _listed("Todo list:", [f"- [{'x' if item.done else ' '}] {item.text}" for item in items])
+def todo_text(items: Sequence[TodoItem]) -> str:
+    """A todo list, a line for each item and further lines of it indented."""
+    lines = [f"- [{'x' if item.done else ' '}] " + item.text.replace("\n", "\n      ") for item in items]
+    return "\n".join(["Todo list:", *lines]) if lines else ""
 
 
 def knowledge_text(query: str, cards: Sequence[Card]) -> str:
-    """What was found for the words of a search."""
-    return _listed(f"Found in the project for {query!r}:", [_cut(card) for card in cards])
+    """What was found for the words of `query`, each card's text cut at LONGEST characters."""
+    return _listed(f"What this project knows about {exact_json.encode(query).decode()}:", cards)
 
 
 def experience_text(cards: Sequence[Card]) -> str:
-    """What came of earlier turns."""
-    return _listed("Results of earlier turns:", [_cut(card) for card in cards])
+    """The results of earlier turns, each cut at LONGEST characters."""
+    return _listed("Results of your earlier work, the newest first:", cards)
 
 
-def _listed(heading: str, lines: Sequence[str]) -> str:
-    return "\n".join([heading, *lines]) if lines else ""
+def _listed(heading: str, cards: Iterable[Card]) -> str:
+    # A last thought and the deliverable that was made of it say the same.
+    said = dict.fromkeys(text for text in map(_said, cards) if text)
+    entries = [f"[{number}] {text}" for number, text in enumerate(map(_bounded, said), 1)]
+    return "\n\n".join([heading, *entries]) if entries else ""
 
 
-def _cut(card: Card) -> str:
-    said = card_text(card.content)
-    if len(said) <= _LONGEST:
-        return f"- {said}"
-    return f"- {said[:_LONGEST]}… ({len(said) - _LONGEST} characters more)"
+def _said(card: Card) -> str:
+    calls = card.tool_calls if isinstance(card.tool_calls, list) else []
+    parts = (card_text(card.content).strip(), *map(_call, calls))
+    return "\n".join(part for part in parts if part)
+
+
+def _call(call: Any) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return ""
+    return f"called {function.get('name')} with {function.get('arguments')}"
+
+
+def _bounded(text: str) -> str:
+    more = len(text) - LONGEST
+    return text if more <= 0 else f"{text[:LONGEST]}… (and {more:,} more characters)"

@@ -170,7 +170,7 @@ class _Dispatch:
 
     def _check(self, check: Check, head: Head, boxes: dict[str, Any]) -> None:
         # Most dispatches are not checked, and the rules take a while to load.
-        from cardbox_cli.execution.running.turn_lint import lint_turn_to_be
+        from cardbox_cli.execution.turn_lint import lint_turn_to_be
 
         check(lint_turn_to_be(self.runtime, self.request, head, **boxes))
 

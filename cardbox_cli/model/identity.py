@@ -49,6 +49,16 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
+class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the contexts of a project are composed, where neither a command nor a profile says otherwise.
+
+    `enable_share_context` None leaves it to the kind of process.
+    """
+
+    enable_share_context: bool | None = None
+    reproducible_layers: list[str] = []
+
+
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the roster: an agent, the profile it was given and the pool of workers that serve it.
 

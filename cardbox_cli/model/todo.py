@@ -1,18 +1,32 @@
-"""Todo lists: what the `todo.item` cards of boxes come to. Does no I/O."""
+"""Todo lists: what the `todo.item` cards of a box, or of several, come to.
 
-from collections.abc import Iterable
+Boxes only grow and cards never change, so a change is a new card that names the old one in
+`metadata.edited_from`; a list is a fold over the cards. Cards of other programs may say anything: what they
+say is then the item's text. Does no I/O; how a list reads in a context is `context/layer_texts`' affair.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
+from cardbox_cli.model.ids import MIN_TYPED
 
 TODO = "todo.item"
+_REPLACED = "edited_from"
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to do. `number` is its place in the whole list, from 1."""
+    """One thing to do. `number` is its place in the whole list, from 1.
+
+    `card_id` is the card that says how it is now, `first_card_id` the one that brought it.
+    """
 
     number: int
     text: str
@@ -22,19 +36,114 @@ class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
-    """The items of these places, in order."""
-    cards = [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
-    items = (card for card in cards if card.type == TODO)
-    return [_item(number, card) for number, card in enumerate(items, 1)]
+    """The items of these places in order: each where its first card stands, as its newest card says.
+
+    Of two cards that replace the same one the later counts. A deleted or expired card says nothing, but still
+    joins the card that it replaced and the one that replaced it.
+    """
+    written = {slot.card_id: slot for slot in slots if slot.card is not None and slot.card.type == TODO}
+    replaced: set[str] = set()
+    chains: dict[str, list[Card]] = {}
+    for card_id, slot in written.items():
+        older = list(_older(card_id, written))
+        chain = chains.setdefault(older[-1] if older else card_id, [])
+        if slot.card is not None and slot.fate == "present":
+            chain.append(slot.card)
+            replaced.update(older)
+    newest = {first: _newest(chain, replaced) for first, chain in chains.items() if chain}
+    return [
+        TodoItem(
+            number=number,
+            text=_text(card),
+            done=_data(card).get("done") is True,
+            card_id=card.card_id,
+            first_card_id=first,
+        )
+        for number, (first, card) in enumerate(newest.items(), 1)
+    ]
 
 
-def _item(number: int, card: Card) -> TodoItem:
-    said = card.content.data if isinstance(card.content, JsonContent) else None
-    text = said.get("text") if isinstance(said, dict) else None
-    return TodoItem(
-        number=number,
-        text=text if isinstance(text, str) else card_text(card.content),
-        done=isinstance(said, dict) and said.get("done") is True,
-        card_id=card.card_id,
-        first_card_id=card.card_id,
+def find_item(items: Sequence[TodoItem], typed: str, box_id: str) -> TodoItem:
+    """The item whose number `typed` is, or whose first or newest card has that id or end or beginning of one.
+
+    Raises NotFound, or AmbiguousId with the candidates.
+    """
+    if _NUMBER.fullmatch(typed) and 1 <= int(typed) <= len(items):
+        return items[int(typed) - 1]
+    whole = [item for item in items if typed in _ids(item)]
+    fitting = whole or [item for item in items if any(_fits(typed, card_id) for card_id in _ids(item))]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        hint = f"`cbx todo list {box_id}` shows the numbers and ids"
+        raise NotFound(f"no todo item {typed!r} in box {box_id}", hint=hint)
+    shown = [item.card_id for item in fitting[:5]]
+    raise AmbiguousId(
+        f"{typed!r} fits several: {', '.join(shown)}{' and more' if len(fitting) > len(shown) else ''}",
+        hint="type more characters of the id, or the item's number",
+        details={"candidates": shown},
     )
+
+
+def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> CardDraft:
+    """The card of an open item. Raises InvalidInput for a text that says nothing."""
+    if not text.strip():
+        raise InvalidInput(f"the todo item {text!r} is blank", hint="say in a few words what is to be done")
+    data = {"text": text.strip(), "done": False}
+    return draft_card(TODO, JsonContent(data), author_id=author_id, metadata=_of_turn(agent_turn_id))
+
+
+def settled(card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None) -> CardDraft:
+    """The card that replaces an item's newest one to say that it is done, or open again."""
+    kept = {key: value for key, value in card.metadata.items() if key not in CIRCUMSTANCES}
+    return draft_card(
+        TODO,
+        JsonContent({**_data(card), "text": _text(card), "done": done}),
+        author_id=author_id,
+        metadata={**kept, _REPLACED: card.card_id, **_of_turn(agent_turn_id)},
+        ttl_seconds=card.ttl_seconds,
+    )
+
+
+def _of_turn(agent_turn_id: str | None) -> dict[str, str]:
+    return {} if agent_turn_id is None else {"agent_turn_id": agent_turn_id}
+
+
+def _older(card_id: str, written: Mapping[str, Slot]) -> Iterator[str]:
+    """The cards that a card replaces, directly or not, the newest first: as far as they are among these."""
+    seen = {card_id}
+    while True:
+        card = written[card_id].card
+        replaced = None if card is None else card.metadata.get(_REPLACED)
+        # What other programs wrote may name itself, in a circle.
+        if not isinstance(replaced, str) or replaced not in written or replaced in seen:
+            return
+        seen.add(replaced)
+        card_id = replaced
+        yield card_id
+
+
+def _newest(chain: Sequence[Card], replaced: set[str]) -> Card:
+    return next((card for card in reversed(chain) if card.card_id not in replaced), chain[-1])
+
+
+def _text(card: Card) -> str:
+    text = _data(card).get("text")
+    said = text if isinstance(text, str) else card_text(card.content)
+    return said.strip() or "(no text)"
+
+
+def _data(card: Card) -> dict[str, Any]:
+    """The object that a card holds, {} where it holds none. Other programs may leave its class out."""
+    content = card.content
+    if isinstance(content, dict):
+        return {key: value for key, value in content.items() if key != "__type__"}
+    return content.data if isinstance(content, JsonContent) and isinstance(content.data, dict) else {}
+
+
+def _ids(item: TodoItem) -> tuple[str, str]:
+    return item.first_card_id, item.card_id
+
+
+def _fits(typed: str, card_id: str) -> bool:
+    return len(typed) >= MIN_TYPED and (card_id.startswith(typed) or card_id.endswith(typed))

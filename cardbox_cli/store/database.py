@@ -25,7 +25,7 @@ from cardbox_cli.store.queries import query
 from cardbox_cli.store.target import Target, find_target, hide_password
 
 OLDEST_SERVER = 150000
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
 _ESSENTIAL = ("public.cards", "public.card_boxes")
@@ -49,6 +49,7 @@ _KNOWN = (
     *EXECUTION,
     "cbx.box_info",
     *OWN_EXECUTION,
+    "cbx.project_settings",
     "cbx.schema_version",
 )
 

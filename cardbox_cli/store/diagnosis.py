@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-
 from cardbox_cli.model.diagnosis import (
     Call,
     Child,
@@ -31,21 +29,13 @@ from cardbox_cli.model.turns import (
 )
 from cardbox_cli.store.database import EXECUTION
 from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.rows import all_decoded
 from cardbox_cli.store.turn_views import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
 LOOKED_AT = 10_000
 
 _Value = TypeVar("_Value")
-_heads = msgspec.json.Decoder(Head)
-_rows = msgspec.json.Decoder(InboxRow)
-_steps = msgspec.json.Decoder(Step)
-_waiting = msgspec.json.Decoder(WaitingTool)
-_edges = msgspec.json.Decoder(Edge)
-_records = msgspec.json.Decoder(TurnRecord)
-_audits = msgspec.json.Decoder(AuditEntry)
-_leases = msgspec.json.Decoder(Lease)
-_workers = msgspec.json.Decoder(WorkerEntry)
 
 
 class DiagnosisStore(ProjectStore):
@@ -105,11 +95,11 @@ class DiagnosisStore(ProjectStore):
     def heads(self, agents: Collection[str]) -> dict[str, Head]:
         """The heads of agents."""
         rows = self._rows("why_heads", agents=list(agents))
-        return {head.agent_id: head for head in _decoded(_heads, rows)}
+        return {head.agent_id: head for head in all_decoded(Head, rows)}
 
     def rows(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[InboxRow]]:
         """The inbox rows of turns, the oldest first."""
-        rows = _decoded(_rows, self._rows("why_rows", turns=list(turns), agents=list(agents)))
+        rows = all_decoded(InboxRow, self._rows("why_rows", turns=list(turns), agents=list(agents)))
         rows.sort(key=lambda row: (row.created_at is not None, row.created_at, row.inbox_id))
         return _grouped((row.turn_id, row) for row in rows)
 
@@ -119,32 +109,32 @@ class DiagnosisStore(ProjectStore):
 
     def steps(self, turns: Collection[str]) -> dict[str, list[Step]]:
         """The steps of turns in order."""
-        rows = _decoded(_steps, self._rows("why_steps", turns=list(turns)))
+        rows = all_decoded(Step, self._rows("why_steps", turns=list(turns)))
         return _grouped((step.agent_turn_id, step) for step in rows)
 
     def waiting_tools(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[WaitingTool]]:
         """The calls that turns wait or waited for, of all their epochs."""
-        rows = _decoded(_waiting, self._rows("why_waiting", turns=list(turns), agents=list(agents)))
+        rows = all_decoded(WaitingTool, self._rows("why_waiting", turns=list(turns), agents=list(agents)))
         return _grouped((tool.agent_turn_id, tool) for tool in rows)
 
     def requests(self, turns: Collection[str]) -> dict[str, list[Edge]]:
         """The edges by which turns were asked for."""
-        rows = _decoded(_edges, self._rows("why_edges", turns=list(turns)))
+        rows = all_decoded(Edge, self._rows("why_edges", turns=list(turns)))
         return _grouped((edge.target_agent_turn_id or "", edge) for edge in rows)
 
     def records(self, turns: Collection[str]) -> dict[str, TurnRecord]:
         """What cbx keeps of turns."""
         rows = self._own("why_records", turns=list(turns))
-        return {record.agent_turn_id: record for record in _decoded(_records, rows)}
+        return {record.agent_turn_id: record for record in all_decoded(TurnRecord, rows)}
 
     def audit(self, turns: Collection[str]) -> dict[str, AuditEntry]:
         """The last thing that was done to turns from outside their runs."""
         rows = self._own("why_audit", turns=list(turns))
-        return {entry.agent_turn_id or "": entry for entry in _decoded(_audits, rows)}
+        return {entry.agent_turn_id or "": entry for entry in all_decoded(AuditEntry, rows)}
 
     def leases(self, agents: Collection[str]) -> dict[str, list[Lease]]:
         """The leases of agents' rows, by agent."""
-        rows = _decoded(_leases, self._own("why_leases", agents=list(agents)))
+        rows = all_decoded(Lease, self._own("why_leases", agents=list(agents)))
         return _grouped((lease.agent_id, lease) for lease in rows)
 
     def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
@@ -154,7 +144,7 @@ class DiagnosisStore(ProjectStore):
 
     def workers(self, targets: Collection[str]) -> dict[str, list[WorkerEntry]]:
         """The workers that announced themselves for targets, by target."""
-        rows = _decoded(_workers, self._own("why_workers", targets=list(targets)))
+        rows = all_decoded(WorkerEntry, self._own("why_workers", targets=list(targets)))
         return _grouped((worker.worker_target, worker) for worker in rows)
 
     def loads(self, workers: Collection[str]) -> dict[str, int]:
@@ -223,10 +213,6 @@ class DiagnosisStore(ProjectStore):
 
     def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._rows(query, **parameters) if self.database.keeps_turns else []
-
-
-def _decoded(decoder: "msgspec.json.Decoder[_Value]", rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
-    return [decoder.decode(text) for (text,) in rows]
 
 
 def _grouped(pairs: Iterable[tuple[str, _Value]]) -> dict[str, list[_Value]]:

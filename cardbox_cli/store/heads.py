@@ -12,8 +12,7 @@ from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.model.lifecycle import HEAD_MOVES
 from cardbox_cli.model.turns import Fence, Head, InboxRow
 from cardbox_cli.store.project_store import ProjectStore
-
-_decoder = msgspec.json.Decoder(Head)
+from cardbox_cli.store.rows import decoded_or_none
 
 
 class HeadStore(ProjectStore):
@@ -135,7 +134,7 @@ class HeadStore(ProjectStore):
 
     def _head(self, query: str, agent_id: str) -> Head | None:
         row = self._value(query, agent_id=agent_id)
-        return None if row is None else _decoder.decode(row)
+        return decoded_or_none(Head, row)
 
 
 def _standing(head: Head) -> str:

@@ -15,9 +15,7 @@ from cardbox_cli.model.lifecycle import INBOX_MOVES
 from cardbox_cli.model.turns import DEFAULT_CHANNEL, InboxRow, Lease
 from cardbox_cli.store.database import jsonb
 from cardbox_cli.store.project_store import ProjectStore
-
-_row_decoder = msgspec.json.Decoder(InboxRow)
-_lease_decoder = msgspec.json.Decoder(Lease)
+from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +43,11 @@ class InboxStore(ProjectStore):
         """Write a row; None where its id, or its type and correlation id, are taken."""
         values = msgspec.structs.asdict(row)
         values["payload"], values["context_headers"] = jsonb(row.payload), jsonb(row.context_headers)
-        return _decoded(self._value("insert_inbox", **values))
+        return decoded_or_none(InboxRow, self._value("insert_inbox", **values))
 
     def get(self, inbox_id: str) -> InboxRow:
         """The row of this id. Raises NotFound."""
-        row = _decoded(self._value("inbox_row", inbox_id=inbox_id))
+        row = decoded_or_none(InboxRow, self._value("inbox_row", inbox_id=inbox_id))
         if row is None:
             raise NotFound(
                 f"no inbox row {inbox_id!r} in project {self.project_id!r}",
@@ -59,31 +57,30 @@ class InboxStore(ProjectStore):
 
     def lock(self, inbox_id: str) -> InboxRow | None:
         """The row of this id, held until the end of the transaction."""
-        return _decoded(self._value("lock_inbox_row", inbox_id=inbox_id))
+        return decoded_or_none(InboxRow, self._value("lock_inbox_row", inbox_id=inbox_id))
 
     def by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
         """The row of this type that has this correlation id."""
-        return _decoded(
-            self._value("inbox_by_correlation", message_type=message_type, correlation_id=correlation_id)
+        return decoded_or_none(
+            InboxRow,
+            self._value("inbox_by_correlation", message_type=message_type, correlation_id=correlation_id),
         )
 
     def of_turn(self, agent_turn_id: str) -> list[InboxRow]:
         """The rows of a turn, the oldest first."""
-        return [
-            _row_decoder.decode(row) for (row,) in self._rows("inbox_of_turn", agent_turn_id=agent_turn_id)
-        ]
+        return all_decoded(InboxRow, self._rows("inbox_of_turn", agent_turn_id=agent_turn_id))
 
     def turn_row(self, agent_turn_id: str) -> InboxRow | None:
         """The row that asks for a turn: the oldest one, where other programs wrote several."""
-        return _decoded(self._value("turn_row", agent_turn_id=agent_turn_id))
+        return decoded_or_none(InboxRow, self._value("turn_row", agent_turn_id=agent_turn_id))
 
     def open_of_agent(self, agent_id: str) -> list[InboxRow]:
         """What an agent still has before it, the oldest first."""
-        return [_row_decoder.decode(row) for (row,) in self._rows("open_inbox_of_agent", agent_id=agent_id)]
+        return all_decoded(InboxRow, self._rows("open_inbox_of_agent", agent_id=agent_id))
 
     def oldest_queued(self, agent_id: str) -> InboxRow | None:
         """The turn that is next for an agent, held until the end of the transaction."""
-        return _decoded(self._value("oldest_queued", agent_id=agent_id))
+        return decoded_or_none(InboxRow, self._value("oldest_queued", agent_id=agent_id))
 
     def is_repeated(self, row: InboxRow) -> bool:
         """Whether an older row asks for the same turn, as some programs' watchdogs make them."""
@@ -135,7 +132,7 @@ class InboxStore(ProjectStore):
             delay=delay,
             error=error,
         )
-        return [_row_decoder.decode(row) for (row,) in rows]
+        return all_decoded(InboxRow, rows)
 
     def close(self, agent_turn_id: str) -> None:
         """Consume what is still due or claimed of a turn that has ended, and end its leases."""
@@ -158,7 +155,7 @@ class InboxStore(ProjectStore):
 
     def unclaimed(self, age: timedelta) -> list[InboxRow]:
         """The oldest row of each worker target that is due for so long."""
-        return [_row_decoder.decode(row) for (row,) in self._rows("unclaimed_since", age=age)]
+        return all_decoded(InboxRow, self._rows("unclaimed_since", age=age))
 
     # --- claims
 
@@ -168,11 +165,11 @@ class InboxStore(ProjectStore):
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
         wanted = {"target": target, "owner": owner, "lease": lease}
         rows = self._rows("claim_due", **wanted, limit=limit)
-        claimed = [_row_decoder.decode(row) for (row,) in rows]
+        claimed = all_decoded(InboxRow, rows)
         if len(claimed) < limit and self._value("more_due"):
             served = [row.agent_id for row in claimed]
             rows = self._rows("claim_due_by_agent", **wanted, limit=limit - len(claimed), served=served)
-            claimed += [_row_decoder.decode(row) for (row,) in rows]
+            claimed += all_decoded(InboxRow, rows)
         return [(row, _new_lease(row, owner, lease)) for row in claimed]
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
@@ -185,21 +182,21 @@ class InboxStore(ProjectStore):
 
     def lease(self, inbox_id: str) -> Lease | None:
         """Who has claimed this row."""
-        return _lease(self._value("lease", inbox_id=inbox_id))
+        return decoded_or_none(Lease, self._value("lease", inbox_id=inbox_id))
 
     def lock_lease(self, inbox_id: str) -> Lease | None:
         """Who has claimed this row, held until the end of the transaction."""
-        return _lease(self._value("lock_lease", inbox_id=inbox_id))
+        return decoded_or_none(Lease, self._value("lock_lease", inbox_id=inbox_id))
 
     def leases_of_turn(self, agent_id: str, agent_turn_id: str) -> list[Lease]:
         """The leases of a turn's rows."""
         rows = self._rows("leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
-        return [_lease_decoder.decode(row) for (row,) in rows]
+        return all_decoded(Lease, rows)
 
     def carry(self, inbox_id: str, turn_epoch: int) -> InboxRow:
         """The row, which is held, carries its turn on at a new epoch; the row as it then is."""
         self._run("carry_lease", inbox_id=inbox_id, turn_epoch=turn_epoch)
-        return _row_decoder.decode(self._value("stamp_inbox", inbox_id=inbox_id, turn_epoch=turn_epoch))
+        return decoded(InboxRow, self._value("stamp_inbox", inbox_id=inbox_id, turn_epoch=turn_epoch))
 
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
         """End the leases of these rows, whoever has them."""
@@ -216,15 +213,7 @@ class InboxStore(ProjectStore):
 
     def expired(self, *, limit: int) -> list[Lease]:
         """Leases whose time is over, or whose row is not claimed any more."""
-        return [_lease_decoder.decode(row) for (row,) in self._rows("expired_leases", limit=limit)]
-
-
-def _decoded(row: Any) -> InboxRow | None:
-    return None if row is None else _row_decoder.decode(row)
-
-
-def _lease(row: Any) -> Lease | None:
-    return None if row is None else _lease_decoder.decode(row)
+        return all_decoded(Lease, self._rows("expired_leases", limit=limit))
 
 
 def _new_lease(row: InboxRow, owner: str, lease: timedelta) -> Lease:

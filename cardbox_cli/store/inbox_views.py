@@ -8,11 +8,11 @@ import msgspec
 
 from cardbox_cli.model.turns import ERROR, OPEN, InboxRow
 from cardbox_cli.store.project_store import Further, ProjectStore, paged
+from cardbox_cli.store.rows import all_decoded
 from cardbox_cli.store.short_ids import like_escape, the_one
 
 _PAGE = 200
 _COUNTED = 10_000
-_decoder = msgspec.json.Decoder(InboxRow)
 
 
 class InboxFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class InboxViews(ProjectStore):
         return the_one("inbox row", typed, [inbox_id for (inbox_id,) in rows], self.project_id)
 
     def _page(self, where: InboxFilter, after: InboxRow | None, size: int) -> list[InboxRow]:
-        return [_decoder.decode(row) for (row,) in self._rows(_list(where), **_query(where, after, size))]
+        return all_decoded(InboxRow, self._rows(_list(where), **_query(where, after, size)))
 
 
 def _list(where: InboxFilter) -> str:

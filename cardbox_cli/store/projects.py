@@ -1,19 +1,22 @@
-"""Projects in Postgres: what `public.projects` says of tenants. Their rows are the other stores' affair.
+"""Projects in Postgres: what `public.projects` says of tenants, and their settings.
 
-A project exists by its first write; `ensure_project` is what that write calls. A database that another
-program made may lack the table: then nothing is kept of projects.
+What else belongs to a tenant is the other stores' affair. A project exists by its first write;
+`ensure_project` is what that write calls. A database that another program made may lack the tables: then
+nothing is kept of projects, and their settings are the defaults.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.model.identity import Project
-from cardbox_cli.store.database import Database
+from cardbox_cli.model.identity import Project, ProjectSettings
+from cardbox_cli.store.database import Database, jsonb
 from cardbox_cli.store.project_store import Further, paged
 
 _TABLE = "public.projects"
+_SETTINGS = "cbx.project_settings"
 _PAGE = 200
 _COUNTED = 10_000
 
@@ -74,11 +77,7 @@ class ProjectsStore:
         """The project of this id. Raises NotFound."""
         project = self.find(project_id)
         if project is None:
-            raise NotFound(
-                f"no project {project_id!r}",
-                hint="`cbx project list` shows them; `cbx project create`, or the first profile, tool or "
-                "agent, makes one",
-            )
+            raise _no_project(project_id)
         return project
 
     def find(self, project_id: str) -> Project | None:
@@ -86,6 +85,31 @@ class ProjectsStore:
         self.database.require(_TABLE)
         row = self.database.value("project_by_id", project_id=project_id)
         return None if row is None else _decode(row)
+
+    def settings(self, project_id: str) -> ProjectSettings:
+        """The settings of the project; the defaults where nothing is kept of it."""
+        row = None
+        if _SETTINGS in self.database.tables:
+            row = self.database.value("project_settings", project_id=project_id)
+        return ProjectSettings() if row is None else msgspec.json.decode(row, type=ProjectSettings)
+
+    def configure(self, project_id: str, **changes: Any) -> bool:
+        """Set the settings that are named; whether that changed any. Raises NotFound."""
+        for table in (_TABLE, _SETTINGS):
+            self.database.require(table)
+        with self.database.transaction():
+            if self.database.value("lock_project", project_id=project_id) is None:
+                raise _no_project(project_id)
+            before = self.settings(project_id)
+            after = msgspec.structs.replace(before, **changes)
+            if after != before:
+                self.database.run(
+                    "save_project_settings",
+                    project_id=project_id,
+                    enable_share_context=after.enable_share_context,
+                    reproducible_layers=jsonb(after.reproducible_layers),
+                )
+        return after != before
 
     def list(self, *, limit: int | None = None) -> Iterator[Project]:
         """Projects by id, page by page."""
@@ -101,6 +125,14 @@ class ProjectsStore:
         """How many projects `list` would give after `last`. Counts up to 10,000."""
         found = self.database.value("count_further_projects", after=last.project_id, limit=_COUNTED + 1)
         return Further.counted(found, found, limit=_COUNTED)
+
+
+def _no_project(project_id: str) -> NotFound:
+    return NotFound(
+        f"no project {project_id!r}",
+        hint="`cbx project list` shows them; `cbx project create`, or the first profile, tool or "
+        "agent, makes one",
+    )
 
 
 def _decode(row: str) -> Project:

@@ -10,19 +10,16 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.model.turns import new_edge_id
 from cardbox_cli.store.database import jsonb
 from cardbox_cli.store.project_store import Further, ProjectStore, paged
+from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"
 _PAGE = 200
 _COUNTED = 10_000
-
-_agents = msgspec.json.Decoder(Agent, float_hook=exact_json.exact_number)
-_entries = msgspec.json.Decoder(RosterEntry, float_hook=exact_json.exact_number)
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +55,7 @@ class RosterStore(ProjectStore):
         row = self._value("roster_entry", agent_id=agent_id)
         if row is None:
             raise self._no_agent(agent_id)
-        return _entries.decode(row)
+        return decoded(RosterEntry, row)
 
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
         """Agents and their heads by id, page by page."""
@@ -66,7 +63,7 @@ class RosterStore(ProjectStore):
 
         def read(after: RosterEntry | None, size: int) -> "list[RosterEntry]":
             rows = self._rows("list_agents", **_query(where, after), limit=size)
-            return [_entries.decode(row) for (row,) in rows]
+            return all_decoded(RosterEntry, rows)
 
         return paged(read, page=_PAGE, limit=limit)
 
@@ -84,11 +81,11 @@ class RosterStore(ProjectStore):
         """
         self._require(_TABLE)
         row = self._value("insert_agent", **_written(agent))
-        return None if row is None else _agents.decode(row)
+        return decoded_or_none(Agent, row)
 
     def change(self, agent: Agent) -> Agent:
         """Write a locked agent anew; as it is stored. Its status stays, and metadata is merged."""
-        return _agents.decode(self._value("update_agent", **_written(agent)))
+        return decoded(Agent, self._value("update_agent", **_written(agent)))
 
     def begin_head(self, agent: Agent) -> None:
         """Give the agent an idle head, unless it has one, or lost one that its history still tells of."""
@@ -113,7 +110,7 @@ class RosterStore(ProjectStore):
     def _agent(self, query: str, agent_id: str) -> Agent | None:
         self._require(_TABLE)
         row = self._value(query, agent_id=agent_id)
-        return None if row is None else _agents.decode(row)
+        return decoded_or_none(Agent, row)
 
     def _require(self, *tables: str) -> None:
         for table in tables:

@@ -10,17 +10,15 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.identity import Tool, check_tool
 from cardbox_cli.store.database import jsonb
 from cardbox_cli.store.project_store import ProjectStore
 from cardbox_cli.store.projects import ensure_project
+from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
 
 _TABLE = "resource.tools"
 # The options that cbx gives a meaning to, and sets.
 _OWN_OPTIONS = ("exec", "timeout_seconds")
-
-_tools = msgspec.json.Decoder(Tool, float_hook=exact_json.exact_number)
 
 
 class Added(NamedTuple):
@@ -44,7 +42,7 @@ class ToolStore(ProjectStore):
             ensure_project(self.database, self.project_id, actor)
             row = self._value("insert_tool", **_written(tool))
             if row is not None:
-                return Added(_tools.decode(row), "added")
+                return Added(decoded(Tool, row), "added")
             stored = self._tool("lock_tool", tool.tool_name)
             if stored is None:
                 raise Conflict(f"tool {tool.tool_name!r} was removed meanwhile", hint="add it again")
@@ -59,7 +57,7 @@ class ToolStore(ProjectStore):
                 f"there is another tool {tool.tool_name!r} in project {self.project_id!r}",
                 hint="`cbx tool show` shows it, --replace replaces it",
             )
-        return Added(_tools.decode(self._value("update_tool", **_written(changed))), "replaced")
+        return Added(decoded(Tool, self._value("update_tool", **_written(changed))), "replaced")
 
     def remove(self, tool_name: str) -> None:
         """Remove a tool. Raises NotFound."""
@@ -89,11 +87,11 @@ class ToolStore(ProjectStore):
 
     def _list(self, names: list[str] | None) -> list[Tool]:
         self.database.require(_TABLE)
-        return [_tools.decode(row) for (row,) in self._rows("list_tools", names=names)]
+        return all_decoded(Tool, self._rows("list_tools", names=names))
 
     def _tool(self, query: str, tool_name: str) -> Tool | None:
         row = self._value(query, tool_name=tool_name)
-        return None if row is None else _tools.decode(row)
+        return decoded_or_none(Tool, row)
 
     def _no_tool(self, tool_name: str) -> NotFound:
         return NotFound(

@@ -26,6 +26,7 @@ from cardbox_cli.model.turns import (
 )
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.rows import all_decoded
 from cardbox_cli.store.short_ids import like_escape, the_one
 from cardbox_cli.store.turns import TurnStore
 
@@ -211,6 +212,17 @@ class TurnViews(ProjectStore):
         whole = self._value("whole_turn_id", typed=typed)
         return str(whole) if whole else the_one("turn", typed, self._candidates(typed), self.project_id)
 
+    def of_step(self, step_id: str) -> str:
+        """The id of the turn that a step, by its whole id, is of. Raises NotFound."""
+        self._require_tables()
+        turn_id = self._value("turn_of_step", step_id=step_id)
+        if turn_id is None:
+            raise NotFound(
+                f"no step {step_id!r} in project {self.project_id!r}",
+                hint="`cbx turn show TURN` lists the steps of a turn; name that with --turn",
+            )
+        return str(turn_id)
+
     # --- how
 
     def _candidates(self, typed: str) -> list[str]:
@@ -255,8 +267,7 @@ class TurnViews(ProjectStore):
         ]
 
     def _read(self, query: str, kind: type[_Row], /, **parameters: Any) -> list[_Row]:
-        decoder = msgspec.json.Decoder(kind)
-        return [decoder.decode(row) for (row,) in self._rows(query, **parameters)]
+        return all_decoded(kind, self._rows(query, **parameters))
 
     def _require_tables(self) -> None:
         for table in _TABLES:

@@ -13,13 +13,7 @@ from cardbox_cli.model import turns as model
 from cardbox_cli.model.turns import AuditEntry, Edge, Fence, Head, Step, TurnRecord, WaitingTool
 from cardbox_cli.store.database import jsonb
 from cardbox_cli.store.project_store import ProjectStore
-
-_head_decoder = msgspec.json.Decoder(Head)
-_step_decoder = msgspec.json.Decoder(Step)
-_waiting_decoder = msgspec.json.Decoder(WaitingTool)
-_edge_decoder = msgspec.json.Decoder(Edge)
-_record_decoder = msgspec.json.Decoder(TurnRecord)
-_audit_decoder = msgspec.json.Decoder(AuditEntry)
+from cardbox_cli.store.rows import all_decoded, decoded_or_none
 
 
 class TurnStore(ProjectStore):
@@ -45,7 +39,7 @@ class TurnStore(ProjectStore):
         if not self.database.keeps_turns:
             return None
         row = self._value("turn_record", agent_turn_id=agent_turn_id)
-        return None if row is None else _record_decoder.decode(row)
+        return decoded_or_none(TurnRecord, row)
 
     def end(
         self,
@@ -101,7 +95,7 @@ class TurnStore(ProjectStore):
         if not self.database.keeps_turns:
             return []
         rows = self._rows("audit_of_turn", agent_turn_id=agent_turn_id)
-        return [_audit_decoder.decode(row) for (row,) in rows]
+        return all_decoded(AuditEntry, rows)
 
     # --- boxes of a turn
 
@@ -180,7 +174,7 @@ class TurnStore(ProjectStore):
     def steps(self, agent_turn_id: str) -> list[Step]:
         """The steps of a turn in order."""
         rows = self._rows("steps_of_turn", agent_turn_id=agent_turn_id)
-        return [_step_decoder.decode(row) for (row,) in rows]
+        return all_decoded(Step, rows)
 
     # --- waiting tools
 
@@ -198,12 +192,12 @@ class TurnStore(ProjectStore):
     def waiting_tools(self, agent_turn_id: str) -> list[WaitingTool]:
         """The calls that a turn waits or waited for, in order."""
         rows = self._rows("waiting_tools", agent_turn_id=agent_turn_id)
-        return [_waiting_decoder.decode(row) for (row,) in rows]
+        return all_decoded(WaitingTool, rows)
 
     def open_waiting_of(self, agent_id: str) -> list[WaitingTool]:
         """The calls that the last turn of an agent that waits for any still waits for."""
         rows = self._rows("open_waiting_of_agent", agent_id=agent_id)
-        return [_waiting_decoder.decode(row) for (row,) in rows]
+        return all_decoded(WaitingTool, rows)
 
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
         """Note that the result of a call is there; False where nobody waits for it."""
@@ -229,12 +223,12 @@ class TurnStore(ProjectStore):
     def lock_waiting(self, agent_turn_id: str, tool_call_id: str) -> WaitingTool | None:
         """What a turn waits or last waited for under this call id, held until the end of the transaction."""
         row = self._value("lock_waiting_tool", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
-        return None if row is None else _waiting_decoder.decode(row)
+        return decoded_or_none(WaitingTool, row)
 
     def drop_waiting(self, agent_turn_id: str) -> list[WaitingTool]:
         """Nobody waits for the open calls of this turn any more; these."""
         rows = self._rows("drop_waiting_tools", agent_turn_id=agent_turn_id)
-        return [_waiting_decoder.decode(row) for (row,) in rows]
+        return all_decoded(WaitingTool, rows)
 
     def move_waiting(self, fence: Fence) -> None:
         """The calls that a suspended turn waits for are those of its new epoch."""
@@ -242,7 +236,7 @@ class TurnStore(ProjectStore):
 
     def overdue(self) -> list[Head]:
         """The suspended heads whose deadline has passed."""
-        return [_head_decoder.decode(row) for (row,) in self._rows("overdue_heads")]
+        return all_decoded(Head, self._rows("overdue_heads"))
 
     def held_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
         """Those of these ids that cards of the project have already."""
@@ -259,14 +253,14 @@ class TurnStore(ProjectStore):
     def enqueue_edge(self, agent_turn_id: str) -> Edge | None:
         """The edge by which a turn was asked for."""
         row = self._value("enqueue_edge", agent_turn_id=agent_turn_id)
-        return None if row is None else _edge_decoder.decode(row)
+        return decoded_or_none(Edge, row)
 
     def edges(self, agent_turn_id: str) -> list[Edge]:
         """The edges that begin or end at a turn, in order."""
         rows = self._rows("edges_of_turn", agent_turn_id=agent_turn_id)
-        return [_edge_decoder.decode(row) for (row,) in rows]
+        return all_decoded(Edge, rows)
 
     def head_of(self, agent_turn_id: str) -> Head | None:
         """The head that is at this turn; None when it is not active."""
         row = self._value("head_of_turn", agent_turn_id=agent_turn_id)
-        return None if row is None else _head_decoder.decode(row)
+        return decoded_or_none(Head, row)

@@ -7,8 +7,7 @@ import msgspec
 from cardbox_cli.model.turns import WorkerEntry
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.project_store import ProjectStore
-
-_decoder = msgspec.json.Decoder(WorkerEntry)
+from cardbox_cli.store.rows import all_decoded
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,4 +51,4 @@ class WorkerStore(ProjectStore):
 
     def all(self, target: str | None = None) -> list[WorkerEntry]:
         """Those of one target if it is named, dead ones that are not forgotten yet too."""
-        return [_decoder.decode(row) for (row,) in self._rows("workers", target=target)]
+        return all_decoded(WorkerEntry, self._rows("workers", target=target))

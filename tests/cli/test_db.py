@@ -41,8 +41,8 @@ class TestAnEmptyDatabase:
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
 
     def test_upgrade_makes_the_tables_too(self, cbx: Cbx) -> None:
-        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 3}
-        assert succeed(cbx("db", "upgrade")) == "schema version 3\n"
+        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 4}
+        assert succeed(cbx("db", "upgrade")) == "schema version 4\n"
 
 
 def said(cbx: Cbx, *options: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ class TestStatus:
         ] == ("--database-url")
         facts = said(cbx)
         assert facts["running"] == "yes"
-        assert facts["tables"] == "19, listed below"
+        assert facts["tables"] == "20, listed below"
 
     def test_it_says_what_the_project_holds_and_how_large_all_is(self, cbx: Cbx) -> None:
         for card_id, *options in (("good",), ("expired", "--ttl", "0"), ("both", "--ttl", "0"), ("deleted",)):

@@ -33,11 +33,49 @@ class TestProject:
         assert succeed(cbx("-p", "shop", "project", "update", "--owner", "ann")) == "updated project shop\n"
         assert succeed(cbx("project", "update", "shop", "--owner", "ann")) == "unchanged: project shop\n"
         shown = json.loads(succeed(cbx("project", "show", "shop", "-o", "json")))
-        assert set(shown) == {"project_id", "title", "status", "owner_id", "created_at", "updated_at"}
+        assert set(shown) == {
+            "project_id",
+            "title",
+            "status",
+            "owner_id",
+            "created_at",
+            "updated_at",
+            "enable_share_context",
+            "reproducible_layers",
+        }
         assert (shown["title"], shown["status"], shown["owner_id"]) == ("The shop", "active", "ann")
         facts = dict(line.split(maxsplit=1) for line in lines(cbx("project", "show", "shop")))
         assert (facts["project"], facts["title"], facts["owner"]) == ("shop", "The shop", "ann")
-        assert list(facts) == ["project", "title", "status", "owner", "created", "updated"]
+        assert list(facts) == [
+            "project",
+            "title",
+            "status",
+            "owner",
+            "created",
+            "updated",
+            "share",
+            "reproducible",
+        ]
+
+    def test_its_settings_are_kept(self, cbx: Cbx) -> None:
+        def settings(*options: str) -> tuple[str, object, object]:
+            said = succeed(cbx("project", "update", *options)).split(":")[0].strip()
+            shown = cbx("project", "show", "-o", "json").json()
+            return said, shown["enable_share_context"], shown["reproducible_layers"]
+
+        succeed(cbx("project", "create"))
+        succeed(cbx("project", "create", "other"))
+        layers = "todo__context, plan__context,,todo__context"
+        updated, unchanged, both = "updated project p", "unchanged", ["todo__context", "plan__context"]
+        assert settings("--title", "Shop") == (updated, None, [])
+        assert settings("--no-share") == (updated, False, [])
+        assert settings("--no-share") == (unchanged, False, [])
+        assert settings("--reproducible-layers", layers) == (updated, False, both)
+        assert settings("--share", "--title", "Shop") == (updated, True, both)
+        facts = lines(cbx("project", "show"))[-2:]
+        assert [fact.split("  ")[-1].strip() for fact in facts] == ["yes", ", ".join(both)]
+        assert settings("--share-default", "--reproducible-layers", "") == (updated, None, [])
+        assert cbx("project", "show", "other", "-o", "json").json()["enable_share_context"] is None
 
     def test_they_are_listed_by_id(self, cbx: Cbx) -> None:
         for name in ("two", "one", "three"):
@@ -208,7 +246,17 @@ REFUSED = [
     (
         ("project", "update"),
         2,
-        "error: there is nothing to change\nhint: give --title, --status or --owner\n",
+        "error: there is nothing to change\nhint: `cbx project update --help` says what can be\n",
+    ),
+    (
+        ("project", "update", "--no-share", "--share-default"),
+        2,
+        "error: --no-share and --share-default say two things\nhint: give one of them\n",
+    ),
+    (
+        ("project", "update", "--reproducible-layers", "todo__context,notes"),
+        4,
+        "error: 'notes' is no layer: their names end in '__context'\nhint: for example 'notes__context'\n",
     ),
     (
         ("agent", "show", "nobody"),

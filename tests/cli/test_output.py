@@ -162,8 +162,13 @@ class TestPromisedKeys:
         explained = shop.json("render", "--box", shop.profile, "--box", shop.context, "--explain")
         assert list(explained) == ["request", "explanation"]
         explanation = explained["explanation"]
-        assert list(explanation) == ["messages", "left_out", "tokens"]
-        line = ["layer", "role", "card_id", "rule", "characters", "tokens", "preview"]
+        assert list(explanation) == [
+            *("process", "layout", "messages", "tools", "left_out", "layers_left_out", "tokens"),
+        ]
+        line = [
+            *("layer", "role", "card_id", "box_id", "position", "rule", "made_of"),
+            *("characters", "tokens", "preview"),
+        ]
         assert [list(message) for message in explanation["messages"]] == [line] * 3
         assert [list(card) for card in explanation["left_out"]] == [
             ["card_id", "box_id", "position", "reason"]
@@ -221,7 +226,7 @@ class TestPromisedKeys:
             "boxes_exact",
         ]
         assert shop.json("db", "init") == {"missing": [], "added": [], "sql": ""}
-        assert shop.json("db", "upgrade") == {"before": 3, "after": 3}
+        assert shop.json("db", "upgrade") == {"before": 4, "after": 4}
         assert shop.json("db", "index-text") == {"index": "idx_cards_text"}
         collected = shop.json("db", "gc", "--yes")
         assert list(collected) == ["dry_run", "purged", "dangling"]
@@ -384,7 +389,7 @@ class TestTables:
             ("profile", "import", "clerk.yaml"): ["NAME", "BOX"],
             shop.pack("--dry-run"): [*place, "TOKENS", "RULE", "PREVIEW"],
             ("render", "--box", shop.context, "--explain"): [
-                *("#", "ROLE", "LAYER", "CARD"),
+                *("#", "ROLE", "LAYER", "CARD", "BOX", "AT"),
                 *("CHARS", "TOKENS", "RULE", "PREVIEW"),
             ],
         }

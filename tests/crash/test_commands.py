@@ -84,6 +84,11 @@ class TestBox:
         explore(prepared, "box", "replace", BOX, "card-3", "card-1", *options)
 
 
+class TestTodo:
+    def test_add(self, stage: MakeStage) -> None:
+        explore(stage(prepare=box_of_two), "todo", "add", BOX, "Call", "Write")
+
+
 class TestProfileImport:
     def test_of_a_new_one_and_a_new_version(self, stage: MakeStage) -> None:
         prepared = stage(

@@ -233,3 +233,35 @@ class TestTheCommands:
         late = cbx("box", "append", output, card, "-o", "json")
         assert (late.code, late.error["code"]) == (5, "stale-epoch")
         assert runtime.boxes.get(output).card_ids == [card]
+
+    def test_a_workers_command_settles_what_its_context_asks_for(
+        self, cbx: Cbx, runtime: Runtime, ask: Asked, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        context = runtime.boxes.create([]).box_id
+        assert cbx("todo", "add", context, "Look", "Call").code == 0
+        asked = ask(context_box_id=context)
+        output = asked.output_box_id or ""
+        fence = by_hand.take(runtime).fence
+        assert [cbx("todo", "add", box, "x").code for box in (context, output)] == [5, 5]
+        for name, value in {
+            "CBX_CONTEXT_BOX": context,
+            "CBX_OUTPUT_BOX": output,
+            "CBX_AGENT": "clerk",
+            "CBX_TURN_ID": fence.agent_turn_id,
+            "CBX_TURN_EPOCH": "1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        assert cbx("todo", "add", output, "Write").code == 0
+        assert cbx("todo", "done", output, "2").code == 0
+        listed = cbx("todo", "list", output, "-o", "json").json()
+        assert [(item["text"], item["done"]) for item in listed] == [
+            ("Look", False),
+            ("Call", True),
+            ("Write", False),
+        ]
+        card = cbx("card", "show", listed[1]["card_id"], "-o", "json").json()
+        assert card["author_id"] == "clerk"
+        assert card["metadata"]["agent_turn_id"] == fence.agent_turn_id
+        assert len(runtime.boxes.get(context).card_ids) == 2
+        reclaim(runtime, fence.agent_turn_id, expect_epoch=1, actor="me", reason="it hangs")
+        assert cbx("todo", "done", output, "1", "-o", "json").error["code"] == "stale-epoch"

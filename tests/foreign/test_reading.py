@@ -2,8 +2,10 @@
 
 import pytest
 
+from cardbox_cli.collecting.providers import StoredExperience
+from cardbox_cli.store.database import Database
 from tests.cli.conftest import succeed
-from tests.conftest import Cbx
+from tests.conftest import PROJECT, Cbx
 from tests.foreign import scenes
 from tests.foreign.scenes import SCENES, Scene
 from tests.foreign.tables import rows
@@ -56,6 +58,8 @@ def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
     request = cbx("render", *(word for box_id in pointers for word in ("--box", box_id)))
     assert (request.code, request.err) == (0, "")
     assert request.json()["messages"][0] == {"role": "system", "content": "You are clerk."}
+    experience = StoredExperience(Database.adopt(deployment.connection), PROJECT).experience
+    assert bool(experience(turn.profile_box_id, 5)) == (EXPECTED[scene][1] == "success")
     assert rows(deployment.connection) == before
 
 

@@ -3,8 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from cardbox_cli.errors import SchemaMissing
+from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import SCHEMA_VERSION, Database
+from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.schema import add_missing_tables, upgrade
 from tests.conftest import TABLES, Databases
 from tests.foreign.tables import (
@@ -20,6 +25,7 @@ from tests.store.test_cards import text
 # What version 2 did not have.
 OLD_TABLES = [*CARD_TABLES, "public.projects", "resource.profiles", "cbx.box_info", "cbx.schema_version"]
 NEW_TABLES = [name for name in TABLES if name not in OLD_TABLES]
+TO_VERSION_3 = "DROP TABLE cbx.project_settings; UPDATE cbx.schema_version SET version = 3"
 RECORD_2 = "UPDATE cbx.schema_version SET version = 2"
 TO_VERSION_2 = ";".join([*(f"DROP TABLE {name}" for name in NEW_TABLES), "DROP SCHEMA state", RECORD_2])
 # What version 1 did not have.
@@ -47,7 +53,7 @@ class TestVersion1:
         database.script(TO_VERSION_1)
         older, rows = definitions(database.connection), row_counts()
         assert new_indexes(database) == []
-        assert upgrade(database) == (1, 3)
+        assert upgrade(database) == (1, SCHEMA_VERSION)
         newer = definitions(database.connection)
         assert new_indexes(database) == NEW_INDEXES
         assert sorted(newer["indexes"]) == sorted(fresh["indexes"])
@@ -69,7 +75,7 @@ class TestVersion1:
         database.script(TO_VERSION_1)
         upgrade(database)
         before = definitions(database.connection)
-        assert upgrade(database) == (3, 3)
+        assert upgrade(database) == (SCHEMA_VERSION, SCHEMA_VERSION)
         assert definitions(database.connection) == before
 
     def test_it_is_used_as_it_is_until_then(self, database: Database, cards: CardStore) -> None:
@@ -87,7 +93,7 @@ class TestVersion2:
         fresh = without_file_numbers(definitions(database.connection))
         database.script(TO_VERSION_2)
         older, rows = definitions(database.connection), row_counts()
-        assert upgrade(database) == (2, 3)
+        assert upgrade(database) == (2, SCHEMA_VERSION)
         newer = definitions(database.connection)
         assert of_new_tables(newer, only=False) == older
         assert of_new_tables(without_file_numbers(newer), only=True) == of_new_tables(fresh, only=True)
@@ -99,6 +105,23 @@ class TestVersion2:
         cards.add(text("Keep me", "kept"))
         assert database.check_version() == 2
         assert cards.resolve("kept") == "kept"
+
+
+class TestVersion3:
+    def test_it_gets_a_place_for_settings_and_nothing_else(self, database: Database) -> None:
+        fresh = without_file_numbers(definitions(database.connection))
+        database.script(TO_VERSION_3)
+        assert upgrade(database) == (3, SCHEMA_VERSION)
+        assert without_file_numbers(definitions(database.connection)) == fresh
+
+    def test_until_then_settings_are_the_defaults(self, database: Database) -> None:
+        database.script(TO_VERSION_3)
+        database.forget_tables()
+        projects = ProjectsStore(database)
+        projects.create("shop", title="shop", owner_id="t")
+        assert projects.settings("shop") == ProjectSettings()
+        with pytest.raises(SchemaMissing, match=r"no table cbx\.project_settings"):
+            projects.configure("shop", enable_share_context=True)
 
 
 def test_the_tables_of_a_card_box_library_stay_as_they_are(databases: Databases) -> None:

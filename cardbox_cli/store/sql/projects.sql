@@ -29,6 +29,26 @@ WHERE p.project_id = %(project_id)s
         (coalesce(%(title)s, p.title), coalesce(%(status)s, p.status), coalesce(%(owner_id)s, p.owner_id))
 RETURNING {project_json}
 
+-- name: project_settings
+-- What is kept of how the project's contexts are composed; no row where nothing was ever set.
+SELECT json_build_object(
+    'enable_share_context', s.enable_share_context,
+    'reproducible_layers', s.reproducible_layers
+)::text
+FROM cbx.project_settings AS s
+WHERE s.project_id = %(project_id)s
+
+-- name: lock_project
+-- The project, unchangeable for others until the end of the transaction.
+SELECT true FROM public.projects AS p WHERE p.project_id = %(project_id)s FOR UPDATE
+
+-- name: save_project_settings
+-- Sets them all.
+INSERT INTO cbx.project_settings AS s (project_id, enable_share_context, reproducible_layers)
+VALUES (%(project_id)s, %(enable_share_context)s, %(reproducible_layers)s)
+ON CONFLICT (project_id) DO UPDATE
+SET enable_share_context = EXCLUDED.enable_share_context, reproducible_layers = EXCLUDED.reproducible_layers
+
 -- name: list_projects
 -- A page of the projects by id, behind one if it is given.
 SELECT {project_json}

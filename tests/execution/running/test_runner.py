@@ -24,8 +24,7 @@ from cardbox_cli.model.identity import Tool
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
 from tests.execution.conftest import Asked
-
-WORKER = "w1"
+from tests.execution.running.conftest import WORKER
 
 # A model in one line: it calls the tool `look` until there is a result, which then is its answer.
 LOOKS = f"""{shlex.quote(sys.executable)} -c '
@@ -36,20 +35,6 @@ call = {{"id": "c1", "type": "function", "function": {{"name": "look", "argument
 print(json.dumps({{"role": "assistant", "content": results[-1]}} if results else
                  {{"role": "assistant", "content": None, "tool_calls": [call]}}))
 ' '{{"at": "sky"}}'"""
-
-
-@pytest.fixture
-def run(runtime: Runtime) -> Callable[..., Rest]:
-    """Claim what is due and run it by a command."""
-
-    def run(command: str, *, reins: Reins | None = None, **limits: Any) -> Rest:
-        [claimed] = claim(runtime, target=None, owner=WORKER)
-        task = begin(runtime, claimed.row, owner=WORKER)
-        assert task.kind == "run", task.said
-        program = Program(command=command, **limits)
-        return Run(lambda action: action(runtime), task, program, reins or Reins(), owner=WORKER).to_rest()
-
-    return run
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.context.request import Entry, Wishes, request_of
 from cardbox_cli.context.state import request_box_ids, request_cards
-from cardbox_cli.execution.running.turn_request import (
+from cardbox_cli.execution.turn_request import (
     Source,
     TurnBoxes,
     turn_request,

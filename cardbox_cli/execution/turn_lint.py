@@ -11,8 +11,8 @@ from cardbox_cli.context.lint.registry import lint, provider_for
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.request import Wishes
 from cardbox_cli.execution.requests import DispatchRequest
-from cardbox_cli.execution.running.turn_request import Source, TurnBoxes, turn_request
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_request import Source, TurnBoxes, turn_request
 from cardbox_cli.model.turns import Head
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database

@@ -1,0 +1,46 @@
+"""What the layers of a context are collected from, on Postgres: the project's own cards.
+
+Each class satisfies a protocol of `context/collector`, and reads where it is asked for alone. How the cards
+then read is `context/layer_texts`' affair.
+"""
+
+from cardbox_cli.model.cards import Card
+from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.experience import ExperienceStore
+
+# What speaks to no model, or only within the request that it belongs to.
+_NO_KNOWLEDGE = (
+    "sys.%",
+    "meta.%",
+    "session.event",
+    "tool.call",
+    "todo.item",
+    "context.%",
+    "task.result_fields",
+    "agent.reasoning",
+    "agent.aside",
+)
+
+
+class StoredKnowledge:
+    """What the cards of a project say."""
+
+    def __init__(self, database: Database, project_id: str) -> None:
+        self._cards = CardStore(database, project_id)
+
+    def knowledge(self, query: str, limit: int) -> list[Card]:
+        """What `cbx card search` finds for the words, newest first, of the cards that speak to models."""
+        where = CardFilter(text=query, except_types=_NO_KNOWLEDGE)
+        return list(self._cards.newest(where, limit=limit))
+
+
+class StoredExperience:
+    """What earlier turns of a project delivered."""
+
+    def __init__(self, database: Database, project_id: str) -> None:
+        self._store = ExperienceStore(database, project_id)
+
+    def experience(self, profile_box_id: str, limit: int) -> list[Card]:
+        """Deliverables of earlier turns with the profile of this name, newest first; raises SchemaMissing."""
+        return self._store.deliverables(profile_box_id, limit)

@@ -1,0 +1,35 @@
+"""Rows that a query spells as JSON, made into values: one decoder for each kind, with numbers as they are."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from cardbox_cli.model import exact_json
+
+_Value = TypeVar("_Value")
+
+
+def decoded(kind: type[_Value], row: str) -> _Value:
+    """The value that a row is."""
+    return _decoder(kind).decode(row)
+
+
+def decoded_or_none(kind: type[_Value], row: str | None) -> _Value | None:
+    """The value that a row is; None for none."""
+    return None if row is None else decoded(kind, row)
+
+
+def all_decoded(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
+    """The values that rows of one column are."""
+    decoder = _decoder(kind)
+    return [decoder.decode(row) for (row,) in rows]
+
+
+def _decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind, float_hook=exact_json.exact_number)
+    return _decoders[kind]
+
+
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}

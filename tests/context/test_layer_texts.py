@@ -1,0 +1,47 @@
+"""What was collected, as a model reads it."""
+
+from cardbox_cli.context.layer_texts import LONGEST, experience_text, knowledge_text, todo_text
+from cardbox_cli.model.content import JsonContent, TextContent
+from cardbox_cli.model.todo import TodoItem
+from tests.context.test_request import CALL, card
+
+
+def item(number: int, text: str, done: bool) -> TodoItem:
+    return TodoItem(number=number, text=text, done=done, card_id="c", first_card_id="c")
+
+
+def test_a_todo_list() -> None:
+    assert todo_text([]) == ""
+    assert todo_text([item(1, "Call", True), item(2, "Write\nand send", False)]) == (
+        "Todo list:\n- [x] Call\n- [ ] Write\n      and send"
+    )
+
+
+def test_what_was_found() -> None:
+    found = [
+        card("task.instruction", TextContent("How much?\n")),
+        card("agent.thought", TextContent(""), tool_calls=[CALL, "odd"]),
+        card("task.deliverable", JsonContent({"total": 3})),
+        card("agent.thought", TextContent('{"total":3}')),
+    ]
+    assert knowledge_text('the "sum"', found) == (
+        'What this project knows about "the \\"sum\\"":\n\n'
+        '[1] How much?\n\n[2] called f with {}\n\n[3] {"total":3}'
+    )
+    assert experience_text(found[2:]) == (
+        'Results of your earlier work, the newest first:\n\n[1] {"total":3}'
+    )
+
+
+def test_nothing_to_say_is_no_text() -> None:
+    for cards in ([], [card("tool.result", TextContent(" "))]):
+        assert knowledge_text("x", cards) == experience_text(cards) == ""
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    [_, kept] = experience_text([card("task.deliverable", TextContent("x" * LONGEST))]).split("\n\n")
+    assert kept == "[1] " + "x" * LONGEST
+    [_, cut] = experience_text([card("task.deliverable", TextContent("x" * LONGEST + "y" * 1234))]).split(
+        "\n\n"
+    )
+    assert cut == "[1] " + "x" * LONGEST + "… (and 1,234 more characters)"
