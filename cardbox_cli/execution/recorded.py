@@ -201,14 +201,14 @@ def verify(
     then = boxes.at(*_output_of(box, boxes, kept))
     asked = compose_again(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
     composed, lost = _with_layers(asked.request, kept)
-    found = diff(stored.request, composed, provider_of(format))
-    if kept is None or lost:
-        equal = found.equal and not lost
-    else:
-        equal = hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+    by_hash = kept is not None and not lost
+    is_proven = kept is not None and hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+    # What is proven needs no snapshot, which may have been deleted.
+    found = diff(composed if is_proven else stored.request, composed, provider_of(format))
+    equal = is_proven if by_hash else found.equal and not lost
     return Verified(
         equal=equal,
-        compared_by="messages" if kept is None or lost else "sha256",
+        compared_by="sha256" if by_hash else "messages",
         lost=lost,
         reasons=[] if equal else _reasons(box, found, lost),
         difference=found,
@@ -239,8 +239,7 @@ def _reasons(box: Source, found: RequestDiff, lost: list[str]) -> list[str]:
             "the profile changed"
         ]
     sides = (difference.a, difference.b)
-    is_prompt = any(side is not None and side.layer == SYSTEM_PROMPT for side in sides)
-    if is_prompt and all(slot.fate == "present" for slot in box.slots[:1]):
+    if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):
         reasons.append("the profile says another system prompt now, or another program rendered it")
     return reasons
 

@@ -108,7 +108,7 @@ class TestExplaining:
         assert [line["position"] for line in told["messages"]] == [0, 2, 3, 5]
         assert {line["box_id"] for line in told["messages"]} == {request_box}
         assert [tool["name"] for tool in told["tools"]] == ["look"]
-        assert told["tokens"] == sum(line["tokens"] for line in (*told["messages"], *told["tools"]))
+        assert told["tokens"] >= sum(line["tokens"] for line in (*told["messages"], *told["tools"]))
         ids = lines(cbx("render", "--turn", ran, "--explain", "-o", "id"))
         assert ids == [line["card_id"] for line in told["messages"]]
 
@@ -146,7 +146,7 @@ class TestStats:
 
     def test_for_programs(self, cbx: Cbx, ran: str) -> None:
         found = cbx("render", "--turn", ran, "--stats", "-o", "json").json()
-        keys = ["layer", "messages", "characters", "tokens", "share", "of_window"]
+        keys = ["layer", "messages", "characters", "tokens", "tokens_exact", "share", "of_window"]
         assert [list(each) for each in found] == [keys] * 3
         assert [each["messages"] for each in found] == [1, 3, 1]
         assert sum(each["share"] for each in found) == pytest.approx(1, abs=0.001)
@@ -166,11 +166,11 @@ class TestDiff:
         result = cbx("render", "--turn", ran, "--diff", "1", "2")
         assert result.code == 8
         assert re.fullmatch(
-            r"error: the requests differ: the second goes on where the first ends, with 2 messages, ~\d+ tokens\n",
+            r"error: the requests differ: the second goes on where the first ends, with 2 messages, ~?\d+ tokens\n",
             result.err,
         )
         kept, one, other, *_ = result.out.splitlines()
-        assert re.fullmatch(r"kept  2 messages, ~\d+ tokens", kept)
+        assert re.fullmatch(r"kept  2 messages, ~?\d+ tokens", kept)
         assert one.endswith("  (nothing)")
         assert "  message 3, assistant, checkpoint_messages, card " in other
         same = cbx("render", "--turn", ran, "--diff", "2", "2")
@@ -186,12 +186,12 @@ class TestDiff:
         result = cbx(*compare)
         assert result.code == 8
         assert "    Where is order [-118-]{+119+}?\n" in result.out
-        assert re.search(r"^lost  1 message, ~\d+ tokens: the first from there on$", result.out, re.MULTILINE)
-        assert result.err.startswith("error: the requests differ: a cache loses 1 message, ~")
+        assert re.search(r"^lost  1 message, ~?\d+ tokens: the first from there on$", result.out, re.MULTILINE)
+        assert result.err.startswith("error: the requests differ: a cache loses 1 message, ")
         found = cbx(*compare, "-o", "json").json()
         assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after"]
         assert (found["a"], found["b"], found["kept"]["messages"]) == (f"box {a}", f"box {b}", 2)
-        keys = ["section", "number", "role", "layer", "card_ids", "tokens", "text"]
+        keys = ["section", "number", "role", "layer", "card_ids", "tokens", "tokens_exact", "text"]
         assert [list(found["difference"][side]) for side in "ab"] == [keys] * 2
         assert [found["difference"][side]["card_ids"] for side in "ab"] == [[one], [other]]
         assert cbx(*compare, "-o", "id").out == f"{other}\n"
@@ -216,7 +216,7 @@ class TestVerify:
         step = cbx("turn", "show", ran, "-o", "json").json()["steps"][1]
         [said] = lines(cbx(*verify))
         assert said.startswith(
-            f"{step['step_id']}: the cards make the same request, to the byte: 4 messages, ~"
+            f"{step['step_id']}: the cards make the same request, to the byte: 4 messages, "
         )
         found = cbx(*verify, "-o", "json").json()
         assert found == {
@@ -227,7 +227,7 @@ class TestVerify:
             "compared_by": "sha256",
             "lost_layers": [],
             "reasons": [],
-            "kept": {"messages": 4, "tokens": found["kept"]["tokens"]},
+            "kept": {"messages": 4, **{key: found["kept"][key] for key in ("tokens", "tokens_exact")}},
             "difference": None,
         }
         assert lines(cbx(*verify, "-o", "id")) == [step["request_box_id"]]

@@ -109,11 +109,12 @@ def test_a_message_that_anthropic_gets_longer_keeps_its_beginning() -> None:
             role="user",
             layer="checkpoint_messages",
             card_ids=["also"],
-            tokens=1,
+            tokens=found.b_after.tokens,
+            tokens_exact=False,
             text="also",
         ),
     )
-    assert found.a_after == Extent(messages=0, tokens=0)
+    assert found.a_after == Extent(messages=0, tokens=0, tokens_exact=True)
 
 
 def test_results_are_compared_in_the_order_in_which_they_are_sent() -> None:
