@@ -137,7 +137,7 @@ class TestStats:
         stats = ("render", "--turn", ran, "--stats")
         shown = lines(cbx(*stats))
         assert shown[0].split() == ["model", "gpt-4o"]
-        assert shown[1].startswith("window    128000 tokens, ~0.0% taken")
+        assert re.fullmatch(r"window    128000 tokens, ~?0\.[01]% taken", shown[1])
         assert shown[5].split() == ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
         assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "checkpoint_messages", "tools"]
         assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
@@ -149,7 +149,8 @@ class TestStats:
         keys = ["layer", "messages", "characters", "tokens", "tokens_exact", "share", "of_window"]
         assert [list(each) for each in found] == [keys] * 3
         assert [each["messages"] for each in found] == [1, 3, 1]
-        assert sum(each["share"] for each in found) == pytest.approx(1, abs=0.001)
+        # The beginning of the reply is no layer's.
+        assert 0.9 < sum(each["share"] for each in found) <= 1.001
         other = cbx("render", "--turn", ran, "--stats", "--model", "m", "-o", "json").json()
         assert [each["of_window"] for each in other] == [None] * 3
         names = ["system_prompt", "checkpoint_messages", "tools"]
@@ -158,7 +159,7 @@ class TestStats:
     def test_of_nothing(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
         empty = ("render", "--box", box_of(), "--stats")
         assert cbx(*empty, "-o", "json").json() == []
-        assert lines(cbx(*empty))[-1].split() == ["tokens", "~0"]
+        assert lines(cbx(*empty))[-1].split() == ["tokens", "0"]
 
 
 class TestDiff:
@@ -186,7 +187,9 @@ class TestDiff:
         result = cbx(*compare)
         assert result.code == 8
         assert "    Where is order [-118-]{+119+}?\n" in result.out
-        assert re.search(r"^lost  1 message, ~?\d+ tokens: the first from there on$", result.out, re.MULTILINE)
+        assert re.search(
+            r"^lost  1 message, ~?\d+ tokens: the first from there on$", result.out, re.MULTILINE
+        )
         assert result.err.startswith("error: the requests differ: a cache loses 1 message, ")
         found = cbx(*compare, "-o", "json").json()
         assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after"]

@@ -30,8 +30,14 @@ from tests.execution.running.test_runner import LOOKS
 Run = Callable[..., Rest]
 NOTES = "notes__context"
 KEPT = {
-    "format": "openai", "model": None, "process": "react", "layout": "default",
-    "output_start": 0, "output_cards": 0, "layers": {}, "sha256": "",
+    "format": "openai",
+    "model": None,
+    "process": "react",
+    "layout": "default",
+    "output_start": 0,
+    "output_cards": 0,
+    "layers": {},
+    "sha256": "",
 }
 
 
