@@ -3,6 +3,10 @@
 from collections.abc import Iterable
 from random import Random
 
+import msgspec
+
+from cardbox_cli.context.drafting import card_of_message
+from cardbox_cli.context.messages import spoken_body
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.ids import derived_id
@@ -49,6 +53,17 @@ def _draft(number: int, card_id: str, chance: Random) -> CardDraft:
                 metadata=turn,
                 tool_call_id=call_id,
             )
+
+
+def imported_drafts(count: int) -> list[CardDraft]:
+    """The cards of `drafts` as an import makes them of messages whose text stands in a list of parts."""
+    return [_imported(card) for card in drafts(count)]
+
+
+def _imported(card: CardDraft) -> CardDraft:
+    message = spoken_body(card)
+    made = card_of_message({**message, "content": [{"type": "text", "text": message["content"]}]})
+    return msgspec.structs.replace(made, card_id=card.card_id)
 
 
 def half_overlapping(ids: list[str], *, boxes: int, size: int) -> Iterable[list[str]]:

@@ -12,6 +12,7 @@ from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import box_title, preview, spoken_by
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import flat
+from cardbox_cli.cli.word_diff import INDENT, compared, indented
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.box_diff import BoxDiff, Change
@@ -19,14 +20,12 @@ from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text_diff import Piece, abridged, text_diff
 
 app = everyday("Compare two boxes.")
 
 
 # kind -> the mark before a line, and its colour.
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
-_INDENT = "    "
 _PREVIEW = 60
 # Comparing the texts of two cards takes milliseconds; nobody waits for ten thousand of them unasked.
 _MOST_TEXTS = 500
@@ -162,30 +161,14 @@ def _text_below(change: Change, *, full: bool) -> list[tuple[str, str]]:
     card = new or old
     if card is None or change.kind == "moved" or not full:
         return []
-    return [(_LOOKS[change.kind][1], _indented(_said(card)))]
+    return [(_LOOKS[change.kind][1], indented(_said(card)))]
 
 
 def _compared(old: Card, new: Card, *, full: bool) -> list[tuple[str, str]]:
     before, after = _said(old), _said(new)
     if before == after:
-        return [("", f"{_INDENT}(the same text: {_else_different(old, new)})")]
-    pieces = text_diff(before, after)
-    return [("", _INDENT), *(_painted(piece) for piece in (pieces if full else abridged(pieces)))]
-
-
-def _painted(piece: Piece) -> tuple[str, str]:
-    """A piece of text in its colour; where there are none, in the marks of `git diff --word-diff`."""
-    text = _indented(piece.text)[len(_INDENT) :]
-    if piece.kind == "same":
-        return "", text
-    removed = piece.kind == "removed"
-    if output.coloured():
-        return ("red" if removed else "green"), text
-    return "", f"[-{text}-]" if removed else f"{{+{text}+}}"
-
-
-def _indented(text: str) -> str:
-    return _INDENT + text.replace("\n", f"\n{_INDENT}")
+        return [("", f"{INDENT}(the same text: {_else_different(old, new)})")]
+    return compared(before, after, full=full)
 
 
 def _said(card: Card) -> str:

@@ -1,8 +1,9 @@
 """What can stand next on a command line that is being typed.
 
 click finds the place in the tree of commands; what kind of value stands there is told by its metavar, so
-that an option is completed as its help reads: BOX, CARD, PROFILE, AGENT, TOOL, FILE, NAME, TYPE, or the words
-themselves, as in openai|text. Looks at the database read-only, only where ids and names of it are asked for.
+that an option is completed as its help reads: BOX, CARD, PROFILE, AGENT, TOOL, TURN, FILE, NAME, TYPE, or the
+words themselves, as in openai|text. Looks at the database read-only, only where ids and names of it are asked
+for.
 """
 
 import os
@@ -175,6 +176,8 @@ class _Values:
             "AGENT": self._agents,
             "TOOL": self._tools,
             "TURN": self._turns,
+            "STEP": lambda _, typed: _beginning(typed, [("next", "the step that has not begun")]),
+            "A B": lambda session, typed: [*self._boxes(session, typed), *self._turns(session, typed)],
             "INBOX": self._inbox,
             "TYPE": _types,
             "FILE": _files,

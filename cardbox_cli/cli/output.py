@@ -134,7 +134,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
 
 _NUMERIC = frozenset(
     {"#", "CARDS", "NEW", "SIZE", "TOKENS", "CHARS", "AGE", "TOOK", "EPOCH", "TRIES", "DEPTH", "ROWS"}
-    | {"INDEXES", "DANGLING"}
+    | {"INDEXES", "DANGLING", "MESSAGES", "SHARE", "AT"}
 )
 # Spaces between columns, and what is left of the last one on a terminal that is too narrow for the others.
 _GAP = 2

@@ -1,113 +1,221 @@
-"""`cbx render`: the exact LLM request that boxes make."""
+"""`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-from typing import TYPE_CHECKING, Annotated, Any
+Owns the options and which go together. Which request is meant is `render_source.py`'s, what is said of it
+`render_explain.py`'s and `render_diff.py`'s.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import composing, output
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.describe import count, short_rule, token_count
+from cardbox_cli.cli.describe import count
+from cardbox_cli.cli.inputs import check_choice
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import one_line
-from cardbox_cli.context.explain import Explanation, explain
-from cardbox_cli.context.formats import DIALECTS, anthropic, text
-from cardbox_cli.context.request import Entry, Request, Wishes, request_of
+from cardbox_cli.context.formats import anthropic, text
+from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.ids import short_id
+from cardbox_cli.execution.turn_request import FORMATS, NEXT, TEXT, dialect_of, provider_of
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.cli.render_source import Shown
 
-# A text for people is made of what OpenAI would get.
-TEXT = "text"
-FORMATS = (*DIALECTS, TEXT)
-
-app = everyday("Show the exact LLM request that boxes make.")
+app = everyday("Show the exact LLM request that boxes make, or that a turn sends.")
 
 
 @app.command(
     epilog=examples(
         "  cbx render --box 8b1f22c0\n"
         "  cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
-        "  cbx render --box 8b1f22c0 --format text\n"
-        "  cbx render --box 8b1f22c0 --explain\n"
-        "  cbx render --box 8b1f22c0 --format anthropic --check -o json"
+        "  cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
+        "  cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
+        "  cbx render --turn @last --explain\n"
+        "  cbx render --turn 1d5c8f72 --at 2 --verify\n"
+        "  cbx render --turn 1d5c8f72 --diff 1 next\n"
+        "  cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de"
     )
 )
 def command(
     box: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--box",
             "-b",
             metavar="BOX",
             help="A box: an id, a unique beginning or end of one, or @last. Repeat for several, in order.",
         ),
-    ],
+    ] = None,
+    turn: Annotated[
+        str | None,
+        typer.Option(metavar="TURN", help="A turn: its next request; of an ended one the last it has sent."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEP", help="A step of the turn: its number, an id or a piece of one, or next."
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next, else its last."),
+    ] = None,
     format_: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             "-f",
             metavar="|".join(FORMATS),
-            help="openai (a chat-completions body), anthropic (a Messages body) or text (to read).",
+            help="openai (a chat-completions body), anthropic (a Messages body) or text (to read). "
+            "Default: what a step was sent in, else openai.",
         ),
-    ] = "openai",
+    ] = None,
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
-    explain_: Annotated[
-        bool, typer.Option("--explain", help="Where each message comes from, and what was left out.")
-    ] = False,
+    query: composing.Query = None,
+    layer: composing.Layers = None,
+    experience: composing.Experience = False,
+    knowledge_query: composing.KnowledgeQuery = None,
+    process: composing.ProcessKind = None,
+    share: composing.Share = None,
+    layout: composing.LayoutName = None,
     check: Annotated[
         bool, typer.Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Where each message comes from, and what was left out.")
+    ] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Instead: what each layer takes.")] = False,
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="A B",
+            help="Instead: where request B parts from request A, and what a prefix cache loses. Each is a "
+            "box, a turn, or a step by its whole id; with --turn, a step of it. Exit 8 if they differ.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Instead: do the cards still make what the step sent? Exit 8 if not."),
+    ] = False,
 ) -> None:
-    """Print the request body that the boxes make, ready to send. A profile's box gives the system prompt."""
-    if explain_ and check:
-        raise UsageError("--check and --explain are two answers", hint="ask for one of them")
-    if format_ not in FORMATS:
-        raise UsageError(f"--format: unknown format {format_!r}", hint=f"formats are {', '.join(FORMATS)}")
-    with session().stores() as (_, boxes), boxes.database.snapshot():
-        entries = [entry for typed in box for entry in _entries(boxes, boxes.resolve(typed))]
-    provider = "openai" if format_ == TEXT else format_
-    dialect = DIALECTS[provider]
-    request = request_of(entries, Wishes(model=model), spell=dialect.spell)
-    if check:
-        _check(entries, request, provider)
-        return
-    if explain_:
-        _print_explained(request, dialect.body(request))
-        return
+    """Print the request body that boxes make, or a turn sends, ready to send.
+
+    Among boxes, a profile's gives the system prompt. A recorded step of a turn is shown as it was stored, any
+    other request of one as cbx would compose it, which is said on stderr.
+    """
+    if format_ is not None:
+        check_choice(format_, "--format", FORMATS, what="format")
+    _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
+    _check_sources(box, turn, agent, is_diff=diff is not None)
+    _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
+    _check_query(query, is_turn=bool(turn or agent))
+    wishes = composing.wishes(
+        model=model,
+        query=query,
+        layers=layer,
+        experience=experience,
+        knowledge_query=knowledge_query,
+        process=process,
+        share=share,
+        layout=layout,
+    )
+    from cardbox_cli.cli import render_diff, render_explain
+    from cardbox_cli.cli.render_source import Requests
+    from cardbox_cli.collecting.project import collector_for, settled
+    from cardbox_cli.store.projects import ProjectsStore
+
+    with session().database() as database, database.snapshot():
+        project_id = session().project_id
+        wishes = settled(wishes, ProjectsStore(database).settings(project_id))
+        requests = Requests(
+            database,
+            project_id,
+            wishes=wishes,
+            collector=collector_for(database, project_id),
+            format=format_,
+        )
+        of_turn = requests.turn(turn, agent)
+        if diff is not None:
+            answer = partial(render_diff.print_diff, *requests.pair(diff, before=box or [], turn=of_turn))
+        elif verify and of_turn is not None:
+            step, verified = of_turn.verified(at, wishes, format_)
+            answer = partial(render_diff.print_verified, of_turn.turn.agent_turn_id, step, verified)
+        else:
+            shown = requests.of_boxes(box or []) if of_turn is None else requests.of_step(of_turn, at)
+            asked = (
+                (check, _check),
+                (explain, render_explain.print_explained),
+                (stats, render_explain.print_stats),
+            )
+            show = next((each for is_asked, each in asked if is_asked), _print)
+            for note in shown.notes:
+                announce(f"note: {note}")
+            answer = partial(show, shown)
+    answer()
+
+
+def _check_answers(**asked: bool) -> None:
+    """Raise UsageError where more than one answer is asked for."""
+    named = [f"--{name}" for name, is_asked in asked.items() if is_asked]
+    if len(named) > 1:
+        raise UsageError(f"{named[0]} and {named[1]} are two answers", hint="ask for one of them")
+
+
+def _check_sources(box: list[str] | None, turn: str | None, agent: str | None, *, is_diff: bool) -> None:
+    """Raise UsageError unless one request is named; --diff may name both of its own."""
+    given = {"--box": box, "--turn": turn, "--agent": agent}
+    named = [name for name, value in given.items() if value]
+    if len(named) > 1:
+        raise UsageError(f"{named[0]} and {named[1]} are two requests", hint="name one of them")
+    if not named and not is_diff:
+        raise UsageError("no request is named", hint="name boxes with --box, or a turn by --turn or --agent")
+
+
+def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -> None:
+    """Raise UsageError for a step of no turn, and for steps that are named twice or not at all."""
+    if at is not None and not is_turn:
+        raise UsageError("--at names a step of a turn", hint="name the turn by --turn or --agent")
+    if at is not None and is_diff:
+        raise UsageError("--at names one step, --diff two", hint="leave --at out")
+    if verify and not is_turn:
+        raise UsageError("--verify is for what a turn has sent", hint="name the turn by --turn or --agent")
+    if verify and at == NEXT:
+        raise UsageError("--verify: the next step has sent nothing", hint="--at names one that has begun")
+
+
+def _check_query(query: str | None, *, is_turn: bool) -> None:
+    """Raise UsageError for a query beside a turn, whose boxes say what is asked."""
+    if query is not None and is_turn:
+        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
+
+
+# --- answers
+
+
+def _check(shown: "Shown") -> None:
+    from cardbox_cli.cli.findings import answer
+    from cardbox_cli.context.lint.registry import lint
+
+    answer(lint(shown.entries, shown.request, provider_of(shown.format)))
+
+
+def _print(shown: "Shown") -> None:
+    """Print the body as it is sent, and tell what reading it does not: cards that are gone, calls renamed."""
+    request = shown.request
     for left in request.left_out:
         if left.reason.endswith("card"):
             announce(
                 f"warning: {left.reason} {left.card_id} at position {left.position} of box {left.box_id}"
             )
-    if provider == "anthropic":
+    if shown.format == "anthropic":
         _tell_renamed(request)
-    if format_ == TEXT:
+    if shown.format == TEXT:
         output.say(text.text(request).rstrip("\n"))
-    else:
-        _print(dialect.body(request))
-
-
-def _entries(boxes: "BoxStore", box_id: str) -> list[Entry]:
-    view = boxes.view(box_id)
-    provenance = boxes.provenance(box_id)
-    return [
-        Entry(
-            slot=slot,
-            box_id=view.box.box_id,
-            rule=None if provenance is None else provenance.rule_of(slot.position),
-        )
-        for slot in view.slots
-    ]
-
-
-def _check(entries: list[Entry], request: Request, provider: str) -> None:
-    from cardbox_cli.cli.findings import answer
-    from cardbox_cli.context.lint.registry import lint
-
-    answer(lint(entries, request, provider))
+        return
+    if request.model is None:
+        announce("note: no model is known; name one with --model, or add the profile's box")
+    output.emit_document(dialect_of(shown.format).body(request))
 
 
 def _tell_renamed(request: Request) -> None:
@@ -117,53 +225,3 @@ def _tell_renamed(request: Request) -> None:
             f"warning: {count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} for "
             f"{renamed[0].old!r}; --check names each"
         )
-
-
-def _print(body: dict[str, Any]) -> None:
-    if "model" not in body:
-        announce("note: no model is known; name one with --model, or add the profile's box")
-    output.emit_document(body)
-
-
-def _print_explained(request: Request, body: dict[str, Any]) -> None:
-    explanation = explain(request)
-    output.emit(
-        {"request": body, "explanation": explanation},
-        table=lambda: _say(request, explanation),
-    )
-
-
-def _say(request: Request, explanation: Explanation) -> None:
-    output.facts(
-        [
-            ("model", request.model or "unknown"),
-            ("messages", str(len(request.messages))),
-            ("tools", str(len(request.tools)) if request.tools else None),
-            ("tokens", token_count(explanation.tokens, exact=explanation.tokens_exact)),
-        ]
-    )
-    if explanation.messages:
-        output.say()
-        output.print_table(
-            ["#", "ROLE", "LAYER", "CARD", "CHARS", "TOKENS", "RULE", "PREVIEW"],
-            [
-                [
-                    str(number),
-                    line.role,
-                    line.layer,
-                    short_id(line.card_id) if line.card_id else "-",
-                    str(line.characters),
-                    token_count(line.tokens, exact=line.tokens_exact),
-                    short_rule(line.rule or "-"),
-                    one_line(line.preview, 60),
-                ]
-                for number, line in enumerate(explanation.messages, 1)
-            ],
-        )
-    if explanation.left_out:
-        output.say()
-        rows = [
-            [short_id(left.card_id), short_id(left.box_id), str(left.position), left.reason]
-            for left in explanation.left_out
-        ]
-        output.print_table(["LEFT OUT", "BOX", "#", "WHY"], rows)

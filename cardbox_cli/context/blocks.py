@@ -17,6 +17,8 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
 # The ids that Messages accepts for tool calls.
 _NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+# Where the input of a call has arguments that are no JSON object.
+RAW = "_raw"
 # Keys of a block that name things or hold bytes, and say nothing to a reader.
 _MUTE = frozenset(
     {"type", "id", "tool_use_id", "file_id", "media_type", "signature", "cache_control", "caller"}
@@ -45,7 +47,8 @@ def is_call(block: Any) -> bool:
     """Whether it is a call of a client's tool with all that a call needs."""
     if kind(block) != "tool_use" or not isinstance(block.get("input"), dict):
         return False
-    return all(isinstance(block.get(key), str) and block[key] for key in ("id", "name"))
+    call_id, name = block.get("id"), block.get("name")
+    return isinstance(call_id, str) and isinstance(name, str) and call_id != "" and name != ""
 
 
 def is_result(block: Any) -> bool:
@@ -173,7 +176,7 @@ def input_of(arguments: Any) -> dict[str, Any]:
     value = arguments_of(arguments)
     if value is not None:
         return value
-    return {"_raw": arguments if isinstance(arguments, str) else exact_json.encode(arguments).decode()}
+    return {RAW: arguments if isinstance(arguments, str) else exact_json.encode(arguments).decode()}
 
 
 def arguments_of(arguments: Any) -> dict[str, Any] | None:

@@ -10,8 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cardbox_cli.context.collector import LayerLeftOut
+from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Omitted, Request
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.layers import SYSTEM_PROMPT
 from cardbox_cli.model.tokens import Tokenizer, bare_name, tokenizer_for
 
 # OpenAI Cookbook, How to count tokens with tiktoken: what is counted for a message, for its name if it has
@@ -21,64 +25,121 @@ _DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
 _PLAIN_ROLES = ("system", "user", "assistant")
 _PLAIN_KEYS = frozenset({"role", "content", "name"})
 
+# The line of the tools among those of the layers.
+TOOLS = "tools"
+
 
 class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One message's account. `characters` counts its content and tool calls, `tokens` all that it costs."""
+    """One message's account. `characters` counts its content and tool calls, `tokens` all that it costs.
+
+    A message of the history is one card; `made_of` are the cards that the text of a layer was made of.
+    """
 
     layer: str
     role: str
     card_id: str | None
+    box_id: str | None
+    position: int | None
     rule: str | None
+    made_of: list[str]
     characters: int
     tokens: int
     tokens_exact: bool
     preview: str
 
 
+class ToolLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool's account, as its definition is stored. Its tokens are never exact."""
+
+    name: str | None
+    characters: int
+    tokens: int
+    tokens_exact: bool = False
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a request. `tokens` counts its tools too; `tokens_estimated` of them are an estimate."""
 
+    process: str
+    layout: str
     messages: list[MessageLine]
+    tools: list[ToolLine]
     left_out: list[Omitted]
+    layers_left_out: list[LayerLeftOut]
     tokens: int
     tokens_exact: bool
     tokens_estimated: int
     tokenizer: str
 
 
+class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a layer takes of a request: `share` of its tokens, `of_window` of those that the model holds.
+
+    The tools are the last layer, `messages` of them. `of_window` is None where nobody knows the model.
+    """
+
+    layer: str
+    messages: int
+    characters: int
+    tokens: int
+    tokens_exact: bool
+    share: float
+    of_window: float | None
+
+
 def explain(request: Request) -> Explanation:
-    """The account of every message of `request`, in order, and of every card that made none."""
+    """The account of every message of `request`, in order, and of every card and layer that made none."""
+    made_of = {layer.name: layer.card_ids for layer in request.layers}
+    made_of[SYSTEM_PROMPT] = [
+        card_id for card_id, place in request.places.items() if _is_profile(place.slot.card)
+    ][:1]
     tokenizer = tokenizer_for(request.model)
     documented = tokenizer.exact and _DOCUMENTED.fullmatch(bare_name(request.model)) is not None
-    tools = tokenizer.count(_json(request.tools)) if request.tools else 0
-    reply = _REPLY if request.messages else 0
-    tokens, estimated = tools + reply, tools if documented else tools + reply
-    lines = []
-    for message in request.messages:
-        cost = _cost(message.body, tokenizer, documented=documented)
-        tokens += cost.tokens
-        estimated += cost.estimated
-        place = request.places.get(message.card_id or "")
-        lines.append(
-            MessageLine(
-                layer=message.layer,
-                role=str(message.body.get("role")),
-                card_id=message.card_id,
-                rule=None if place is None else place.rule,
-                characters=len(cost.said),
-                tokens=cost.tokens,
-                tokens_exact=not cost.estimated,
-                preview=cost.said,
-            )
-        )
+    # Neighbours of a group are sent as one message.
+    costs = [
+        _cost(message.body, tokenizer, documented=documented and message.group is None)
+        for message in request.messages
+    ]
+    messages = [
+        _message_line(message, cost, request, made_of)
+        for message, cost in zip(request.messages, costs, strict=True)
+    ]
+    tools = [_tool_line(tool, tokenizer) for tool in request.tools]
+    of_tools = sum(tool.tokens for tool in tools)
+    reply = _REPLY if messages else 0
+    estimated = sum(cost.estimated for cost in costs) + of_tools + (0 if documented else reply)
     return Explanation(
-        messages=lines,
+        process=request.process,
+        layout=request.layout,
+        messages=messages,
+        tools=tools,
         left_out=request.left_out,
-        tokens=tokens,
+        layers_left_out=request.layers_left_out,
+        tokens=sum(cost.tokens for cost in costs) + of_tools + reply,
         tokens_exact=not estimated,
         tokens_estimated=estimated,
         tokenizer=tokenizer.name,
     )
+
+
+def shares(told: Explanation, window: int | None) -> list[LayerShare]:
+    """What each layer takes, in the order of their first messages, the tools last.
+
+    `window` is how many tokens the model holds, None where that is not known.
+    """
+    groups: dict[str, list[MessageLine | ToolLine]] = {}
+    for line in told.messages:
+        groups.setdefault(line.layer, []).append(line)
+    for tool in told.tools:
+        groups.setdefault(TOOLS, []).append(tool)
+    return [_share(layer, lines, told.tokens, window) for layer, lines in groups.items()]
+
+
+def tool_name(tool: dict[str, Any]) -> str | None:
+    """The name of a tool in a definition of either form."""
+    function = tool.get("function")
+    name = (function if isinstance(function, dict) else tool).get("name")
+    return name if isinstance(name, str) else None
 
 
 class _Cost(NamedTuple):
@@ -104,6 +165,47 @@ def _cost(body: dict[str, Any], tokenizer: Tokenizer, *, documented: bool) -> _C
     else:
         estimated = tokens - of_text
     return _Cost(text + rest, tokens, estimated)
+
+
+def _message_line(
+    message: Message, cost: _Cost, request: Request, made_of: dict[str, list[str]]
+) -> MessageLine:
+    place = request.places.get(message.card_id or "")
+    return MessageLine(
+        layer=message.layer,
+        role=str(message.body.get("role")),
+        card_id=message.card_id,
+        box_id=None if place is None else place.box_id,
+        position=None if place is None else place.slot.position,
+        rule=None if place is None else place.rule,
+        made_of=[] if message.card_id is not None else made_of.get(message.layer, []),
+        characters=len(cost.said),
+        tokens=cost.tokens,
+        tokens_exact=not cost.estimated,
+        preview=cost.said,
+    )
+
+
+def _tool_line(tool: dict[str, Any], tokenizer: Tokenizer) -> ToolLine:
+    said = _json(tool)
+    return ToolLine(name=tool_name(tool), characters=len(said), tokens=tokenizer.count(said))
+
+
+def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window: int | None) -> LayerShare:
+    tokens = sum(line.tokens for line in lines)
+    return LayerShare(
+        layer=layer,
+        messages=len(lines),
+        characters=sum(line.characters for line in lines),
+        tokens=tokens,
+        tokens_exact=all(line.tokens_exact for line in lines),
+        share=round(tokens / of_all, 4) if of_all else 0.0,
+        of_window=round(tokens / window, 4) if window else None,
+    )
+
+
+def _is_profile(card: Card | None) -> bool:
+    return card is not None and card.type == "sys.profile"
 
 
 def _json(value: Any) -> str:

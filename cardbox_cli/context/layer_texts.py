@@ -31,7 +31,8 @@ def experience_text(cards: Sequence[Card]) -> str:
 
 
 def _listed(heading: str, cards: Iterable[Card]) -> str:
-    said = [text for text in map(_said, cards) if text]
+    # A last thought and the deliverable that was made of it say the same.
+    said = dict.fromkeys(text for text in map(_said, cards) if text)
     entries = [f"[{number}] {text}" for number, text in enumerate(map(_bounded, said), 1)]
     return "\n\n".join([heading, *entries]) if entries else ""
 

@@ -15,6 +15,7 @@ from cardbox_cli.model.content import (
     FieldsSchemaContent,
     FileContent,
     MultiFileContent,
+    TextContent,
 )
 
 # Types that never are a message of their own, and why: what `--explain` says was left out.
@@ -52,9 +53,13 @@ class Silence(msgspec.Struct, frozen=True):
     reason: str
 
 
+_SILENT = {card_type: Silence(reason) for card_type, reason in SILENT_TYPES.items()}
+_SILENT_OR_ASIDE = {**_SILENT, **{card_type: Silence(reason) for card_type, reason in ASIDES.items()}}
+
+
 def silence(card: Card) -> Silence | None:
     """Why a card is no message in any format, or None for one that may be."""
-    return Silence(SILENT_TYPES[card.type]) if card.type in SILENT_TYPES else None
+    return _SILENT.get(card.type)
 
 
 def message_body(card: Card) -> dict[str, Any] | Silence:
@@ -62,17 +67,16 @@ def message_body(card: Card) -> dict[str, Any] | Silence:
 
     What was imported and fits no content class comes out as it went in.
     """
-    if card.type in ASIDES:
-        return Silence(ASIDES[card.type])
-    return silence(card) or spoken_body(card)
+    return _SILENT_OR_ASIDE.get(card.type) or spoken_body(card)
 
 
 def spoken_body(card: Card | CardDraft) -> dict[str, Any]:
     """The OpenAI message of a card that speaks: its original, or what its fields spell."""
-    source = sources.openai_message(card)
-    if source is not None:
+    if "source_message" in card.metadata and (source := sources.openai_message(card)) is not None:
         return dict(source)
     body = standard_body(card)
+    if "source_blocks" not in card.metadata:
+        return body
     blocks = sources.anthropic_blocks(card)
     if card.type == "tool.result":
         return {**body, "content": _result_text(blocks, body["content"])}
@@ -83,15 +87,14 @@ def spoken_body(card: Card | CardDraft) -> dict[str, Any]:
 
 def standard_body(card: Card | CardDraft) -> dict[str, Any]:
     """The OpenAI message that the card's own fields spell."""
-    role = card.role or "user"
     if card.type == "tool.result":
         body = {"role": "tool", "tool_call_id": card.tool_call_id, "content": card_text(card.content)}
         name = card.metadata.get("function_name")
         return {**body, "name": name} if isinstance(name, str) else body
-    content = _content_of(card)
+    content = card.content.text if isinstance(card.content, TextContent) else _content_of(card)
     if card.tool_calls:
         return {"role": "assistant", "content": content or None, "tool_calls": card.tool_calls}
-    return {"role": role, "content": content}
+    return {"role": card.role or "user", "content": content}
 
 
 def _result_text(blocks: Any, text: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.lint.contents import UNREADABLE
+from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
 from cardbox_cli.context.lint.registry import lint
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.request import Entry, Wishes, request_of
@@ -69,7 +69,7 @@ def _stand_in(drafted: Drafted) -> CardDraft:
     return CardDraft(
         card_id=_stand_in_id(drafted.entry.place),
         content=TextContent(exact_json.encode(value).decode()),
-        metadata={"type": "chat.message", UNREADABLE: drafted.problem, **named},
+        metadata={"type": UNREADABLE_TYPE, UNREADABLE: drafted.problem, **named},
     )
 
 

@@ -11,17 +11,24 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
-from cardbox_cli.context.formats import DIALECTS, text
+from cardbox_cli.context.formats import DIALECTS, Dialect, text
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, profile_of, request_of
 from cardbox_cli.context.state import SNAPSHOTS
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Provenance, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.layers import process_of
 
 # A text for tools that take no JSON is made of what OpenAI would get.
 TEXT = "text"
 FORMATS = (*DIALECTS, TEXT)
+DEFAULT_FORMAT = "openai"
+
+# What the step is called that has not begun.
+NEXT = "next"
+# What stands in the place of a recipe's rule for cards that turns wrote.
+OUTPUT = "output"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -30,6 +37,21 @@ class Source(msgspec.Struct, frozen=True):
     box_id: str
     slots: Sequence[Slot]
     provenance: Provenance | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All its places."""
+        rule_of = self.provenance.rule_of if self.provenance is not None else lambda _: None
+        return [Entry(slot=slot, box_id=self.box_id, rule=rule_of(slot.position)) for slot in self.slots]
+
+    @property
+    def seen(self) -> list[Entry]:
+        """Its places without snapshots of requests: what a turn sees of it."""
+        return [
+            entry
+            for entry in self.entries
+            if entry.slot.card is None or entry.slot.card.type not in SNAPSHOTS
+        ]
 
 
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,15 +64,20 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def history(self) -> list[Entry]:
-        """What the turn sees in order, without snapshots of requests; an id may stand in it twice."""
-        before, since = self.output.slots[: self.output_start], self.output.slots[self.output_start :]
-        parts = ((self.output, before), (self.context, self.context.slots), (self.output, since))
-        return [entry for source, slots in parts for entry in _entries(source, slots)]
+        """What the turn sees in order; an id may stand in it twice."""
+        output = [msgspec.structs.replace(entry, rule=OUTPUT) for entry in self.output.seen]
+        before = [entry for entry in output if entry.slot.position < self.output_start]
+        return [*before, *self.context.seen, *output[len(before) :]]
 
     @property
     def entries(self) -> list[Entry]:
-        """All that the request of a step is made of: the profile's box, then what the turn sees."""
-        return [*_entries(self.profile, self.profile.slots), *self.history]
+        """All that a request of the turn is made of: the profile's box, then what the turn sees."""
+        return [*self.profile.seen, *self.history]
+
+    def at(self, output_cards: int, output_start: int) -> "TurnBoxes":
+        """The boxes when the output box held so many cards."""
+        output = msgspec.structs.replace(self.output, slots=self.output.slots[:output_cards])
+        return msgspec.structs.replace(self, output=output, output_start=output_start)
 
     @property
     def own(self) -> list[Card]:
@@ -65,8 +92,9 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step: as it is composed, and as it is sent."""
+    """The request of a step: what of the history it was made of, as it is composed, and as it is sent."""
 
+    history: list[Entry]
     request: Request
     body: bytes
 
@@ -80,13 +108,47 @@ def turn_request(
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
-    dialect = DIALECTS["openai" if format == TEXT else format]
-    composed = request_of(boxes.entries, wishes, spell=dialect.spell, collector=collector, own=boxes.exchange)
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
-    request = msgspec.structs.replace(composed, tools=[function_tool(tool) for tool in offered])
+    return compose_again(
+        boxes, [function_tool(tool) for tool in offered], wishes, format=format, collector=collector
+    )
+
+
+def compose_again(
+    boxes: TurnBoxes,
+    tools: list[dict[str, Any]],
+    wishes: Wishes,
+    *,
+    format: str,
+    collector: ContextCollector = WITHOUT_PROVIDERS,
+) -> TurnRequest:
+    """`turn_request` with tools that are spelled already, such as those that an earlier request had."""
+    own = boxes.exchange
+    composed = request_of(boxes.entries, wishes, spell=dialect_of(format).spell, collector=collector, own=own)
+    request = msgspec.structs.replace(composed, tools=tools)
+    takes_all = process_of(request.process).takes_history
+    return TurnRequest(
+        history=[entry for entry in boxes.history if takes_all or entry.slot.card_id in own],
+        request=request,
+        body=sent(request, format),
+    )
+
+
+def provider_of(format: str) -> str:
+    """The provider whose messages one of FORMATS is made of."""
+    return "openai" if format == TEXT else format
+
+
+def dialect_of(format: str) -> Dialect:
+    """The dialect that one of FORMATS is made of."""
+    return DIALECTS[provider_of(format)]
+
+
+def sent(request: Request, format: str) -> bytes:
+    """What a command reads: the body of `request` in one of FORMATS."""
     if format == TEXT:
-        return TurnRequest(request=request, body=text.text(request).encode())
-    return TurnRequest(request=request, body=exact_json.encode(dialect.body(request)) + b"\n")
+        return text.text(request).encode()
+    return exact_json.encode(dialect_of(format).body(request)) + b"\n"
 
 
 def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
@@ -110,12 +172,3 @@ def function_tool(tool: Tool) -> dict[str, Any]:
 def present_cards(slots: Iterable[Slot]) -> list[Card]:
     """The cards that a reader of these places sees, in order."""
     return [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
-
-
-def _entries(source: Source, slots: Iterable[Slot]) -> list[Entry]:
-    rule_of = source.provenance.rule_of if source.provenance is not None else lambda _: None
-    return [
-        Entry(slot=slot, box_id=source.box_id, rule=rule_of(slot.position))
-        for slot in slots
-        if slot.card is None or slot.card.type not in SNAPSHOTS
-    ]

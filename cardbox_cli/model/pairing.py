@@ -34,7 +34,7 @@ def pair_calls(cards: Sequence[Card | None]) -> Pairing:
     for position, card in enumerate(cards):
         if card is None:
             continue
-        for call_id in call_ids(card):
+        for call_id in call_ids(card) if card.tool_calls else ():
             open_calls.setdefault(call_id, []).append(position)
         if card.tool_call_id is None or card.type not in ("tool.call", "tool.result"):
             continue
@@ -56,8 +56,8 @@ def call_ids(card: Card) -> list[str]:
     """The ids of the tool calls that an assistant card makes, in order."""
     if not isinstance(card.tool_calls, list):
         return []
-    ids = (call.get("id") for call in card.tool_calls if isinstance(call, dict))
-    return [call_id for call_id in ids if isinstance(call_id, str)]
+    calls = (call for call in card.tool_calls if isinstance(call, dict))
+    return [call["id"] for call in calls if isinstance(call.get("id"), str)]
 
 
 def exchanges(cards: Sequence[Card]) -> list[list[int]]:

@@ -171,7 +171,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM call within a turn. `request_box_id` holds what the model saw."""
+    """One LLM call within a turn, which had these boxes then. `request_box_id` holds what the model saw."""
 
     step_id: str
     agent_id: str
@@ -179,6 +179,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     trace_id: str | None
     parent_step_id: str | None
+    profile_box_id: str | None = None
+    context_box_id: str | None = None
+    output_box_id: str | None = None
     request_box_id: str | None
     tool_call_ids: Any
     error: str | None

@@ -212,6 +212,17 @@ class TurnViews(ProjectStore):
         whole = self._value("whole_turn_id", typed=typed)
         return str(whole) if whole else the_one("turn", typed, self._candidates(typed), self.project_id)
 
+    def of_step(self, step_id: str) -> str:
+        """The id of the turn that a step, by its whole id, is of. Raises NotFound."""
+        self._require_tables()
+        turn_id = self._value("turn_of_step", step_id=step_id)
+        if turn_id is None:
+            raise NotFound(
+                f"no step {step_id!r} in project {self.project_id!r}",
+                hint="`cbx turn show TURN` lists the steps of a turn; name that with --turn",
+            )
+        return str(turn_id)
+
     # --- how
 
     def _candidates(self, typed: str) -> list[str]:

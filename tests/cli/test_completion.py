@@ -137,7 +137,8 @@ class TestWhatIsOffered:
             "KEY",
             "URL",
         }
-        free |= {"M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE"}
+        free |= {"M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE"}
+        free |= {"ITEM", "LAYER,…"}
         values = completing._Values(lambda _: pytest.fail("no look is needed"))
         unknown = {
             (path, parameter.metavar)

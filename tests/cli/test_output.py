@@ -164,8 +164,14 @@ class TestPromisedKeys:
         explained = shop.json("render", "--box", shop.profile, "--box", shop.context, "--explain")
         assert list(explained) == ["request", "explanation"]
         explanation = explained["explanation"]
-        assert list(explanation) == ["messages", "left_out", *COUNTED[:2], "tokens_estimated", "tokenizer"]
-        line = ["layer", "role", "card_id", "rule", "characters", "tokens", "tokens_exact", "preview"]
+        assert list(explanation) == [
+            *("process", "layout", "messages", "tools", "left_out", "layers_left_out"),
+            *("tokens", "tokens_exact", "tokens_estimated", "tokenizer"),
+        ]
+        line = [
+            *("layer", "role", "card_id", "box_id", "position", "rule", "made_of"),
+            *("characters", "tokens", "tokens_exact", "preview"),
+        ]
         assert [list(message) for message in explanation["messages"]] == [line] * 3
         assert [list(card) for card in explanation["left_out"]] == [
             ["card_id", "box_id", "position", "reason"]
@@ -386,7 +392,7 @@ class TestTables:
             ("profile", "import", "clerk.yaml"): ["NAME", "BOX"],
             shop.pack("--dry-run"): [*place, "TOKENS", "RULE", "PREVIEW"],
             ("render", "--box", shop.context, "--explain"): [
-                *("#", "ROLE", "LAYER", "CARD"),
+                *("#", "ROLE", "LAYER", "CARD", "BOX", "AT"),
                 *("CHARS", "TOKENS", "RULE", "PREVIEW"),
             ],
         }

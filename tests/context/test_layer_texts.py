@@ -22,6 +22,7 @@ def test_what_was_found() -> None:
         card("task.instruction", TextContent("How much?\n")),
         card("agent.thought", TextContent(""), tool_calls=[CALL, "odd"]),
         card("task.deliverable", JsonContent({"total": 3})),
+        card("agent.thought", TextContent('{"total":3}')),
     ]
     assert knowledge_text('the "sum"', found) == (
         'What this project knows about "the \\"sum\\"":\n\n'

@@ -71,13 +71,15 @@ def standard_content(card: Card | CardDraft) -> str | list[Block]:
     body = spoken_body(card)
     if body["role"] in ("tool", "function"):
         return [_result_block(card, body)]
-    blocks = blocks_of_content(body.get("content"))
+    content = body.get("content")
+    if isinstance(content, str) and len(body) == 2:
+        return content
+    blocks = blocks_of_content(content)
     blocks += [text_block(body["refusal"])] if isinstance(body.get("refusal"), str) else []
     calls = body.get("tool_calls")
     blocks += [block_of_call(call) for call in calls] if isinstance(calls, list) else []
     if body.get("function_call"):
         blocks.append(text_block(f"[call of {exact_json.encode(body['function_call']).decode()}]"))
-    content = body.get("content")
     is_text_alone = isinstance(content, str) and len(blocks) == (1 if content else 0)
     return content if isinstance(content, str) and is_text_alone else blocks
 
@@ -130,8 +132,8 @@ def body(request: Request) -> dict[str, Any]:
     All system text stands in `system`, in its order: histories have no place for it. Only layers that stand
     behind the history keep their place, as words of the user's.
     """
-    placed = _placed(request.messages)
-    system = [message.body["content"] for message in placed if message.body["role"] == "system"]
+    said = placed(request.messages)
+    system = [message.body["content"] for message in said if message.body["role"] == "system"]
     messages, _ = spoken(request.messages)
     return {
         **({} if request.model is None else {"model": request.model}),
@@ -146,19 +148,19 @@ def body(request: Request) -> dict[str, Any]:
 
 def spoken(messages: Iterable[Message]) -> tuple[list[Message], list[Renamed]]:
     """The messages without system text, each tool call under an id of its own; and what was renamed."""
-    return with_unique_ids([message for message in _placed(messages) if message.body["role"] != "system"])
+    return with_unique_ids([message for message in placed(messages) if message.body["role"] != "system"])
 
 
-def _placed(messages: Iterable[Message]) -> list[Message]:
+def placed(messages: Iterable[Message]) -> list[Message]:
     """The messages, with the layers behind the history said by the user: system text has no place there."""
-    placed: list[Message] = []
+    said: list[Message] = []
     is_behind = False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
         if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
             message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
-        placed.append(message)
-    return placed
+        said.append(message)
+    return said
 
 
 def runs(messages: Iterable[Message]) -> list[list[Message]]:

@@ -44,15 +44,15 @@ def welded(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
 
     OpenAI wants all calls of an answer in one message, followed by their results.
     """
-    for parts in runs(messages):
-        yield reduce(_joined, (part.body for part in parts))
+    for first, *others in runs(messages):
+        yield reduce(_joined, (part.body for part in others), first.body) if others else first.body
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
     """The messages, in lists of those that are sent as one."""
     run: list[Message] = []
     for message in messages:
-        if run and not _belong_together(run[-1], message):
+        if run and not are_one(run[-1], message):
             yield run
             run = []
         run.append(message)
@@ -60,7 +60,8 @@ def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
         yield run
 
 
-def _belong_together(one: Message, other: Message) -> bool:
+def are_one(one: Message, other: Message) -> bool:
+    """Whether two neighbours are parts of one assistant message."""
     return one.group is not None and one.group == other.group and _is_plain(one) and _is_plain(other)
 
 

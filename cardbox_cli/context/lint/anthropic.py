@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import arguments_of, block_id, is_text, kind
+from cardbox_cli.context.blocks import RAW, arguments_of, block_id, is_text, kind
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of
 from cardbox_cli.context.lint.models import takes_prefill
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject, Turn
-from cardbox_cli.context.lint.tools import arguments_problem, bad_name, tool_name
-from cardbox_cli.context.messages import Message
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem, tool_name
 from cardbox_cli.context.request import Entry
 
 _MOST_BREAKPOINTS = 4
@@ -38,8 +37,9 @@ _EXTENDED = "Anthropic docs, Extended thinking: preserving thinking blocks"
 
 
 def _first_message(subject: Subject) -> Iterator[Hit]:
-    if subject.turns and subject.turns[0].role != "user":
-        yield _place(subject, subject.turns[0], 0), "the first message is the assistant's, not the user's"
+    first = subject.turn(0)
+    if first is not None and first.role != "user":
+        yield _place(subject, first, 0), "the first message is the assistant's, not the user's"
 
 
 def _prefill(subject: Subject) -> Iterator[Hit]:
@@ -66,7 +66,7 @@ def _trailing_space(subject: Subject) -> Iterator[Hit]:
 
 def _prefilled(subject: Subject) -> Turn | None:
     """The last message, where it is the assistant's."""
-    last = subject.turns[-1] if subject.turns else None
+    last = subject.turn(-1)
     return last if last is not None and last.role == "assistant" and last.blocks else None
 
 
@@ -78,19 +78,18 @@ def _place(subject: Subject, turn: Turn, index: int) -> Entry | None:
 
 
 def _wrong_sides(subject: Subject) -> Iterator[Hit]:
-    if not any(_SIDES.get(name, role) != role for role, name in subject.kinds):
-        return
-    for turn in subject.turns:
-        for name, (_, message) in zip(turn.kinds, turn.blocks, strict=True):
-            if _SIDES.get(name, turn.role) != turn.role:
-                yield subject.place(message), f"a {name} block stands in a message of the {turn.role}"
+    for name, side in _SIDES.items():
+        for _, message in subject.blocks.get(name, []):
+            if message.body["role"] != side:
+                role = message.body["role"]
+                yield subject.place(message), f"a {name} block stands in a message of the {role}"
 
 
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
     for message in subject.request.messages:
         if message.body["role"] == "system" and not _has_words(message.body["content"]):
             yield subject.place(message), "the system text is empty"
-    for block, message in _blocks(subject, "tool_result"):
+    for block, message in subject.blocks.get("tool_result", []):
         inner = block.get("content")
         if isinstance(inner, list) and any(is_text(each) and not each["text"].strip() for each in inner):
             yield subject.place(message), "a text block of the tool result is empty"
@@ -98,14 +97,6 @@ def _blank_texts(subject: Subject) -> Iterator[Hit]:
 
 def _has_words(content: Any) -> bool:
     return all(not is_text(block) or block["text"].strip() for block in as_blocks(content))
-
-
-def _blocks(subject: Subject, wanted: str) -> Iterator[tuple[Any, Message]]:
-    for turn in subject.turns:
-        if wanted in turn.kinds:
-            for name, pair in zip(turn.kinds, turn.blocks, strict=True):
-                if name == wanted:
-                    yield pair
 
 
 def _breakpoints(subject: Subject) -> Iterator[Hit]:
@@ -116,10 +107,10 @@ def _breakpoints(subject: Subject) -> Iterator[Hit]:
         if message.body["role"] == "system" and isinstance(message.body["content"], list):
             for block in message.body["content"]:
                 places += [subject.place(message)] * _marks(block)
-    for turn in subject.turns:
-        for block, message in turn.blocks:
-            if marks := _marks(block):
-                places += [subject.place(message)] * marks
+    if any(_marks(block) for blocks in subject.blocks.values() for block, _ in blocks):
+        for turn in subject.turns:
+            for block, message in turn.blocks:
+                places += [subject.place(message)] * _marks(block)
     if len(places) > _MOST_BREAKPOINTS:
         words = f"cache breakpoint {_MOST_BREAKPOINTS + 1} of {len(places)}; there may be {_MOST_BREAKPOINTS}"
         yield places[_MOST_BREAKPOINTS], words
@@ -143,7 +134,7 @@ def _thinks(subject: Subject) -> bool:
 
 
 def _unsigned(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.by_type.get(_REASONING, []):
+    for entry, card in subject.of_type(_REASONING):
         for block in as_blocks(content_of(card)):
             if kind(block) == "thinking" and not block.get("signature"):
                 yield entry, "the thinking has no signature, and is left out"
@@ -151,7 +142,7 @@ def _unsigned(subject: Subject) -> Iterator[Hit]:
 
 def _modified(subject: Subject) -> Iterator[Hit]:
     said: dict[str, str] = {}
-    for entry, card, message in subject.history if _REASONING in subject.by_type else []:
+    for entry, card, message in subject.history if _REASONING in subject.types else []:
         if card.type != _REASONING:
             continue
         for block in as_blocks(message.body["content"]):
@@ -183,7 +174,7 @@ def _torn_thinking(subject: Subject) -> Iterator[Hit]:
 
 
 def _thinking_order(subject: Subject) -> Iterator[Hit]:
-    if not any(name in _THINKING for _, name in subject.kinds):
+    if not any(name in subject.blocks for name in _THINKING):
         return
     yield from _late_thinking(subject)
     yield from _torn_thinking(subject)
@@ -196,9 +187,9 @@ def _last_thinking(subject: Subject) -> Iterator[Hit]:
 
 
 def _missing_thinking(subject: Subject) -> Iterator[Hit]:
-    if not _thinks(subject) or len(subject.turns) < 2:
+    called, answered = subject.turn(-2), subject.turn(-1)
+    if not _thinks(subject) or called is None or answered is None:
         return
-    *_, called, answered = subject.turns
     is_open = any(kind(block) == "tool_result" for block, _ in answered.blocks)
     if called.role == "assistant" and is_open and kind(called.blocks[0][0]) not in _THINKING:
         yield _place(subject, called, 0), "the message that called the tools does not begin with thinking"
@@ -216,18 +207,19 @@ def _renamed(subject: Subject) -> Iterator[Hit]:
 
 def _id_characters(subject: Subject) -> Iterator[Hit]:
     for call in subject.calls:
-        call_id = call.value.get("id") if isinstance(call.value, dict) else None
-        if isinstance(call_id, str) and call_id and block_id(call_id) != call_id:
-            yield call.entry, f"the id {call_id!r} is sent as {block_id(call_id)!r}"
+        if call.id and block_id(call.id) != call.id:
+            yield call.entry, f"the id {call.id!r} is sent as {block_id(call.id)!r}"
 
 
 def _names(subject: Subject) -> Iterator[Hit]:
-    for block, message in _blocks(subject, "tool_use"):
-        name = tool_name(block)
-        if name is None or not _NAME.fullmatch(name):
-            yield from bad_name(subject.place(message), name, "called tool", _NAME, 128)
+    for block, message in subject.blocks.get("tool_use", []):
+        problem = name_problem(tool_name(block), "called tool", _NAME, 128)
+        if problem is not None:
+            yield subject.place(message), problem
     for number, tool in enumerate(subject.request.tools):
-        yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 128)
+        problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 128)
+        if problem is not None:
+            yield None, problem
 
 
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
@@ -238,6 +230,8 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
+    if not any(_is_raw(block.get("input")) for block, _ in subject.blocks.get("tool_use", [])):
+        return
     for entry, card, _ in subject.history:
         if not isinstance(card.tool_calls, list) or sources.anthropic_blocks(card) is not msgspec.UNSET:
             continue  # blocks are sent as they came
@@ -247,6 +241,10 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
             if arguments_of(arguments) is None:
                 problem = arguments_problem(arguments)
                 yield entry, f"the arguments of {tool_name(call)!r} are sent as text: they are {problem}"
+
+
+def _is_raw(called_with: Any) -> bool:
+    return isinstance(called_with, dict) and RAW in called_with
 
 
 RULES = (

@@ -17,7 +17,9 @@ _LONG = 400
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
 
-# The metadata of a card that stands for a message of a file that none can be made of: why not.
+# The type of a card that stands for a message of a file that none can be made of, and the key in its metadata
+# that says why not.
+UNREADABLE_TYPE = "chat.message"
 UNREADABLE = "unreadable"
 
 # System cards that have their place behind the history.
@@ -43,6 +45,8 @@ def _expired(subject: Subject) -> Iterable[Hit]:
 
 
 def _unknown_roles(subject: Subject) -> Iterator[Hit]:
+    if {card.role for _, card in subject.cards} <= _ROLES:
+        return
     for entry, card in subject.cards:
         if card.role in _ROLES or card.type in SILENT_TYPES or card.type == "tool.result" or card.tool_calls:
             continue  # what speaks is decided by more than the role
@@ -56,15 +60,15 @@ _ROLES = frozenset(ROLES)
 
 
 def _unreadable(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.cards:
+    for entry, card in subject.of_type(UNREADABLE_TYPE):
         problem = card.metadata.get(UNREADABLE)
-        if problem is not None and isinstance(problem, str) and card.role in _ROLES:
+        if isinstance(problem, str) and card.role in _ROLES:
             yield entry, problem
 
 
 def _unknown_types(subject: Subject) -> Iterator[Hit]:
-    for card_type in subject.by_type.keys() - CARD_TYPES.keys():
-        for entry, _ in subject.by_type[card_type]:
+    for card_type in subject.types - CARD_TYPES.keys():
+        for entry, _ in subject.of_type(card_type):
             yield entry, f"cbx does not know the card type {card_type!r}, and sends it as a message"
 
 
@@ -75,23 +79,25 @@ def _unknown_contents(subject: Subject) -> Iterator[Hit]:
 
 
 def _empty(subject: Subject) -> Iterator[Hit]:
-    wordless = [pair for pair in subject.cards if not pair[1].tool_calls and not _has_words(pair[1])]
+    wordless = [
+        (entry, card)
+        for entry, card in subject.cards
+        if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not _has_words(card.content)
+    ]
     said: dict[str, Any] = {}
     if wordless:
-        said = {entry.slot.card_id: message.body.get("content") for entry, _, message in subject.history}
+        said = {card.card_id: message.body.get("content") for _, card, message in subject.history}
     for entry, card in wordless:
-        if card.type in SILENT_TYPES or card.type in _MAY_BE_EMPTY:
-            continue
         if _is_empty(said.get(card.card_id, "")):
             yield entry, "the card says nothing"
 
 
-# What may be empty, and what other rules speak of.
-_MAY_BE_EMPTY = ("tool.result", "agent.reasoning", "agent.aside")
+# What may be empty, what never is a message, and what other rules speak of.
+_MAY_BE_EMPTY = frozenset({"tool.result", "agent.reasoning", "agent.aside", *SILENT_TYPES})
 
 
-def _has_words(card: Card) -> bool:
-    text = card.content.text if isinstance(card.content, TextContent) else card_text(card.content)
+def _has_words(content: StoredContent) -> bool:
+    text = content.text if isinstance(content, TextContent) else card_text(content)
     return text != "" and not text.isspace()
 
 
@@ -100,31 +106,40 @@ def _is_empty(content: Any) -> bool:
 
 
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
-    began = False
-    for entry, card, message in subject.history:
-        if message.body.get("role") not in ("system", "developer"):
-            began = True
-        elif began and card.type not in _LATE_SYSTEM:
+    roles = subject.roles
+    begun = next((place for place, role in enumerate(roles) if role not in _SYSTEM), len(roles))
+    if not any(role in roles[begun:] for role in _SYSTEM):
+        return
+    for (entry, card, _), role in zip(subject.history[begun:], roles[begun:], strict=True):
+        if role in _SYSTEM and card.type not in _LATE_SYSTEM:
             yield entry, f"system text ({card.type}) stands within the history"
+
+
+_SYSTEM = ("system", "developer")
 
 
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
     before: tuple[Card, Any] | None = None
-    for entry, card, message in subject.history:
-        role, content = message.body.get("role"), message.body.get("content")
-        if role == "system":
-            continue
-        asked = (card, content) if role == "user" and content and card.type != "tool.result" else None
-        if asked and before and before[0].type == card.type and before[1] == content:
-            yield entry, f"the user says again what card {before[0].card_id!r} said right before"
-        before = asked
+    for (entry, card, message), role in zip(subject.history, subject.roles, strict=True):
+        if role == "user" and card.type != "tool.result":
+            content = message.body.get("content")
+            if content and before and before[0].type == card.type and before[1] == content:
+                yield entry, f"the user says again what card {before[0].card_id!r} said right before"
+            before = (card, content)
+        elif role != "system":
+            before = None
 
 
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
     first: dict[str, Entry] = {}
     for entry, card, _ in subject.history:
         content = card.content
-        text = content.text if isinstance(content, TextContent) else _text_of_result(content)
+        if isinstance(content, TextContent):
+            text = content.text
+        elif isinstance(content, ToolResultContent) and isinstance(content.result, str):
+            text = content.result
+        else:
+            continue  # no text, and too dear to spell only to compare
         if len(text) < _LONG:
             continue
         earlier = first.setdefault(text, entry)
@@ -133,14 +148,8 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
             yield entry, f"says the same as card {slot.card_id!r} at position {slot.position}"
 
 
-def _text_of_result(content: StoredContent) -> str:
-    """The text that a tool answered with; "" for what is no text, and too dear to spell only to compare."""
-    result = content.result if isinstance(content, ToolResultContent) else None
-    return result if isinstance(result, str) else ""
-
-
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
-    summaries = subject.by_type.get("context.compression", [])
+    summaries = subject.of_type("context.compression")
     spoken = {entry.slot.card_id for entry, _, _ in subject.history} if summaries else set()
     for entry, card in summaries:
         covers = card.metadata.get("covers")
@@ -152,13 +161,12 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
 def _uncallable(subject: Subject) -> Iterator[Hit]:
     offered = {tool_name(tool) for tool in subject.request.tools}
     for call in subject.calls if offered else []:
-        name = tool_name(call.value)
-        if name is not None and name not in offered:
-            yield call.entry, f"the tool {name!r} is called, and is not among the request's tools"
+        if call.name is not None and call.name not in offered:
+            yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"
 
 
 def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
-    if all(message.body.get("role") in ("system", "developer") for message in subject.request.messages):
+    if all(message.body.get("role") in _SYSTEM for message in subject.request.messages):
         yield None, "the request has no message besides system text"
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from cardbox_cli.context.composer import PER_CALL
@@ -84,9 +85,9 @@ def _tool_order(subject: Subject) -> Iterator[Hit]:
 
 
 def _early_layers(subject: Subject) -> Iterator[Hit]:
-    layers = [message.layer for message in subject.request.messages]
-    history = layers.index(CHECKPOINT) if CHECKPOINT in layers else 0
-    for message in subject.request.messages[:history]:
+    messages = subject.request.messages
+    early = list(takewhile(lambda message: message.layer != CHECKPOINT, messages))
+    for message in early if len(early) < len(messages) else []:
         if message.layer in PER_CALL:
             yield subject.place(message), f"the layer {message.layer} stands before the history"
 

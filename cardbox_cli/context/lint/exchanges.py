@@ -82,12 +82,10 @@ def _is_inherited(entry: Entry) -> bool:
 
 def _missing_ids(subject: Subject) -> Iterator[Hit]:
     for call in subject.calls:
-        call_id = call.value.get("id") if isinstance(call.value, dict) else None
-        if not isinstance(call_id, str) or not call_id:
+        if not call.id:
             yield call.entry, "a tool call of this card has no id"
-    spoken = {entry.slot.card_id for entry, card, _ in subject.history if not card.tool_call_id}
-    for entry, card in subject.by_type.get("tool.result", []):
-        if card.card_id in spoken and card.role != "function":
+    for entry, card, _ in subject.history if "tool.result" in subject.types else []:
+        if not card.tool_call_id and card.type == "tool.result" and card.role != "function":
             yield entry, "this tool result does not say which call it answers"
 
 

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from cardbox_cli.context.lint.rule import Hit, Rule
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tools import arguments_problem, bad_name, tool_name
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.lint.subject import Call, Subject
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem, tool_name
 
 _LONGEST_ID = 40
 _MOST_TOOLS = 128
@@ -17,28 +15,26 @@ _ASSISTANT = "OpenAI API reference, Create chat completion: messages, assistant 
 _TOOLS = "OpenAI API reference, Create chat completion: tools"
 
 
-def _functions(subject: Subject) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    for call in subject.calls:
-        if isinstance(call.value, dict) and call.value.get("type", "function") == "function":
-            yield call.entry, call.value
+def _is_function(call: Call) -> bool:
+    return isinstance(call.value, dict) and call.value.get("type", "function") == "function"
 
 
 def _long_ids(subject: Subject) -> Iterator[Hit]:
-    for entry, call in _functions(subject):
-        call_id = call.get("id")
-        if isinstance(call_id, str) and len(call_id) > _LONGEST_ID:
-            yield (
-                entry,
-                f"the id {call_id!r} has {len(call_id)} characters, not up to {_LONGEST_ID}",
-            )
+    for call in subject.calls:
+        if call.id is not None and len(call.id) > _LONGEST_ID and _is_function(call):
+            size = len(call.id)
+            yield call.entry, f"the id {call.id!r} has {size} characters, not up to {_LONGEST_ID}"
 
 
 def _names(subject: Subject) -> Iterator[Hit]:
-    for entry, call in _functions(subject):
-        yield from bad_name(entry, tool_name(call), "called tool", _NAME, 64)
+    for call in subject.calls:
+        problem = name_problem(call.name, "called tool", _NAME, 64)
+        if problem is not None and _is_function(call):
+            yield call.entry, problem
     for number, tool in enumerate(subject.request.tools):
-        if tool.get("type") == "function" or "input_schema" in tool:
-            yield from bad_name(None, tool_name(tool), f"tool {number}", _NAME, 64)
+        problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 64)
+        if problem is not None and (tool.get("type") == "function" or "input_schema" in tool):
+            yield None, problem
 
 
 def _too_many_tools(subject: Subject) -> Iterator[Hit]:
@@ -48,18 +44,18 @@ def _too_many_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _bad_arguments(subject: Subject) -> Iterator[Hit]:
-    for entry, call in _functions(subject):
-        function = call.get("function")
+    for call in subject.calls:
+        function = call.value.get("function") if _is_function(call) else None
         problem = arguments_problem(function.get("arguments")) if isinstance(function, dict) else None
         if problem is not None:
-            yield entry, f"the arguments of {tool_name(call)!r} are {problem}"
+            yield call.entry, f"the arguments of {call.name!r} are {problem}"
 
 
 def _null_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, _, message in subject.history:
+    for entry, card, message in subject.history:
         body = message.body
-        if body.get("content") is None and not any(body.get(key) for key in _INSTEAD):
-            yield entry, f"the {body.get('role')} message has no content (null)"
+        if body.get("content") is None and not card.tool_calls and not any(body.get(key) for key in _INSTEAD):
+            yield entry, f"the {body['role']} message has no content (null)"
 
 
 # What an assistant's message may have in the place of content.

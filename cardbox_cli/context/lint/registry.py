@@ -52,13 +52,12 @@ def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Find
     `request` is that of `entries`, spelled in the provider's dialect.
     """
     subject = Subject(provider, entries, request)
+    hits = [(rule, entry, words) for rule in RULES[provider] for entry, words in rule.find(subject)]
+    if not hits:
+        return []
     places = {id(entry): number for number, entry in enumerate(entries)}
-    found = [
-        (len(entries) if entry is None else places[id(entry)], _finding(rule, provider, entry, message))
-        for rule in RULES[provider]
-        for entry, message in rule.find(subject)
-    ]
-    return [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+    hits.sort(key=lambda hit: places.get(id(hit[1]), len(entries)))
+    return [_finding(rule, provider, entry, words) for rule, entry, words in hits]
 
 
 def _finding(rule: Rule, provider: str, entry: Entry | None, message: str) -> Finding:

@@ -3,7 +3,7 @@
 Answers the questions that several rules ask. Pure, and decides nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 from cardbox_cli.context.blocks import kind
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import anthropic, openai
+from cardbox_cli.context.lint.tools import text_at, tool_name
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
@@ -29,10 +30,13 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call of the history: the place of its card, and the call as it is sent to OpenAI."""
+    """A tool call of the history: the place of its card, the call as OpenAI gets it, and of it the id and
+    the tool's name where they are texts."""
 
     entry: Entry
     value: Any
+    id: str | None
+    name: str | None
 
 
 class Subject:
@@ -46,15 +50,16 @@ class Subject:
     @cached_property
     def cards(self) -> list[tuple[Entry, Card]]:
         """The cards that a reader of the boxes sees, each at its first place."""
-        kept: dict[str, tuple[Entry, Card]] = {}
-        for entry in self.entries:
-            if entry.slot.card is not None and entry.slot.fate == "present":
-                kept.setdefault(entry.slot.card_id, (entry, entry.slot.card))
-        return list(kept.values())
+        return list(self._places.values())
 
     @cached_property
     def _places(self) -> dict[str, tuple[Entry, Card]]:
-        return {entry.slot.card_id: (entry, card) for entry, card in self.cards}
+        kept: dict[str, tuple[Entry, Card]] = {}
+        for entry in self.entries:
+            slot = entry.slot
+            if slot.card is not None and slot.fate == "present" and slot.card_id not in kept:
+                kept[slot.card_id] = (entry, slot.card)
+        return kept
 
     def place(self, message: Message) -> Entry | None:
         """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
@@ -66,7 +71,7 @@ class Subject:
     @cached_property
     def _makers(self) -> dict[str, list[str]]:
         """The cards that each layer was made of."""
-        profiles = [card.card_id for _, card in self.by_type.get("sys.profile", [])]
+        profiles = [card.card_id for _, card in self.of_type("sys.profile")]
         return {SYSTEM_PROMPT: profiles} | {layer.name: layer.card_ids for layer in self.request.layers}
 
     def place_of(self, card_id: str) -> Entry | None:
@@ -81,11 +86,17 @@ class Subject:
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:
         """The messages that cards make, with their cards and where these stand."""
+        places = self._places
         return [
-            (*self._places[message.card_id], message)
+            (*places[message.card_id], message)
             for message in self.request.messages
-            if message.layer == CHECKPOINT and message.card_id in self._places
+            if message.layer == CHECKPOINT and message.card_id in places
         ]
+
+    @cached_property
+    def roles(self) -> list[Any]:
+        """The roles of the messages of the history, in order."""
+        return [message.body["role"] for _, _, message in self.history]
 
     @cached_property
     def pairing(self) -> Pairing:
@@ -98,18 +109,19 @@ class Subject:
         return [entry for entry in self.entries if entry.slot.fate != "present"]
 
     @cached_property
-    def by_type(self) -> dict[str, list[tuple[Entry, Card]]]:
-        """The cards by their type."""
-        typed: dict[str, list[tuple[Entry, Card]]] = {}
-        for pair in self.cards:
-            typed.setdefault(pair[1].type, []).append(pair)
-        return typed
+    def types(self) -> set[str]:
+        """The types that cards have."""
+        return {card.type for _, card in self.cards}
+
+    def of_type(self, card_type: str) -> list[tuple[Entry, Card]]:
+        """The cards of this type."""
+        return [pair for pair in self.cards if pair[1].type == card_type] if card_type in self.types else []
 
     @cached_property
     def calls(self) -> list[Call]:
         """The tool calls of the history, as their cards have them."""
         return [
-            Call(entry, call)
+            Call(entry, call, text_at(call, "id"), tool_name(call))
             for entry, card, _ in self.history
             if isinstance(card.tool_calls, list)
             for call in card.tool_calls
@@ -131,33 +143,47 @@ class Subject:
 
     @cached_property
     def _steps(self) -> list[int]:
-        """The number of the step that each message of the history belongs to."""
-        steps: dict[str, int] = {}
-        number, role_before = -1, None
-        for run in self._runs():
-            role = run[0].body.get("role")
-            if not (role == role_before == "tool"):
-                number += 1
-            role_before = role
-            for message in run:
-                if message.card_id is not None:
-                    steps[message.card_id] = number
-        return [steps.get(entry.slot.card_id, -1) for entry, _, _ in self.history]
+        """The step that each message of the history belongs to; -1 for Anthropic's system text."""
+        merges = self.provider == "anthropic"
+        steps: list[int] = []
+        number, before, role_before = 0, None, None
+        for (_, _, message), role in zip(self.history, self.roles, strict=True):
+            if merges and role == "system":
+                steps.append(-1)
+                continue
+            goes_on = role == role_before and (
+                merges or role == "tool" or (before is not None and openai.are_one(before, message))
+            )
+            number += not goes_on
+            steps.append(number)
+            before, role_before = message, role
+        return steps
 
-    def _runs(self) -> Sequence[list[Message]]:
-        if self.provider == "anthropic":
-            return anthropic.runs(self._spoken[0])
-        return list(openai.runs(self.request.messages))
+    @property
+    def turns(self) -> Iterator[Turn]:
+        """The messages as Anthropic gets them, which are many; most rules need but a few, or their blocks."""
+        return map(_turn, self._runs)
+
+    def turn(self, index: int) -> Turn | None:
+        """The message of this index, which may count from the end, as Anthropic gets it."""
+        return _turn(self._runs[index]) if -len(self._runs) <= index < len(self._runs) else None
 
     @cached_property
-    def turns(self) -> list[Turn]:
-        """The messages as Anthropic gets them."""
-        return [_turn(run) for run in anthropic.runs(self._spoken[0])]
+    def blocks(self) -> dict[str, list[tuple[Any, Message]]]:
+        """The content blocks that Anthropic gets, by kind, with the messages that they come from.
+
+        A message that is one text has none here.
+        """
+        kinds: dict[str, list[tuple[Any, Message]]] = {}
+        for message in self._spoken[0]:
+            content = message.body["content"]
+            for block in content if isinstance(content, list) else ():
+                kinds.setdefault(kind(block), []).append((block, message))
+        return kinds
 
     @cached_property
-    def kinds(self) -> set[tuple[str, str]]:
-        """The roles of turns, and the kinds of blocks that they have."""
-        return {(turn.role, name) for turn in self.turns for name in turn.kinds}
+    def _runs(self) -> list[list[Message]]:
+        return anthropic.runs(self._spoken[0])
 
     @property
     def renamed(self) -> list[Renamed]:

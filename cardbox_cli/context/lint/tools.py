@@ -1,33 +1,34 @@
 """What rules of several providers ask of tools: a name, and what is wrong with a name or with arguments."""
 
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.context.blocks import arguments_of
-from cardbox_cli.context.lint.rule import Hit
-from cardbox_cli.context.request import Entry
+
+
+def text_at(value: Any, key: str) -> str | None:
+    """The text that an object has under `key`; None where it has none, or is no object."""
+    text = value.get(key) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None
 
 
 def tool_name(value: Any) -> str | None:
     """The name of a tool, in a definition or a call of either form."""
-    if not isinstance(value, dict):
-        return None
-    function = value.get("function")
-    name = (function if isinstance(function, dict) else value).get("name")
-    return name if isinstance(name, str) else None
+    function = value.get("function") if isinstance(value, dict) else None
+    return text_at(function if isinstance(function, dict) else value, "name")
 
 
-def bad_name(
-    entry: Entry | None, name: str | None, what: str, allowed: re.Pattern[str], most: int
-) -> Iterator[Hit]:
-    """What is wrong with a tool's name."""
+@lru_cache
+def name_problem(name: str | None, what: str, allowed: re.Pattern[str], most: int) -> str | None:
+    """What is wrong with a tool's name, if anything. Names are few, and called often."""
     if name is None:
-        yield entry, f"the {what} has no name"
-    elif not allowed.fullmatch(name):
-        yield entry, f"the name {name!r} of the {what} is not 1 to {most} letters, digits, _ and -"
+        return f"the {what} has no name"
+    if not allowed.fullmatch(name):
+        return f"the name {name!r} of the {what} is not 1 to {most} letters, digits, _ and -"
+    return None
 
 
 def arguments_problem(arguments: Any) -> str | None:

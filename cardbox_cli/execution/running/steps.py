@@ -12,23 +12,18 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.collecting.project import collector_for, settled
-from cardbox_cli.context.request import Wishes, profile_of
+from cardbox_cli.context.request import Wishes
 from cardbox_cli.context.state import request_box_ids, request_cards
-from cardbox_cli.errors import CardConflict, NotFound
+from cardbox_cli.errors import CardConflict
 from cardbox_cli.execution.applying import ended_by
 from cardbox_cli.execution.ending import end_turn
+from cardbox_cli.execution.recorded import REQUEST, kept_of
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.execution.running.calls import Author, Call, calls_of, pending_calls
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_request import (
-    Source,
-    TurnBoxes,
-    TurnRequest,
-    offered_tools,
-    present_cards,
-    turn_request,
-)
+from cardbox_cli.execution.turn_context import read_context
+from cardbox_cli.execution.turn_request import TurnBoxes, TurnRequest, present_cards, turn_request
 from cardbox_cli.execution.wakeup.events import Phase
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.identity import Tool
@@ -37,7 +32,6 @@ from cardbox_cli.model.turns import (
     DISPATCHED,
     RUNNING,
     SUSPENDED,
-    TURN,
     End,
     EndStatus,
     Fence,
@@ -46,7 +40,6 @@ from cardbox_cli.model.turns import (
     new_step_id,
 )
 from cardbox_cli.store.projects import ProjectsStore
-from cardbox_cli.store.tools import ToolStore
 
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
@@ -95,45 +88,16 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
         head = runtime.heads.get(fence.agent_id)
         if head is None or head.fence != fence:
             raise runtime.heads.stale(fence, head)
-        output = _source(runtime, "output", head.output_box_id)
-        boxes = TurnBoxes(
-            profile=_source(runtime, "profile", head.profile_box_id),
-            context=_source(runtime, "context", head.context_box_id),
-            output=output,
-            output_start=_output_start(runtime, fence.agent_turn_id, output),
-        )
-        profile = profile_of(present_cards(boxes.profile.slots))
-        tools = offered_tools(profile, ToolStore(runtime.database, runtime.project_id).all())
-        rows = runtime.inbox.of_turn(fence.agent_turn_id)
+        context = read_context(runtime.database, runtime.project_id, fence.agent_turn_id, head)
         answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
     return Turn(
         head=head,
-        boxes=boxes,
-        tools=tools,
+        boxes=context.boxes,
+        tools=context.tools,
         steps=len(answered),
         step_id=answered[-1].step_id if answered else None,
-        config=_config(rows),
+        config=context.config,
     )
-
-
-def _config(rows: Sequence[InboxRow]) -> dict[str, Any]:
-    payloads = [row.payload for row in rows if row.message_type == TURN and isinstance(row.payload, dict)]
-    config = payloads[0].get("runtime_config") if payloads else None
-    return config if isinstance(config, dict) else {}
-
-
-def _source(runtime: Runtime, name: str, box_id: str | None) -> Source:
-    if box_id is None:
-        raise NotFound(f"the turn has no {name} box", hint="`cbx turn rebox` gives it one")
-    runtime.boxes.require(box_id)
-    return Source(box_id, runtime.boxes.slots(box_id))
-
-
-def _output_start(runtime: Runtime, agent_turn_id: str, output: Source) -> int:
-    """Where the turn's own cards begin: behind all there are, in a turn that cbx has not met yet."""
-    record = runtime.turns.record(agent_turn_id)
-    start = None if record is None else record.output_start
-    return len(output.slots) if start is None else start
 
 
 def enter(runtime: Runtime, turn: Turn) -> None:
@@ -177,9 +141,15 @@ def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> 
         )
         kept = [_stored(runtime, card) for card in snapshots]
         box = runtime.boxes.create(
-            request_box_ids(kept, turn.boxes.history), title=f"request of {step_id}", allow_dangling=True
+            request_box_ids(kept, asked.history), title=f"request of {step_id}", allow_dangling=True
         )
-        runtime.turns.begin_step(head, step_id, status="llm_ready", request_box_id=box.box_id)
+        runtime.turns.begin_step(
+            head,
+            step_id,
+            status="llm_ready",
+            request_box_id=box.box_id,
+            metadata={REQUEST: kept_of(asked.request, asked.body, turn.boxes, format)},
+        )
         runtime.tell_step(head, step_id, "started")
     return Step(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 

@@ -208,3 +208,9 @@ FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.deleted_at IS NULL
     AND (c.metadata ->> 'agent_turn_id' = %(turn_id)s OR c.card_id = %(deliverable_card_id)s)
 ORDER BY c.created_at, c.card_id
+
+-- name: turn_of_step
+-- The turn that a step is of.
+SELECT s.agent_turn_id FROM state.agent_steps AS s
+WHERE s.project_id = %(project_id)s AND s.step_id = %(step_id)s
+LIMIT 1

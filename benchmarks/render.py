@@ -1,0 +1,133 @@
+"""From the rows of cards to the body of a request, in process, against decoding and encoding the same rows.
+
+The rows are the JSON texts that a box is read as; linting comes on top of rendering.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+
+from benchmarks.material import drafts, imported_drafts
+from benchmarks.measure import Row, Side, at_most
+from benchmarks.workbench import PROJECT, Workbench
+from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.lint.registry import lint
+from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import CardDraft, decode_card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+
+_CARDS = 10_000
+_TIMES = 10
+_ROUNDS = 20
+
+Drafts = Callable[[int], list[CardDraft]]
+
+
+def _rows(bench: Workbench, cards: Sequence[CardDraft]) -> list[str]:
+    """The cards as the store reads them of a box."""
+    with bench.database() as database:
+        CardStore(database, PROJECT).add_many(cards)
+        store = BoxStore(database, PROJECT)
+        box = store.create([card.card_id for card in cards])
+        with database.snapshot():
+            return [text for _, text in store.json_lines(box.box_id) if text is not None]
+
+
+def _render(rows: Sequence[str], provider: str) -> tuple[list[Entry], Request]:
+    """Make the body's bytes, and give back what a lint of them needs."""
+    cards = map(decode_card, rows)
+    slots = (Slot(place, card.card_id, card, "present") for place, card in enumerate(cards))
+    entries = [Entry(slot=slot, box_id="box") for slot in slots]
+    dialect = DIALECTS[provider]
+    request = request_of(entries, spell=dialect.spell)
+    exact_json.encode(dialect.body(request))
+    return entries, request
+
+
+def _lint(rows: Sequence[str], provider: str) -> None:
+    lint(*_render(rows, provider), provider)
+
+
+def _copy(rows: Sequence[str]) -> None:
+    msgspec.json.encode([msgspec.json.decode(row) for row in rows])
+
+
+@contextmanager
+def _against_copying(bench: Workbench, made: Drafts) -> Iterator[tuple[Side, Side]]:
+    rows = _rows(bench, made(_CARDS))
+    yield Side(run=lambda: _render(rows, "openai")), Side(run=lambda: _copy(rows))
+
+
+@contextmanager
+def _against_rendering(bench: Workbench, provider: str) -> Iterator[tuple[Side, Side]]:
+    rows = _rows(bench, drafts(_CARDS))
+    yield Side(run=lambda: _lint(rows, provider)), Side(run=lambda: _render(rows, provider))
+
+
+@contextmanager
+def _against_fewer(
+    bench: Workbench, run: Callable[[Sequence[str], str], object]
+) -> Iterator[tuple[Side, Side]]:
+    rows = _rows(bench, drafts(_CARDS * _TIMES))
+    few = rows[:_CARDS]
+    yield (
+        Side(run=lambda: run(rows, "openai"), units=len(rows)),
+        Side(run=lambda: [run(few, "openai") for _ in range(_TIMES)], units=len(rows)),
+    )
+
+
+ROWS = [
+    Row(
+        name="render-openai",
+        what="10,000 cards from their rows to the body for OpenAI",
+        against="the same rows decoded and encoded again by msgspec",
+        target=at_most(1.3),
+        rounds=_ROUNDS,
+        prepare=partial(_against_copying, made=drafts),
+    ),
+    Row(
+        name="render-imported",
+        what="the same of 10,000 cards that keep their originals",
+        against="the same rows decoded and encoded again by msgspec",
+        target=at_most(1.3),
+        rounds=_ROUNDS,
+        prepare=partial(_against_copying, made=imported_drafts),
+    ),
+    Row(
+        name="lint-openai",
+        what="10,000 cards rendered and checked for OpenAI",
+        against="rendered alone",
+        target=at_most(1.5),
+        rounds=_ROUNDS,
+        prepare=partial(_against_rendering, provider="openai"),
+    ),
+    Row(
+        name="lint-anthropic",
+        what="10,000 cards rendered and checked for Anthropic",
+        against="rendered alone",
+        target=at_most(1.5),
+        rounds=_ROUNDS,
+        prepare=partial(_against_rendering, provider="anthropic"),
+    ),
+    Row(
+        name="render-linear",
+        what="100,000 cards from their rows to the body for OpenAI, per card",
+        against="10,000 cards, per card",
+        target=at_most(1.3),
+        rounds=3,
+        prepare=partial(_against_fewer, run=_render),
+    ),
+    Row(
+        name="lint-linear",
+        what="100,000 cards rendered and checked for OpenAI, per card",
+        against="10,000 cards, per card",
+        target=at_most(1.3),
+        rounds=3,
+        prepare=partial(_against_fewer, run=_lint),
+    ),
+]

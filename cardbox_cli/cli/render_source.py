@@ -1,0 +1,129 @@
+"""The requests that `cbx render` shows, as a command line names them: by boxes, a turn, an agent or a step.
+
+Reads, and composes: every request of a command line is made by one `Requests`, and so all are made alike.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.typed import TypedBoxes, TypedTurns
+from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.request import Entry, Request, Wishes, request_of
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.execution.turn_context import TurnRequests, turn_of_agent
+from cardbox_cli.execution.turn_request import DEFAULT_FORMAT, Source, dialect_of
+from cardbox_cli.store.database import Database
+
+_STEP, _TURN = "step_", "turn_"
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to show, in one of FORMATS: its name, what it is made of, and what must be said of it."""
+
+    name: str
+    format: str
+    entries: list[Entry]
+    request: Request
+    notes: list[str]
+
+
+class Requests:
+    """Reads one state of a project. `format` None is the one that a step was sent in, else the default."""
+
+    def __init__(
+        self,
+        database: Database,
+        project_id: str,
+        *,
+        wishes: Wishes,
+        collector: ContextCollector,
+        format: str | None,
+    ) -> None:
+        self._database = database
+        self._project_id = project_id
+        self._boxes = TypedBoxes(database, project_id)
+        self._turns = TypedTurns(database, project_id)
+        self._wishes = wishes
+        self._collector = collector
+        self._format = format
+
+    def of_boxes(self, typed: Sequence[str]) -> Shown:
+        """The request that boxes make in their order."""
+        box_ids = [self._boxes.resolve(each) for each in typed]
+        entries = [entry for box_id in box_ids for entry in self._entries(box_id)]
+        format = self._format or DEFAULT_FORMAT
+        request = request_of(entries, self._wishes, spell=dialect_of(format).spell, collector=self._collector)
+        name = f"box {box_ids[-1]}"
+        return Shown(name=name, format=format, entries=entries, request=request, notes=[])
+
+    def _entries(self, box_id: str) -> list[Entry]:
+        self._boxes.require(box_id)
+        return Source(box_id, self._boxes.slots(box_id), self._boxes.provenance(box_id)).entries
+
+    def turn(self, typed: str | None, agent: str | None = None) -> TurnRequests | None:
+        """The turn that is named, or that of an agent, which is then told; None where neither is."""
+        if typed is not None:
+            return self._steps_of(self._turns.resolve(typed))
+        if agent is None:
+            return None
+        found = turn_of_agent(self._turns, agent)
+        announce(f"note: agent {agent!r}: turn {found.agent_turn_id}, {found.status}")
+        return TurnRequests(self._database, self._project_id, found)
+
+    def _steps_of(self, turn_id: str) -> TurnRequests:
+        return TurnRequests(self._database, self._project_id, self._turns.get(turn_id))
+
+    def of_step(self, turn: TurnRequests, at: str | None, *, format: str | None = None) -> Shown:
+        """The request of a step of a turn."""
+        found = turn.request(at, self._wishes, format or self._format, self._collector)
+        turn_id = turn.turn.agent_turn_id
+        return Shown(
+            name=f"{turn_id}, next step" if found.step is None else f"{turn_id}, {found.step.step_id}",
+            format=found.format,
+            entries=found.entries,
+            request=found.request,
+            notes=found.notes,
+        )
+
+    def pair(
+        self, typed: tuple[str, str], *, before: Sequence[str], turn: TurnRequests | None
+    ) -> tuple[Shown, Shown]:
+        """The two that --diff names, in one format: boxes behind those of `before`, turns, or steps by id.
+
+        Both are steps of `turn` where there is one.
+        """
+        one = self._operand(typed[0], before, turn, None)
+        return one, self._operand(typed[1], before, turn, one.format)
+
+    def _operand(
+        self, typed: str, before: Sequence[str], turn: TurnRequests | None, format: str | None
+    ) -> Shown:
+        if turn is not None:
+            return self.of_step(turn, typed, format=format)
+        is_box = not typed.startswith((_STEP, _TURN)) and self._is_box(typed)
+        if is_box:
+            return self.of_boxes([*before, typed])
+        if before:
+            raise UsageError(
+                f"--diff: {typed!r} is no box, and --box stands before boxes only", hint="leave --box out"
+            )
+        if typed.startswith(_STEP):
+            return self.of_step(self._steps_of(self._turns.of_step(typed)), typed, format=format)
+        try:
+            turn_id = self._turns.resolve(typed)
+        except NotFound:
+            raise NotFound(
+                f"no box, turn or step {typed!r} in project {self._project_id!r}",
+                hint="`cbx box list` and `cbx turn list` show the newest; a step is named by its whole id",
+            ) from None
+        return self.of_step(self._steps_of(turn_id), None, format=format)
+
+    def _is_box(self, typed: str) -> bool:
+        try:
+            self._boxes.resolve(typed)
+        except NotFound:
+            return typed == LAST
+        return True

@@ -1,0 +1,203 @@
+"""Where two requests part: the first thing that differs in what is sent, and what a prefix cache loses by it.
+
+Pure. Providers find the longest beginning again that they have seen. OpenAI's goes through the tools and a
+schema for the answer to the messages (OpenAI docs, "Prompt caching"), Anthropic's through tools, system and
+messages, which another choice of tools or way of thinking loses (Anthropic docs, "Prompt caching").
+Another model has another cache. What is compared are messages as they are sent, welded and sorted.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.context.explain import Explanation, explain
+from cardbox_cli.context.formats import DIALECTS, anthropic, openai
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.request import Request
+from cardbox_cli.model import exact_json
+
+# What stands in the beginning of a request besides its tools and texts, before the messages.
+_BEFORE_MESSAGES = {"openai": ("response_format",), "anthropic": ("tool_choice", "thinking")}
+_IN_PIECES = ("model", "tools", "system", "messages")
+_MODEL, _TOOLS, _SYSTEM, _CHOICES, _MESSAGES, _REST = range(6)
+
+
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a request: messages, texts of a system prompt among them, and the tokens of all."""
+
+    messages: int
+    tokens: int
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is sent: a message or a part of one, a tool, a text of the system prompt, a parameter.
+
+    `number` counts those of its section from 1; parts of one message share theirs. `text` is what it says.
+    """
+
+    section: str
+    number: int
+    role: str | None
+    layer: str | None
+    card_ids: list[str]
+    tokens: int
+    text: str
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """The first pieces that differ; None where a request has no more of the other's section."""
+
+    a: Piece | None
+    b: Piece | None
+
+
+class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """Where request `b` parts from request `a`.
+
+    `kept` is what both begin with. From the difference on, itself included, `a_after` is what of the cache of
+    `a` is lost, and `b_after` what is read anew.
+    """
+
+    equal: bool
+    kept: Extent
+    difference: Difference | None
+    a_after: Extent
+    b_after: Extent
+
+
+def diff(a: Request, b: Request, provider: str) -> RequestDiff:
+    """Compare two requests as `provider` gets them; both are spelled in its dialect."""
+    ones, others = list(_pieces(a, provider)), list(_pieces(b, provider))
+    shorter = min(len(ones), len(others))
+    parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
+    is_equal = parting == len(ones) == len(others)
+    return RequestDiff(
+        equal=is_equal,
+        kept=_extent(ones[:parting]),
+        difference=None if is_equal else _difference(ones[parting:], others[parting:]),
+        a_after=_extent(ones[parting:]),
+        b_after=_extent(others[parting:]),
+    )
+
+
+class _Compared(NamedTuple):
+    """A piece, how early its section stands, and what of it is compared: no cache knows the marks of what to
+    cache."""
+
+    piece: Piece
+    rank: int
+    sent: bytes
+
+
+def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Difference:
+    """The first of each; of two sections the earlier one, which the other request has no more of."""
+    ranks = [rest[0].rank for rest in (ones, others) if rest]
+    first = [rest[0].piece if rest and rest[0].rank == min(ranks) else None for rest in (ones, others)]
+    return Difference(a=first[0], b=first[1])
+
+
+def _pieces(request: Request, provider: str) -> Iterator[_Compared]:
+    """All that is sent, in the order of the cache; parameters that it does not depend on come last."""
+    told = explain(request)
+    body = DIALECTS[provider].body(request)
+    before = _BEFORE_MESSAGES[provider]
+    yield _parameter("model", _MODEL, body.get("model"))
+    for number, (tool, line) in enumerate(zip(body.get("tools", ()), told.tools, strict=False), 1):
+        yield _compared("tools", _TOOLS, number, tool, tokens=line.tokens)
+    said = list(_messages(request, provider))
+    yield from (_message(each, _SYSTEM, told) for each in said if each[0] == "system")
+    yield from (_parameter(name, _CHOICES, body.get(name)) for name in before)
+    yield from (_message(each, _MESSAGES, told) for each in said if each[0] == "messages")
+    rest = sorted(name for name in body if name not in (*_IN_PIECES, *before))
+    yield from (_parameter(name, _REST, body[name]) for name in rest)
+
+
+# A message, or a part of one, as it is sent: its section, its number there, and the places of what makes it.
+_Sent = tuple[str, int, dict[str, Any], list[int]]
+
+
+def _messages(request: Request, provider: str) -> Iterator[_Sent]:
+    if provider == "openai":
+        end = 0
+        for number, run in enumerate(openai.runs(request.messages), 1):
+            [welded] = openai.welded(run)
+            start, end = end, end + len(run)
+            yield "messages", number, welded, list(range(start, end))
+        return
+    roles = [message.body["role"] for message in anthropic.placed(request.messages)]
+    system = (place for place, role in enumerate(roles) if role == "system")
+    for number, place in enumerate(system, 1):
+        yield "system", number, _in_blocks(request.messages[place]), [place]
+    ahead = (place for place, role in enumerate(roles) if role != "system")
+    spelled, _ = anthropic.spoken(request.messages)
+    for number, run in enumerate(anthropic.runs(spelled), 1):
+        parts = [(_in_blocks(message), [next(ahead)]) for message in run]
+        if run[0].body["role"] == "user":
+            parts.sort(key=lambda part: anthropic.results_first(next(iter(part[0]["content"]), None)))
+        yield from (("messages", number, *part) for part in parts)
+
+
+def _in_blocks(message: Message) -> dict[str, Any]:
+    return {**message.body, "content": anthropic.as_blocks(message.body["content"])}
+
+
+def _message(sent: _Sent, rank: int, told: Explanation) -> _Compared:
+    section, number, body, places = sent
+    lines = [told.messages[place] for place in places]
+    return _compared(
+        section,
+        rank,
+        number,
+        body,
+        text="\n".join(line.preview for line in lines),
+        tokens=sum(line.tokens for line in lines),
+        role=str(body.get("role")),
+        layer=lines[0].layer,
+        card_ids=[
+            card_id for line in lines for card_id in ([line.card_id] if line.card_id else line.made_of)
+        ],
+    )
+
+
+def _parameter(name: str, rank: int, value: Any) -> _Compared:
+    return _compared(name, rank, 1, value)
+
+
+def _compared(
+    section: str,
+    rank: int,
+    number: int,
+    value: Any,
+    *,
+    text: str | None = None,
+    tokens: int = 0,
+    role: str | None = None,
+    layer: str | None = None,
+    card_ids: Sequence[str] = (),
+) -> _Compared:
+    piece = Piece(
+        section=section,
+        number=number,
+        role=role,
+        layer=layer,
+        card_ids=list(card_ids),
+        tokens=tokens,
+        text=exact_json.encode(value).decode() if text is None else text,
+    )
+    return _Compared(piece, rank, section.encode() + exact_json.encode(_unmarked(value)))
+
+
+def _unmarked(value: Any) -> Any:
+    """A message or a tool without the marks that say what shall be cached."""
+    if not isinstance(value, dict):
+        return value
+    bare = {key: each for key, each in value.items() if key != "cache_control"}
+    if isinstance(bare.get("content"), list):
+        bare["content"] = [_unmarked(block) for block in bare["content"]]
+    return bare
+
+
+def _extent(pieces: Sequence[_Compared]) -> Extent:
+    said = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
+    return Extent(messages=len(said), tokens=sum(each.piece.tokens for each in pieces))

@@ -1,0 +1,243 @@
+"""What a step keeps of its request: the request that its box holds, and whether the cards still make it.
+
+Pure. A request box holds the rendered system prompt first, then the tools, the layers that are kept and the
+history in its order, with other systems too. cbx keeps hashes beside it, in the step's metadata; texts that
+lived for the call alone are known by them only.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.collector import LAYER_KEY, STORED_LAYER, LayerLeftOut
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, request_of
+from cardbox_cli.context.request_diff import RequestDiff, diff
+from cardbox_cli.execution.turn_request import (
+    Source,
+    TurnBoxes,
+    compose_again,
+    dialect_of,
+    provider_of,
+    sent,
+)
+from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
+
+# The key of a step's metadata.
+REQUEST = "request"
+
+_PROMPT = "sys.rendered_prompt"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step's metadata say of its request: `layers` have the hashes of their texts, `sha256` is that of
+    all that was sent.
+
+    The output box held `output_cards` cards then, `output_start` of them when the turn was leased.
+    """
+
+    format: str
+    model: str | None
+    process: ProcessName
+    layout: Layout
+    output_start: int
+    output_cards: int
+    layers: dict[str, str]
+    sha256: str
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as its box has it: what it is made of, and `lost`, the layers whose texts are not kept."""
+
+    entries: list[Entry]
+    request: Request
+    lost: list[str]
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the cards still make the request of a step: as a whole, by its hash, or message by message.
+
+    `lost` are the layers that could not be compared, `reasons` say in words what is known of a difference.
+    """
+
+    equal: bool
+    compared_by: str
+    lost: list[str]
+    reasons: list[str]
+    difference: RequestDiff
+
+
+def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kept:
+    """What a step keeps of the request that it sends as `body`."""
+    return Kept(
+        format=format,
+        model=request.model,
+        process=request.process,
+        layout=request.layout,
+        output_start=boxes.output_start,
+        output_cards=len(boxes.output.slots),
+        layers={layer.name: _hash(layer.text) for layer in request.layers},
+        sha256=hashlib.sha256(body).hexdigest(),
+    )
+
+
+def read_kept(metadata: Any) -> Kept | None:
+    """What the metadata of a step say; None for a step of another system, or of an older cbx."""
+    try:
+        return msgspec.convert(metadata[REQUEST], Kept)
+    except (KeyError, TypeError, msgspec.ValidationError):
+        return None
+
+
+def recorded(
+    box: Source,
+    profile: Source | None,
+    kept: Kept | None,
+    format: str,
+    wishes: Wishes,
+    rules: Mapping[str, str | None] | None = None,
+) -> Recorded:
+    """The request that a request box holds, with the parameters of the profile that it was made for.
+
+    `wishes` name another model, and give texts for layers that are not kept. `rules` say what brought the
+    cards, by their ids.
+    """
+    prompt, history = _parted(box, rules or {})
+    of_profile = [] if profile is None else profile.seen
+    made = request_of(
+        [*of_profile, *history],
+        _wishes(wishes, kept, box),
+        spell=dialect_of(format).spell,
+        # The box holds what was sent and no more, whatever kind of process that was for.
+        own={entry.slot.card_id for entry in history},
+    )
+    request, lost = _with_layers(made, kept)
+    return Recorded(
+        entries=[*of_profile, *prompt, *history],
+        request=msgspec.structs.replace(
+            request,
+            messages=[
+                *map(_prompt_message, prompt),
+                *(message for message in request.messages if message.layer != SYSTEM_PROMPT),
+            ],
+            places={**request.places, **{entry.slot.card_id: entry for entry in prompt}},
+        ),
+        lost=lost,
+    )
+
+
+def _parted(box: Source, rules: Mapping[str, str | None]) -> tuple[list[Entry], list[Entry]]:
+    """The rendered system prompt of a request box, if it begins with one, and the rest of it."""
+    entries = [Entry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
+    first = box.slots[0] if box.slots else None
+    card = first.card if first is not None and first.fate == "present" else None
+    prompts = 1 if card is not None and card.type == _PROMPT else 0
+    return entries[:prompts], entries[prompts:]
+
+
+def _prompt_message(entry: Entry) -> Message:
+    said = "" if entry.slot.card is None else card_text(entry.slot.card.content)
+    body = {"role": "system", "content": said}
+    return Message(layer=SYSTEM_PROMPT, body=body, card_id=entry.slot.card_id)
+
+
+def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
+    """What makes the request of a step again: its model, process, layout, and every layer that can be had."""
+    stored = {
+        str(slot.card.metadata.get(LAYER_KEY)): card_text(slot.card.content)
+        for slot in box.slots
+        if slot.card is not None and slot.card.type == STORED_LAYER
+    }
+    return Wishes(
+        model=wishes.model or (kept.model if kept is not None else None),
+        process="react" if kept is None else kept.process,
+        share=True,
+        layout="default" if kept is None else kept.layout,
+        asked=Asked(texts={**stored, **wishes.asked.texts}),
+    )
+
+
+def _with_layers(request: Request, kept: Kept | None) -> tuple[Request, list[str]]:
+    """The request with those layers alone that were sent, and the names of those whose texts are missing."""
+    if kept is None:
+        return request, []
+    there = {layer.name for layer in request.layers if _hash(layer.text) == kept.layers.get(layer.name)}
+    lost = [name for name in kept.layers if name not in there]
+    dropped = {layer.name for layer in request.layers} - there
+    return (
+        msgspec.structs.replace(
+            request,
+            messages=[message for message in request.messages if message.layer not in dropped],
+            layers=[layer for layer in request.layers if layer.name in there],
+            layers_left_out=[LayerLeftOut(layer=name, reason=LOST) for name in lost],
+        ),
+        lost,
+    )
+
+
+LOST = "it lived for the call: of its text only the hash is kept"
+
+
+# --- verifying
+
+
+def verify(
+    box: Source, boxes: TurnBoxes, kept: Kept | None, format: str, wishes: Wishes = NO_WISHES
+) -> Verified:
+    """Compose the request of a step again from the boxes of its turn, and compare it with what was stored.
+
+    Tools and layers are those that were stored; of another system's step nothing is known beside its box.
+    """
+    format = format if kept is None else kept.format
+    stored = recorded(box, boxes.profile, kept, format, wishes)
+    then = boxes.at(*_output_of(box, boxes, kept))
+    asked = compose_again(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
+    composed, lost = _with_layers(asked.request, kept)
+    found = diff(stored.request, composed, provider_of(format))
+    if kept is None or lost:
+        equal = found.equal and not lost
+    else:
+        equal = hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+    return Verified(
+        equal=equal,
+        compared_by="messages" if kept is None or lost else "sha256",
+        lost=lost,
+        reasons=[] if equal else _reasons(box, found, lost),
+        difference=found,
+    )
+
+
+def _output_of(box: Source, boxes: TurnBoxes, kept: Kept | None) -> tuple[int, int]:
+    """How many cards the output box held at the step, and at the lease of its turn; else as the box tells."""
+    if kept is not None:
+        return kept.output_cards, kept.output_start
+    seen = {slot.card_id for slot in box.slots}
+    places = enumerate(boxes.output.slots)
+    cards = next((place for place, slot in places if slot.card_id not in seen), len(boxes.output.slots))
+    return cards, min(boxes.output_start, cards)
+
+
+def _reasons(box: Source, found: RequestDiff, lost: list[str]) -> list[str]:
+    reasons = [f"the layer {name} cannot be compared: {LOST}" for name in lost]
+    reasons += [
+        f"card {short_id(slot.card_id)} at position {slot.position} of the request box is {slot.fate}"
+        for slot in box.slots
+        if slot.fate != "present"
+    ]
+    difference = found.difference
+    if difference is None:
+        return reasons or [
+            "the same messages, sent otherwise: a card was overwritten, or the profile changed"
+        ]
+    sides = (difference.a, difference.b)
+    if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):
+        reasons.append("the profile says another system prompt now, or another program rendered it")
+    return reasons
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
