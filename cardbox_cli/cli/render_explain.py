@@ -100,18 +100,19 @@ def _cards(line: MessageLine) -> str:
 
 
 def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) -> None:
-    holds, mark = window(request.model), "" if told.tokens_exact else "~"
+    holds = window(request.model)
+    about = "" if told.tokens_exact else "~"
     output.facts(
         [
             ("model", request.model or "unknown"),
-            ("window", f"{holds} tokens, {mark}{told.tokens / holds:.1%} taken" if holds else None),
+            ("window", f"{holds} tokens, {about}{told.tokens / holds:.1%} taken" if holds else None),
             ("messages", str(len(told.messages))),
             ("tokens", token_count(told.tokens, exact=told.tokens_exact)),
         ]
     )
     if not found:
         return
-    cell = "#" if os.environ.get("TERM") == "dumb" else "▇"
+    mark = "#" if os.environ.get("TERM") == "dumb" else "▇"
     output.say()
     output.print_table(
         ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE", ""],
@@ -122,7 +123,7 @@ def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) ->
                 str(each.characters),
                 token_count(each.tokens, exact=each.tokens_exact),
                 f"{each.share:.1%}",
-                cell * max(round(each.share * _WHOLE), 1 if each.tokens else 0),
+                mark * max(round(each.share * _WHOLE), 1 if each.tokens else 0),
             ]
             for each in found
         ],

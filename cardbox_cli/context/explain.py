@@ -1,29 +1,15 @@
-"""Explaining a request: for each message where it comes from and what it costs; and what was left out.
+"""Explaining a request: for each message where it comes from and what it costs; and what was left out."""
 
-Texts are counted by the model's tokenizer if it is at hand. What a plain message costs beside its text OpenAI
-documents for some models. How others wrap theirs, and how tool calls, results, parts and definitions are
-spelled to any model, nobody documents: that is an estimate, whatever counts it.
-"""
-
-import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.context.collector import LayerLeftOut
+from cardbox_cli.context.costs import Cost, Costs
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Omitted, Request
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.layers import SYSTEM_PROMPT
-from cardbox_cli.model.tokens import Tokenizer, bare_name, tokenizer_for
-
-# OpenAI Cookbook, How to count tokens with tiktoken: what is counted for a message, for its name if it has
-# one, and for the beginning of the reply; and the models that this is said of.
-_PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
-_DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
-_PLAIN_ROLES = ("system", "user", "assistant")
-_PLAIN_KEYS = frozenset({"role", "content", "name"})
 
 # The line of the tools among those of the layers.
 TOOLS = "tools"
@@ -49,16 +35,19 @@ class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool's account, as its definition is stored. Its tokens are never exact."""
+    """One tool's account, as its definition is stored."""
 
     name: str | None
     characters: int
     tokens: int
-    tokens_exact: bool = False
+    tokens_exact: bool
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a request. `tokens` counts its tools too; `tokens_estimated` of them are an estimate."""
+    """The account of a request. `tokens` counts its tools and the beginning of the reply too.
+
+    `tokens_estimated` of them are an estimate, `tokenizer` is what counted them.
+    """
 
     process: str
     layout: str
@@ -93,32 +82,25 @@ def explain(request: Request) -> Explanation:
     made_of[SYSTEM_PROMPT] = [
         card_id for card_id, place in request.places.items() if _is_profile(place.slot.card)
     ][:1]
-    tokenizer = tokenizer_for(request.model)
-    documented = tokenizer.exact and _DOCUMENTED.fullmatch(bare_name(request.model)) is not None
-    # Neighbours of a group are sent as one message.
-    costs = [
-        _cost(message.body, tokenizer, documented=documented and message.group is None)
-        for message in request.messages
-    ]
-    messages = [
-        _message_line(message, cost, request, made_of)
-        for message, cost in zip(request.messages, costs, strict=True)
-    ]
-    tools = [_tool_line(tool, tokenizer) for tool in request.tools]
-    of_tools = sum(tool.tokens for tool in tools)
-    reply = _REPLY if messages else 0
-    estimated = sum(cost.estimated for cost in costs) + of_tools + (0 if documented else reply)
+    costs = Costs(request.model)
+    of_messages = [costs.of_message(message) for message in request.messages]
+    of_tools = [costs.of_tool(tool) for tool in request.tools]
+    of_all = [*of_messages, *of_tools, *([costs.reply] if request.messages else [])]
+    estimated = sum(cost.estimated for cost in of_all)
     return Explanation(
         process=request.process,
         layout=request.layout,
-        messages=messages,
-        tools=tools,
+        messages=[
+            _message_line(message, cost, request, made_of)
+            for message, cost in zip(request.messages, of_messages, strict=True)
+        ],
+        tools=[_tool_line(tool, cost) for tool, cost in zip(request.tools, of_tools, strict=True)],
         left_out=request.left_out,
         layers_left_out=request.layers_left_out,
-        tokens=sum(cost.tokens for cost in costs) + of_tools + reply,
+        tokens=sum(cost.tokens for cost in of_all),
         tokens_exact=not estimated,
         tokens_estimated=estimated,
-        tokenizer=tokenizer.name,
+        tokenizer=costs.tokenizer,
     )
 
 
@@ -142,33 +124,8 @@ def tool_name(tool: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-class _Cost(NamedTuple):
-    """What a message says, and its tokens; how many of them are an estimate."""
-
-    said: str
-    tokens: int
-    estimated: int
-
-
-def _cost(body: dict[str, Any], tokenizer: Tokenizer, *, documented: bool) -> _Cost:
-    role, name, content = (body.get(key) for key in ("role", "name", "content"))
-    text = content if isinstance(content, str) else ""
-    others = [content if content != text else None, body.get("tool_calls"), body.get("function_call")]
-    rest = "".join(_json(value) for value in others if value)
-    named = _PER_NAME + tokenizer.count(name) if isinstance(name, str) else 0
-    of_text = tokenizer.count(text)
-    tokens = _PER_MESSAGE + tokenizer.count(str(role)) + named + of_text + tokenizer.count(rest)
-    if not tokenizer.exact or role not in _PLAIN_ROLES:
-        estimated = tokens
-    elif documented and not rest and body.keys() <= _PLAIN_KEYS:
-        estimated = 0
-    else:
-        estimated = tokens - of_text
-    return _Cost(text + rest, tokens, estimated)
-
-
 def _message_line(
-    message: Message, cost: _Cost, request: Request, made_of: dict[str, list[str]]
+    message: Message, cost: Cost, request: Request, made_of: dict[str, list[str]]
 ) -> MessageLine:
     place = request.places.get(message.card_id or "")
     return MessageLine(
@@ -186,9 +143,13 @@ def _message_line(
     )
 
 
-def _tool_line(tool: dict[str, Any], tokenizer: Tokenizer) -> ToolLine:
-    said = _json(tool)
-    return ToolLine(name=tool_name(tool), characters=len(said), tokens=tokenizer.count(said))
+def _tool_line(tool: dict[str, Any], cost: Cost) -> ToolLine:
+    return ToolLine(
+        name=tool_name(tool),
+        characters=len(cost.said),
+        tokens=cost.tokens,
+        tokens_exact=not cost.estimated,
+    )
 
 
 def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window: int | None) -> LayerShare:
@@ -206,7 +167,3 @@ def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window:
 
 def _is_profile(card: Card | None) -> bool:
     return card is not None and card.type == "sys.profile"
-
-
-def _json(value: Any) -> str:
-    return exact_json.encode(value).decode()

@@ -166,7 +166,7 @@ class TestPromisedKeys:
         explanation = explained["explanation"]
         assert list(explanation) == [
             *("process", "layout", "messages", "tools", "left_out", "layers_left_out"),
-            *("tokens", "tokens_exact", "tokens_estimated", "tokenizer"),
+            *(*COUNTED[:2], "tokens_estimated", "tokenizer"),
         ]
         line = [
             *("layer", "role", "card_id", "box_id", "position", "rule", "made_of"),
