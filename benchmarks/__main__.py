@@ -12,13 +12,15 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import append, claim, commands, ingest, load, pack, render, startup
+from benchmarks import append, claim, commands, ingest, load, pack, render, startup, tokens
 from benchmarks.machine import Machine, describe_machine
 from benchmarks.measure import Measured, Row, Target, measure
 from benchmarks.workbench import Workbench
 
 ROWS = [
-    row for family in (startup, commands, ingest, append, load, pack, render, claim) for row in family.ROWS
+    row
+    for family in (startup, commands, ingest, append, load, pack, render, tokens, claim)
+    for row in family.ROWS
 ]
 
 DONE, MISSED, INTERRUPTED, TERMINATED = 0, 8, 130, 143

@@ -11,7 +11,7 @@ import typer
 from cardbox_cli.cli import columns, output
 from cardbox_cli.cli.columns import Place
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.describe import count, short_rule, spoken_by, time
+from cardbox_cli.cli.describe import count, short_rule, spoken_by, time, token_count
 from cardbox_cli.cli.inputs import resolved_or_typed
 from cardbox_cli.cli.lists import ColumnNames
 from cardbox_cli.cli.session import announce, session
@@ -20,7 +20,7 @@ from cardbox_cli.cli.watch import Interval, Watch, between_looks, follow, keep_s
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
-from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.model.tokens import card_tokens, tokenizer_for
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -38,6 +38,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     why: bool
     strict: bool
     columns: list[str]
+    model: str | None
 
 
 class _Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +55,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
         "  cbx box show 8b1f22c0\n"
         "  cbx box show 8b1f22c0 --tail 5 --full\n"
         "  cbx box show @last --watch\n"
+        "  cbx box show 8b1f22c0 --model gpt-4o\n"
         "  cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
         "  cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why"
     )
@@ -68,6 +70,9 @@ def show(
     tail: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the last N places.")] = None,
     why: Annotated[bool, typer.Option("--why", help="The rule that brought each card.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail when a card or box is missing.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
+    ] = None,
     column_names: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,
@@ -85,6 +90,7 @@ def show(
         why=why or "RULE" in names,
         strict=strict,
         columns=names,
+        model=model,
     )
     pause = between_looks(watch, interval)
     with session().stores() as (_, boxes):
@@ -213,6 +219,11 @@ def _as_json(view: BoxView, asked: _Asked, provenance: dict[str, Provenance | No
         "ids_sha256": hash_ids(box.card_ids),
         "updated_at": box.updated_at,
     }
+    if asked.model is not None:
+        tokenizer = tokenizer_for(asked.model)
+        answer["tokens"] = sum(card_tokens(card, tokenizer) for card in view.cards)
+        answer["tokens_exact"] = tokenizer.exact
+        answer["tokenizer"] = tokenizer.name
     if box.box_id in provenance:
         known = provenance[box.box_id]
         answer["recipe"] = None if known is None else {"name": known.recipe, "digest": known.recipe_digest}
@@ -227,12 +238,13 @@ def _rule(provenance: Provenance | None, slot: Slot) -> dict[str, Any]:
 
 def _say_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     box, slots, provenance = view.box, _places(view, asked), seen.provenance.get(view.box.box_id)
-    tokens = sum(card_tokens(card) for card in view.cards)
+    tokenizer = tokenizer_for(asked.model)
+    cost = sum(card_tokens(card, tokenizer) for card in view.cards)
     output.facts(
         [
             ("box", box.box_id),
             ("title", box.title if seen.titles else "unknown"),
-            ("cards", f"{len(box.card_ids)}, ~{tokens} tokens"),
+            ("cards", f"{len(box.card_ids)}, {token_count(cost, exact=tokenizer.exact)} tokens"),
             ("parents", ", ".join(box.parent_ids) or None),
             ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
             ("updated", time(box.updated_at)),
@@ -244,7 +256,7 @@ def _say_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     if asked.full:
         _say_full(slots, provenance)
     elif slots:
-        row = columns.row(columns.PLACE, asked.columns)
+        row = columns.row(columns.places(tokenizer), asked.columns)
         places = (Place(slot, _rule_text(provenance, slot)) for slot in slots)
         output.print_table(asked.columns, [row(place) for place in places])
 

@@ -7,14 +7,14 @@ The one home of columns: default tables and `--columns` take theirs from here. H
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.describe import PREVIEW, age, answers, preview, size, span, spoken_by, time
+from cardbox_cli.cli.describe import PREVIEW, age, answers, preview, size, span, spoken_by, time, token_count
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.turn_view import TurnSummary
@@ -68,6 +68,10 @@ def _plain(name: str) -> str:
 # --- cards
 
 
+def _tokens(tokenizer: Tokenizer) -> Callable[[Card], str]:
+    return lambda card: token_count(card_tokens(card, tokenizer), exact=tokenizer.exact)
+
+
 def _metadata(key: str) -> Callable[[Card], str]:
     return lambda card: str(card.metadata.get(key) or NOTHING)
 
@@ -85,7 +89,7 @@ CARD: Columns = {
     "TRACE": _metadata("trace_id"),
     "CALL": lambda card: answers(card) or NOTHING,
     "SIZE": lambda card: size(spoken_by(card)),
-    "TOKENS": lambda card: f"~{card_tokens(card)}",
+    "TOKENS": _tokens(ESTIMATE),
     "PREVIEW": preview,
 }
 CARD_DEFAULT = ("ID", "TYPE", "ROLE", "AGE", "SIZE", "PREVIEW")
@@ -113,6 +117,13 @@ PLACE: Columns = {
     "PREVIEW": _place_preview,
     "RULE": lambda place: place.rule,
 }
+
+
+def places(tokenizer: Tokenizer) -> Columns:
+    """The columns of places, their tokens counted by `tokenizer`."""
+    return {**PLACE, "TOKENS": _of_card(_tokens(tokenizer))}
+
+
 PLACE_DEFAULT = ("#", "ID", "TYPE", "ROLE", "AGE", "SIZE", "TOKENS", "PREVIEW")
 PLACE_WITH_RULE = (*PLACE_DEFAULT[:-1], "RULE", "PREVIEW")
 

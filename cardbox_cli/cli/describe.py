@@ -75,6 +75,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def token_count(tokens: int, *, exact: bool) -> str:
+    """A number of tokens, with a `~` unless it is exact."""
+    return f"{'' if exact else '~'}{tokens}"
+
+
 def size(text: str) -> str:
     """The size of `text` in UTF-8, as `byte_size` says it."""
     return byte_size(len(text.encode("utf-8", "surrogatepass")))

@@ -7,17 +7,18 @@ import typer
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.commands import everyday, examples
-from cardbox_cli.cli.describe import preview, short_rule
+from cardbox_cli.cli.describe import preview, short_rule, token_count
 from cardbox_cli.cli.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens, tokenizer_for
 from cardbox_cli.packing.plan import PlannedCard
 
 if TYPE_CHECKING:
     from cardbox_cli.packing.pack import Packed
+    from cardbox_cli.store.database import Database
 
 app = everyday("Pack a new context box by a handover recipe.")
 
@@ -88,9 +89,10 @@ def command(
             check=passing,
         )
         _remember(packed)
+        tokenizer = _tokenizer(database, packed) if explain or dry_run else ESTIMATE
     for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
-    _print(packed, explain=explain or dry_run)
+    _print(packed, tokenizer, explain=explain or dry_run)
 
 
 def _remember(packed: "Packed") -> None:
@@ -99,7 +101,17 @@ def _remember(packed: "Packed") -> None:
         session().made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
 
 
-def _print(packed: "Packed", *, explain: bool) -> None:
+def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
+    """What counts as the profile's model does."""
+    from cardbox_cli.context.request import profile_of
+    from cardbox_cli.store.profiles import ProfileStore
+
+    card = ProfileStore(database, session().project_id).card(packed.profile_box_id)
+    config = profile_of([card] if card else []).get("llm_config")
+    return tokenizer_for(config.get("model") if isinstance(config, dict) else None)
+
+
+def _print(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
     answer: dict[str, Any] = {
         "context_box_id": packed.context_box_id,
         "profile_box_id": packed.profile_box_id,
@@ -109,35 +121,47 @@ def _print(packed: "Packed", *, explain: bool) -> None:
         "left_out": packed.plan.left_out,
     }
     if explain:
-        answer["plan"] = [_line(packed, place) for place in packed.plan.cards]
+        answer["plan"] = [_line(packed, place, tokenizer) for place in packed.plan.cards]
+        answer["tokens"] = _tokens(packed, tokenizer)
+        answer["tokens_exact"] = tokenizer.exact
+        answer["tokenizer"] = tokenizer.name
     output.emit(
         answer,
-        table=lambda: _say(packed, explain=explain),
+        table=lambda: _say(packed, tokenizer, explain=explain),
         ids=[packed.context_box_id] if packed.context_box_id else [],
     )
 
 
-def _line(packed: "Packed", place: PlannedCard) -> dict[str, Any]:
-    card = place.draft or packed.cards.get(place.card_id)
+def _tokens(packed: "Packed", tokenizer: Tokenizer) -> int:
+    cards = (_card(packed, place) for place in packed.plan.cards)
+    return sum(card_tokens(card, tokenizer) for card in cards if card)
+
+
+def _card(packed: "Packed", place: PlannedCard) -> Card | CardDraft | None:
+    return place.draft or packed.cards.get(place.card_id)
+
+
+def _line(packed: "Packed", place: PlannedCard, tokenizer: Tokenizer) -> dict[str, Any]:
+    card = _card(packed, place)
     return {
         "card_id": place.card_id,
         "rule": place.rule,
         "new": place.draft is not None,
         "type": card.type if card else None,
         "role": card.role if card else None,
-        "tokens": card_tokens(card) if card else 0,
+        "tokens": card_tokens(card, tokenizer) if card else 0,
         "content": card.content if card else None,
     }
 
 
-def _say(packed: "Packed", *, explain: bool) -> None:
+def _say(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
     places = packed.plan.cards
-    tokens = sum(_line(packed, place)["tokens"] for place in places)
+    tokens = token_count(_tokens(packed, tokenizer), exact=tokenizer.exact)
     output.facts(
         [
             ("context box", packed.context_box_id or "(dry run: nothing was written)"),
             ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
-            ("cards", f"{len(places)}, ~{tokens} tokens"),
+            ("cards", f"{len(places)}, {tokens} tokens"),
             ("new", str(len(packed.plan.drafts))),
             ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
             ("parents", ", ".join(packed.plan.parent_ids) or None),
@@ -148,7 +172,7 @@ def _say(packed: "Packed", *, explain: bool) -> None:
         output.say()
         output.print_table(
             ["#", "ID", "TYPE", "ROLE", "TOKENS", "RULE", "PREVIEW"],
-            [_row(packed, position, place) for position, place in enumerate(places)],
+            [_row(packed, tokenizer, position, place) for position, place in enumerate(places)],
         )
     if explain and packed.plan.left_out:
         output.say()
@@ -161,15 +185,15 @@ def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
     )
 
 
-def _row(packed: "Packed", position: int, place: PlannedCard) -> list[str]:
-    card = place.draft or packed.cards.get(place.card_id)
+def _row(packed: "Packed", tokenizer: Tokenizer, position: int, place: PlannedCard) -> list[str]:
+    card = _card(packed, place)
     written = packed.context_box_id is not None or place.draft is None
     return [
         str(position),
         short_id(place.card_id) if written else "(new)",
         card.type if card else "(dangling)",
         (card.role if card else None) or "-",
-        f"~{card_tokens(card)}" if card else "-",
+        token_count(card_tokens(card, tokenizer), exact=tokenizer.exact) if card else "-",
         short_rule(place.rule),
         preview(card, 60) if card else "",
     ]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli import output
+from cardbox_cli.cli import composing, output
 from cardbox_cli.cli.commands import everyday, examples
 from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import check_choice
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.context.formats import anthropic, text
 from cardbox_cli.context.formats.losses import losses
-from cardbox_cli.context.request import Request, Wishes
+from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.turn_request import FORMATS, NEXT, TEXT, dialect_of, provider_of
 
@@ -31,6 +31,7 @@ app = everyday("Show the exact LLM request that boxes make, or that a turn sends
         "  cbx render --box 8b1f22c0\n"
         "  cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
         "  cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
+        "  cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
         "  cbx render --turn @last --explain\n"
         "  cbx render --turn 1d5c8f72 --at 2 --verify\n"
         "  cbx render --turn 1d5c8f72 --diff 1 next\n"
@@ -72,6 +73,13 @@ def command(
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+    query: composing.Query = None,
+    layer: composing.Layers = None,
+    experience: composing.Experience = False,
+    knowledge_query: composing.KnowledgeQuery = None,
+    process: composing.ProcessKind = None,
+    share: composing.Share = None,
+    layout: composing.LayoutName = None,
     check: Annotated[
         bool, typer.Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
@@ -102,6 +110,17 @@ def command(
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, is_diff=diff is not None)
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
+    _check_query(query, is_turn=bool(turn or agent))
+    wishes = composing.wishes(
+        model=model,
+        query=query,
+        layers=layer,
+        experience=experience,
+        knowledge_query=knowledge_query,
+        process=process,
+        share=share,
+        layout=layout,
+    )
     from cardbox_cli.cli import render_diff, render_explain
     from cardbox_cli.cli.render_source import Requests
     from cardbox_cli.collecting.project import collector_for, settled
@@ -109,7 +128,7 @@ def command(
 
     with session().database() as database, database.snapshot():
         project_id = session().project_id
-        wishes = settled(Wishes(model=model), ProjectsStore(database).settings(project_id))
+        wishes = settled(wishes, ProjectsStore(database).settings(project_id))
         requests = Requests(
             database,
             project_id,
@@ -164,6 +183,12 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
         raise UsageError("--verify is for what a turn has sent", hint="name the turn by --turn or --agent")
     if verify and at == NEXT:
         raise UsageError("--verify: the next step has sent nothing", hint="--at names one that has begun")
+
+
+def _check_query(query: str | None, *, is_turn: bool) -> None:
+    """Raise UsageError for a query beside a turn, whose boxes say what is asked."""
+    if query is not None and is_turn:
+        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
 
 
 # --- answers

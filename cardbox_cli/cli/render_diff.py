@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli import output
-from cardbox_cli.cli.describe import count
+from cardbox_cli.cli.describe import count, token_count
 from cardbox_cli.cli.terminal import flat, one_line
 from cardbox_cli.cli.word_diff import compared
 from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
@@ -140,4 +140,5 @@ def _card_ids(found: RequestDiff) -> list[str]:
 
 
 def _extent(extent: Extent) -> str:
-    return f"{count(extent.messages, 'message')}, ~{extent.tokens} tokens"
+    tokens = token_count(extent.tokens, exact=extent.tokens_exact)
+    return f"{count(extent.messages, 'message')}, {tokens} tokens"

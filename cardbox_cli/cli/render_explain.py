@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import NOTHING
-from cardbox_cli.cli.describe import short_rule
+from cardbox_cli.cli.describe import short_rule, token_count
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
@@ -53,7 +53,7 @@ def _say(request: Request, told: Explanation) -> None:
             ("layout", told.layout if told.layout != "default" else None),
             ("messages", str(len(told.messages))),
             ("tools", str(len(told.tools)) if told.tools else None),
-            ("tokens", f"~{told.tokens}"),
+            ("tokens", token_count(told.tokens, exact=told.tokens_exact)),
         ]
     )
     if told.messages:
@@ -85,7 +85,7 @@ def _row(number: int, line: MessageLine) -> list[str]:
         short_id(line.box_id) if line.box_id else NOTHING,
         NOTHING if line.position is None else str(line.position),
         str(line.characters),
-        f"~{line.tokens}",
+        token_count(line.tokens, exact=line.tokens_exact),
         short_rule(line.rule or NOTHING),
         one_line(line.preview, 60),
     ]
@@ -101,12 +101,13 @@ def _cards(line: MessageLine) -> str:
 
 def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) -> None:
     holds = window(request.model)
+    about = "" if told.tokens_exact else "~"
     output.facts(
         [
             ("model", request.model or "unknown"),
-            ("window", f"{holds} tokens, ~{told.tokens / holds:.1%} taken" if holds else None),
+            ("window", f"{holds} tokens, {about}{told.tokens / holds:.1%} taken" if holds else None),
             ("messages", str(len(told.messages))),
-            ("tokens", f"~{told.tokens}"),
+            ("tokens", token_count(told.tokens, exact=told.tokens_exact)),
         ]
     )
     if not found:
@@ -120,7 +121,7 @@ def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) ->
                 each.layer,
                 str(each.messages),
                 str(each.characters),
-                f"~{each.tokens}",
+                token_count(each.tokens, exact=each.tokens_exact),
                 f"{each.share:.1%}",
                 mark * max(round(each.share * _WHOLE), 1 if each.tokens else 0),
             ]

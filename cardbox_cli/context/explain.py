@@ -5,19 +5,18 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.collector import LayerLeftOut
+from cardbox_cli.context.costs import Cost, Costs
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Omitted, Request
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.layers import SYSTEM_PROMPT
-from cardbox_cli.model.tokens import estimate_tokens
 
 # The line of the tools among those of the layers.
 TOOLS = "tools"
 
 
 class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One message's account. `characters` counts its content and tool calls; `tokens` is an estimate.
+    """One message's account. `characters` counts its content and tool calls, `tokens` all that it costs.
 
     A message of the history is one card; `made_of` are the cards that the text of a layer was made of.
     """
@@ -31,6 +30,7 @@ class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
     made_of: list[str]
     characters: int
     tokens: int
+    tokens_exact: bool
     preview: str
 
 
@@ -40,10 +40,14 @@ class ToolLine(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
     characters: int
     tokens: int
+    tokens_exact: bool
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a request. All token counts are estimates."""
+    """The account of a request. `tokens` counts its tools and the beginning of the reply too.
+
+    `tokens_estimated` of them are an estimate, `tokenizer` is what counted them.
+    """
 
     process: str
     layout: str
@@ -52,6 +56,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[Omitted]
     layers_left_out: list[LayerLeftOut]
     tokens: int
+    tokens_exact: bool
+    tokens_estimated: int
+    tokenizer: str
 
 
 class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +71,7 @@ class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     characters: int
     tokens: int
+    tokens_exact: bool
     share: float
     of_window: float | None
 
@@ -74,16 +82,25 @@ def explain(request: Request) -> Explanation:
     made_of[SYSTEM_PROMPT] = [
         card_id for card_id, place in request.places.items() if _is_profile(place.slot.card)
     ][:1]
-    messages = [_message_line(message, request, made_of) for message in request.messages]
-    tools = [_tool_line(tool) for tool in request.tools]
+    costs = Costs(request.model)
+    of_messages = [costs.of_message(message.body) for message in request.messages]
+    of_tools = [costs.of_tool(tool) for tool in request.tools]
+    of_all = [*of_messages, *of_tools, *([costs.reply] if request.messages else [])]
+    estimated = sum(cost.estimated for cost in of_all)
     return Explanation(
         process=request.process,
         layout=request.layout,
-        messages=messages,
-        tools=tools,
+        messages=[
+            _message_line(message, cost, request, made_of)
+            for message, cost in zip(request.messages, of_messages, strict=True)
+        ],
+        tools=[_tool_line(tool, cost) for tool, cost in zip(request.tools, of_tools, strict=True)],
         left_out=request.left_out,
         layers_left_out=request.layers_left_out,
-        tokens=sum(line.tokens for line in messages) + sum(tool.tokens for tool in tools),
+        tokens=sum(cost.tokens for cost in of_all),
+        tokens_exact=not estimated,
+        tokens_estimated=estimated,
+        tokenizer=costs.tokenizer,
     )
 
 
@@ -100,14 +117,6 @@ def shares(told: Explanation, window: int | None) -> list[LayerShare]:
     return [_share(layer, lines, told.tokens, window) for layer, lines in groups.items()]
 
 
-def spoken(body: dict[str, Any]) -> str:
-    """What a message says: its text, or else its parts as JSON, and its tool calls."""
-    content = body.get("content")
-    text = content if isinstance(content, str) else "" if content is None else _json(content)
-    calls = "".join(_json(body[key]) for key in ("tool_calls", "function_call") if body.get(key))
-    return text + calls
-
-
 def tool_name(tool: dict[str, Any]) -> str | None:
     """The name of a tool in a definition of either form."""
     function = tool.get("function")
@@ -115,8 +124,9 @@ def tool_name(tool: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _message_line(message: Message, request: Request, made_of: dict[str, list[str]]) -> MessageLine:
-    said = spoken(message.body)
+def _message_line(
+    message: Message, cost: Cost, request: Request, made_of: dict[str, list[str]]
+) -> MessageLine:
     place = request.places.get(message.card_id or "")
     return MessageLine(
         layer=message.layer,
@@ -126,15 +136,20 @@ def _message_line(message: Message, request: Request, made_of: dict[str, list[st
         position=None if place is None else place.slot.position,
         rule=None if place is None else place.rule,
         made_of=[] if message.card_id is not None else made_of.get(message.layer, []),
-        characters=len(said),
-        tokens=estimate_tokens(said),
-        preview=said,
+        characters=len(cost.said),
+        tokens=cost.tokens,
+        tokens_exact=not cost.estimated,
+        preview=cost.said,
     )
 
 
-def _tool_line(tool: dict[str, Any]) -> ToolLine:
-    said = _json(tool)
-    return ToolLine(name=tool_name(tool), characters=len(said), tokens=estimate_tokens(said))
+def _tool_line(tool: dict[str, Any], cost: Cost) -> ToolLine:
+    return ToolLine(
+        name=tool_name(tool),
+        characters=len(cost.said),
+        tokens=cost.tokens,
+        tokens_exact=not cost.estimated,
+    )
 
 
 def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window: int | None) -> LayerShare:
@@ -144,6 +159,7 @@ def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window:
         messages=len(lines),
         characters=sum(line.characters for line in lines),
         tokens=tokens,
+        tokens_exact=all(line.tokens_exact for line in lines),
         share=round(tokens / of_all, 4) if of_all else 0.0,
         of_window=round(tokens / window, 4) if window else None,
     )
@@ -151,7 +167,3 @@ def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window:
 
 def _is_profile(card: Card | None) -> bool:
     return card is not None and card.type == "sys.profile"
-
-
-def _json(value: Any) -> str:
-    return exact_json.encode(value).decode()

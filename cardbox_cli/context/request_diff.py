@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.context.explain import Explanation, explain
+from cardbox_cli.context.explain import Explanation, MessageLine, ToolLine, explain
 from cardbox_cli.context.formats import DIALECTS, anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Request
@@ -28,6 +28,7 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
 
     messages: int
     tokens: int
+    tokens_exact: bool
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     layer: str | None
     card_ids: list[str]
     tokens: int
+    tokens_exact: bool
     text: str
 
 
@@ -104,7 +106,7 @@ def _pieces(request: Request, provider: str) -> Iterator[_Compared]:
     before = _BEFORE_MESSAGES[provider]
     yield _parameter("model", _MODEL, body.get("model"))
     for number, (tool, line) in enumerate(zip(body.get("tools", ()), told.tools, strict=False), 1):
-        yield _compared("tools", _TOOLS, number, tool, tokens=line.tokens)
+        yield _compared("tools", _TOOLS, number, tool, lines=[line])
     said = list(_messages(request, provider))
     yield from (_message(each, _SYSTEM, told) for each in said if each[0] == "system")
     yield from (_parameter(name, _CHOICES, body.get(name)) for name in before)
@@ -151,7 +153,7 @@ def _message(sent: _Sent, rank: int, told: Explanation) -> _Compared:
         number,
         body,
         text="\n".join(line.preview for line in lines),
-        tokens=sum(line.tokens for line in lines),
+        lines=lines,
         role=str(body.get("role")),
         layer=lines[0].layer,
         card_ids=[
@@ -171,7 +173,7 @@ def _compared(
     value: Any,
     *,
     text: str | None = None,
-    tokens: int = 0,
+    lines: Sequence[MessageLine | ToolLine] = (),
     role: str | None = None,
     layer: str | None = None,
     card_ids: Sequence[str] = (),
@@ -182,7 +184,8 @@ def _compared(
         role=role,
         layer=layer,
         card_ids=list(card_ids),
-        tokens=tokens,
+        tokens=sum(line.tokens for line in lines),
+        tokens_exact=all(line.tokens_exact for line in lines),
         text=exact_json.encode(value).decode() if text is None else text,
     )
     return _Compared(piece, rank, section.encode() + exact_json.encode(_unmarked(value)))
@@ -200,4 +203,8 @@ def _unmarked(value: Any) -> Any:
 
 def _extent(pieces: Sequence[_Compared]) -> Extent:
     said = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
-    return Extent(messages=len(said), tokens=sum(each.piece.tokens for each in pieces))
+    return Extent(
+        messages=len(said),
+        tokens=sum(each.piece.tokens for each in pieces),
+        tokens_exact=all(each.piece.tokens_exact for each in pieces),
+    )

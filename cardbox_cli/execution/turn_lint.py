@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.collecting.project import collector_for, settled
 from cardbox_cli.context.lint.registry import lint, provider_for
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.request import Wishes
@@ -16,6 +17,7 @@ from cardbox_cli.execution.turn_request import Source, TurnBoxes, turn_request
 from cardbox_cli.model.turns import Head
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database
+from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
 
 _TOOLS = "resource.tools"
@@ -24,15 +26,18 @@ _TOOLS = "resource.tools"
 def lint_turn(database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Any) -> list[Finding]:
     """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
 
-    The model is that of the `runtime_config`, else the profile's. Reads the project's tools alone.
+    The model is that of the `runtime_config`, else the profile's. Reads the project's tools and settings, and
+    what the profile's layers are made of.
     """
     wanted = runtime_config.get("model") if isinstance(runtime_config, dict) else None
     model = wanted if isinstance(wanted, str) else None
     entries = boxes.entries
     provider = provider_for(entries, model)
     tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
-    request = turn_request(boxes, tools, Wishes(model=model), format=provider).request
-    return lint(entries, request, provider)
+    wishes = settled(Wishes(model=model), ProjectsStore(database).settings(project_id))
+    collector = collector_for(database, project_id)
+    asked = turn_request(boxes, tools, wishes, format=provider, collector=collector)
+    return lint(entries, asked.request, provider)
 
 
 def lint_turn_to_be(

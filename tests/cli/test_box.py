@@ -140,12 +140,12 @@ class TestShow:
         assert [line for line in facts.splitlines() if not re.match("updated|digest", line)] == [
             f"box      {box}",
             "title    all sorts",
-            "cards    4, ~2 tokens",
+            "cards    4, ~1 tokens",
         ]
         cells = [re.split(r"  +", re.sub(r" \d+s ", " - ", row).strip()) for row in rows.splitlines()]
         assert cells == [
             ["#", "ID", "TYPE", "ROLE", "AGE", "SIZE", "TOKENS", "PREVIEW"],
-            ["0", "rst-0001", "task.instruction", "user", "-", "7B", "~2", "one two"],
+            ["0", "rst-0001", "task.instruction", "user", "-", "7B", "~1", "one two"],
             ["1", "cond-002", "agent.thought", "assistant", "-", "4B", "~1", "(deleted) gone"],
             ["2", "ird-0003", "task.instruction", "user", "-", "4B", "~1", "(expired) dead"],
             ["3", "pe-00004", "-", "-", "-", "-", "-", "(dangling: no such card)"],

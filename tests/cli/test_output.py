@@ -44,6 +44,7 @@ BOX_VIEW = [
 ]
 PACKED = ["context_box_id", "profile_box_id", "card_ids", "parent_ids", "digest", "left_out"]
 PLANNED = ["card_id", "rule", "new", "type", "role", "tokens", "content"]
+COUNTED = ["tokens", "tokens_exact", "tokenizer"]
 
 UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
 
@@ -128,6 +129,7 @@ class TestPromisedKeys:
     def test_boxes(self, shop: Shop) -> None:
         assert list(shop.json("box", "show", shop.context)) == BOX_VIEW
         assert list(shop.json("box", "show", shop.context, "--why")) == [*BOX_VIEW, "recipe", "rules"]
+        assert list(shop.json("box", "show", shop.context, "--model", "gpt-4o")) == [*BOX_VIEW, *COUNTED]
         several = shop.json("box", "show", shop.context, "no-such-box")
         assert list(several) == ["boxes", "missing_box_ids"]
         assert [list(view) for view in several["boxes"]] == [BOX_VIEW]
@@ -150,7 +152,7 @@ class TestPromisedKeys:
         assert list(shop.json(*shop.pack())) == PACKED
         for option in ("--explain", "--dry-run"):
             packed = shop.json(*shop.pack(option))
-            assert list(packed) == [*PACKED, "plan"]
+            assert list(packed) == [*PACKED, "plan", *COUNTED]
             assert [list(card) for card in packed["plan"]] == [PLANNED] * 2
             assert [list(card) for card in packed["left_out"]] == [["card_id", "rule", "reason"]] * 3
 
@@ -163,11 +165,12 @@ class TestPromisedKeys:
         assert list(explained) == ["request", "explanation"]
         explanation = explained["explanation"]
         assert list(explanation) == [
-            *("process", "layout", "messages", "tools", "left_out", "layers_left_out", "tokens"),
+            *("process", "layout", "messages", "tools", "left_out", "layers_left_out"),
+            *(*COUNTED[:2], "tokens_estimated", "tokenizer"),
         ]
         line = [
             *("layer", "role", "card_id", "box_id", "position", "rule", "made_of"),
-            *("characters", "tokens", "preview"),
+            *("characters", "tokens", "tokens_exact", "preview"),
         ]
         assert [list(message) for message in explanation["messages"]] == [line] * 3
         assert [list(card) for card in explanation["left_out"]] == [

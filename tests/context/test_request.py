@@ -3,10 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import openai, text
+from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.model.boxes import Fate, Slot
 from cardbox_cli.model.cards import Card
@@ -222,7 +224,59 @@ def test_explaining_names_card_rule_and_cost() -> None:
         "task.instruction-id",
         "include_parent",
     )
-    assert (line.characters, line.tokens, told.tokens) == (11, 3, 3)
+    # 3 for the message, 1 for its role, 3 for the beginning of the reply.
+    assert (line.characters, line.tokens, told.tokens) == (11, 6, 9)
+    assert (line.tokens_exact, told.tokens_exact, told.tokens_estimated, told.tokenizer) == (
+        False,
+        False,
+        9,
+        "estimate-2",
+    )
+
+
+NAMED = {"role": "user", "name": "sre", "content": "hello world"}
+CALLING = {"role": "assistant", "content": "hello world", "tool_calls": [CALL]}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "hello world"}]}
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "tokens", "estimated"),
+    [
+        pytest.param("gpt-4o", {"role": "user", "content": "hello world"}, 3 + 1 + 2 + 3, 0, id="plain"),
+        pytest.param("openai/gpt-4-0613", NAMED, 3 + 1 + 1 + 2 + 2 + 3, 0, id="named"),
+        pytest.param("gpt-4o", CALLING, 3 + 1 + 2 + 21 + 3, 3 + 1 + 21, id="a call"),
+        pytest.param("gpt-4o", {"role": "tool", "tool_call_id": "c", "content": "ok"}, 3 + 1 + 1 + 3, 5, id="a result"),
+        pytest.param("gpt-4o", PARTS, 3 + 1 + 12 + 3, 16, id="parts"),
+        pytest.param("gpt-4o", {"role": "assistant", "content": "ok", "refusal": None}, 3 + 1 + 1 + 3, 4, id="another key"),
+        pytest.param("gpt-5", {"role": "user", "content": "hello world"}, 3 + 1 + 2 + 3, 7, id="nobody says how it is wrapped"),
+        pytest.param("claude-2", {"role": "user", "content": "hello world"}, 9, 9, id="estimated"),
+    ],
+)  # fmt: skip
+def test_a_request_costs_what_is_documented_and_the_rest_is_estimated(
+    model: str, body: dict[str, Any], tokens: int, estimated: int
+) -> None:
+    messages = [Message(layer="checkpoint_messages", body=body)]
+    made = msgspec.structs.replace(request(), messages=messages, model=model)
+    told = explain(made)
+    assert (told.tokens, told.tokens_estimated, told.tokens_exact) == (tokens, estimated, not estimated)
+    assert [line.tokens_exact for line in told.messages] == [not estimated]
+
+
+def test_definitions_of_tools_are_estimated() -> None:
+    tool = {"type": "function", "function": {"name": "f"}}
+    plain = explain(request(card("task.instruction", TextContent("hi")), model="gpt-4o"))
+    told = explain(
+        msgspec.structs.replace(
+            request(card("task.instruction", TextContent("hi")), model="gpt-4o"), tools=[tool]
+        )
+    )
+    assert (plain.tokens_exact, told.tokens_exact) == (True, False)
+    assert told.tokens_estimated == told.tokens - plain.tokens > 0
+
+
+def test_no_request_costs_nothing() -> None:
+    told = explain(request(model="gpt-4o"))
+    assert (told.tokens, told.tokens_exact) == (0, True)
 
 
 def test_the_text_format_shows_everything() -> None:

@@ -524,7 +524,7 @@ def test_a_database_of_another_program_is_packed_in_without_provenance(database:
 
 @pytest.fixture
 def talk(cards: CardStore, boxes: BoxStore) -> str:
-    """A box: a request, a call with two results, an answer of some 100 tokens, and thanks."""
+    """A box: a request, a call with two results, an answer of some 80 tokens, and thanks."""
     calls = [{"id": call_id, "type": "function"} for call_id in ("c1", "c2")]
     drafts = [
         draft_card("task.instruction", "ask", card_id="ask"),
@@ -579,15 +579,15 @@ EXCHANGE = ["call", "result1", "result2"]
             id="max_cards, the exchange goes",
         ),
         pytest.param(
-            {"max_tokens": 101},
+            {"max_tokens": 80},
             ["thanks"],
-            dict.fromkeys(["ask", *EXCHANGE, "aside", "answer"], "beyond max_tokens 101"),
+            dict.fromkeys(["ask", *EXCHANGE, "aside", "answer"], "beyond max_tokens 80"),
             id="max_tokens",
         ),
         pytest.param(
-            {"max_tokens": 102},
+            {"max_tokens": 81},
             ["answer", "thanks"],
-            dict.fromkeys(["ask", *EXCHANGE, "aside"], "beyond max_tokens 102"),
+            dict.fromkeys(["ask", *EXCHANGE, "aside"], "beyond max_tokens 81"),
             id="max_tokens, one more",
         ),
     ],

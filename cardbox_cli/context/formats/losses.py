@@ -34,8 +34,8 @@ class Loss(msgspec.Struct, frozen=True):
 def losses(request: Request, provider: str) -> list[Loss]:
     """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
     of_card = _of_blocks if provider == "openai" else _of_message
-    slots = (entry.slot for entry in request.places.values())
-    suspects = [slot.card for slot in slots if slot.card is not None and _is_special(slot.card)]
+    cards = (entry.slot.card for entry in request.places.values())
+    suspects = [card for card in cards if card is not None and _is_special(card)]
     if not process_of(request.process).takes_history:
         sent = {message.card_id for message in request.messages}
         suspects = [card for card in suspects if card.card_id in sent]
@@ -45,14 +45,16 @@ def losses(request: Request, provider: str) -> list[Loss]:
 
 def _is_special(card: Card) -> bool:
     """Whether a card has more to say than the fields of cards that every format can spell."""
-    metadata = card.metadata
     return (
-        "source_message" in metadata
-        or "source_blocks" in metadata
+        "source_message" in card.metadata
+        or "source_blocks" in card.metadata
+        or type(card.content) in _FILES
         or card.type in ASIDES
-        or isinstance(card.content, FileContent | MultiFileContent)
         or (isinstance(card.tool_calls, list) and not all(map(_is_function, card.tool_calls)))
     )
+
+
+_FILES = frozenset({FileContent, *FileContent.__subclasses__(), MultiFileContent})
 
 
 def _is_function(call: Any) -> bool:

@@ -21,8 +21,8 @@ def _message(number: int, body: dict[str, Any]) -> str:
         lines.append(content)
     elif isinstance(content, list):
         lines += [_part(part) for part in content]
-    for call in body.get("tool_calls") or []:
-        lines.append(_call(call))
+    calls = body.get("tool_calls") or []
+    lines += [_call(call) for call in (calls if isinstance(calls, list) else [calls])]
     extra = {key: value for key, value in body.items() if key not in _SHOWN and value is not None}
     lines += [f"{key}: {_plain(value)}" for key, value in extra.items()]
     return "\n".join(lines)

@@ -154,6 +154,9 @@ def _modified(subject: Subject) -> Iterator[Hit]:
 
 
 def _late_thinking(subject: Subject) -> Iterator[Hit]:
+    thinking = subject.request.config.get("thinking")
+    if isinstance(thinking, dict) and thinking.get("type") == "adaptive":
+        return  # the model itself thinks in between
     for turn in subject.turns:
         if turn.role != "assistant" or not turn.kinds or turn.kinds[0] in _THINKING:
             continue
@@ -316,7 +319,8 @@ RULES = (
     Rule(
         id="thinking-out-of-order",
         severity="error",
-        finds="Thinking in a message that does not begin with it, or parted from its message by another.",
+        finds="Thinking in a message that does not begin with it, unless it is adaptive, or parted from its "
+        "message by another.",
         source=_EXTENDED,
         remedy="put the cards of the message side by side as they were, thinking first",
         find=_thinking_order,

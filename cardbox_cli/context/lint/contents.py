@@ -154,9 +154,10 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
     spoken = {entry.slot.card_id for entry, _, _ in subject.history} if summaries else set()
     for entry, card in summaries:
         covers = card.metadata.get("covers")
-        there = [each for each in covers if each in spoken] if isinstance(covers, list) else []
+        covered = [each for each in covers if isinstance(each, str)] if isinstance(covers, list) else []
+        there = [each for each in covered if each in spoken]
         if there:
-            yield entry, f"{len(there)} of the {len(covers or [])} cards that it sums up are sent as well"
+            yield entry, f"{len(there)} of the {len(covered)} cards that it sums up are sent as well"
 
 
 def _uncallable(subject: Subject) -> Iterator[Hit]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.blocks import kind
-from cardbox_cli.context.explain import explain
+from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.lint.tools import text_at, tool_name
 from cardbox_cli.context.messages import Message
@@ -79,9 +79,9 @@ class Subject:
         return self._places[card_id][0] if card_id in self._places else None
 
     @cached_property
-    def tokens(self) -> int:
-        """An estimate of how many tokens the request has."""
-        return explain(self.request).tokens
+    def explained(self) -> Explanation:
+        """The account of the request, with how many tokens it has."""
+        return explain(self.request)
 
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.formats import DIALECTS, anthropic
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.formats import DIALECTS, anthropic, text
 from cardbox_cli.context.lint.registry import RULES, check, lint
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import Message
@@ -20,9 +21,22 @@ from cardbox_cli.conversations.importing import drafts_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CARD_TYPES, card_of
-from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
+from cardbox_cli.model.content import (
+    AudioFileContent,
+    FieldSchema,
+    FieldsSchemaContent,
+    FileContent,
+    ImageFileContent,
+    JsonContent,
+    MultiFileContent,
+    PdfFileContent,
+    TextContent,
+    ToolCallContent,
+    ToolContent,
+    ToolResultContent,
+)
 from tests import anthropic_types, jsonb_values, openai_types
-from tests.context.lint.cards import call, result, thought, user
+from tests.context.lint.cards import call, places, result, thought, user
 from tests.context.test_anthropic import messages as sent
 from tests.context.test_request import card
 from tests.conversations import anthropic_messages
@@ -129,7 +143,7 @@ _texts = st.sampled_from(["", " ", "hi", "It is 2026-11-22 08:30. ", "x" * 400])
 _calls = st.builds(
     call, _ids, st.sampled_from(["f", "g", "x y", ""]), st.sampled_from(["{}", "{", "", "[]"]) | st.none()
 )
-_metadata = st.fixed_dictionaries(
+_known_metadata = st.fixed_dictionaries(
     {},
     optional={
         "source_group": st.sampled_from(["g", "h"]),
@@ -141,11 +155,50 @@ _metadata = st.fixed_dictionaries(
         "edited_from": st.just("x"),
     },
 )
+# What other programs may have written under the names that cbx knows.
+_strange_metadata = st.dictionaries(
+    st.sampled_from(
+        [
+            *("source_group", "source_format", "source_blocks", "source_message", "signature", "covers"),
+            *("layer", "edited_from", "unreadable", "function_name", "x"),
+        ]
+    ),
+    jsonb_values.values,
+    max_size=3,
+)
+_metadata = _known_metadata | _strange_metadata
+_strange_profiles = st.dictionaries(
+    st.sampled_from(["llm_config", "system_prompt", "layers", "layout", "process", "allowed_tools"]),
+    jsonb_values.values
+    | st.dictionaries(
+        st.sampled_from(["model", "thinking", "stop", "tool_choice", "response_format", "cache_control"]),
+        jsonb_values.values,
+        max_size=2,
+    ),
+    max_size=4,
+)
+_files = st.sampled_from([FileContent, ImageFileContent, PdfFileContent, AudioFileContent]).map(
+    lambda sort: sort(uri="s3://b/k", checksum="c")
+)
 _contents = st.one_of(
     st.builds(TextContent, _texts),
+    st.builds(JsonContent, _strange_profiles),
+    st.builds(
+        ToolResultContent, status=st.just("success"), after_execution=st.just("suspend"), result=jsonb_values.values
+    ),
+    st.builds(
+        ToolResultContent,
+        status=st.just("failed"),
+        after_execution=st.just("terminate"),
+        error=jsonb_values.objects.map(lambda more: {"code": "c", "message": "m", **more}),
+    ),
+    st.builds(ToolCallContent, tool_name=_texts, arguments=jsonb_values.objects, status=_texts),
+    st.just(FieldsSchemaContent([FieldSchema("f", "g")])),
+    _files,
+    st.lists(_files, min_size=1, max_size=2).map(MultiFileContent),
+    jsonb_values.objects.map(lambda more: {**more, "__type__": "New"}),
     st.builds(JsonContent, jsonb_values.objects),
     st.builds(ToolContent, st.lists(jsonb_values.objects, max_size=2)),
-    st.just({"__type__": "New"}),
     st.none(),
     st.just(
         JsonContent({"llm_config": {"model": "claude-opus-4-6", "thinking": {"type": "enabled"}}, "system_prompt": " "})
@@ -157,7 +210,7 @@ _cards = st.builds(
     _contents,
     st.sampled_from(["user", "assistant", "system", "tool", "developer", "function", "x", None]),
     card_id=st.sampled_from([f"k{number}" for number in range(12)]),
-    tool_calls=st.none() | st.lists(_calls | jsonb_values.values, max_size=3),
+    tool_calls=st.none() | st.lists(_calls | jsonb_values.values, max_size=3) | jsonb_values.values,
     tool_call_id=_ids,
     metadata=_metadata,
 )
@@ -188,6 +241,23 @@ def test_any_cards_are_answered_the_same_twice_and_left_as_they_were(
     assert exact_json.encode(entries) == before
     for found in findings:
         assert found.position is None or entries[found.position].slot.card_id == found.card_id
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries=_entries)
+def test_any_cards_are_spelled_in_every_format(entries: list[Entry]) -> None:
+    before = exact_json.encode(entries)
+    for dialect in DIALECTS.values():
+        request = request_of(entries, spell=dialect.spell)
+        exact_json.encode(dialect.body(request))
+        explain(request)
+    assert isinstance(text.text(request_of(entries)), str)
+    assert exact_json.encode(entries) == before
+
+
+def test_what_stands_in_the_place_of_tool_calls_is_shown() -> None:
+    strange = card("agent.thought", TextContent("Hm."), "assistant", tool_calls=1)
+    assert text.text(request_of(places(strange))) == "── 1 assistant ──\nHm.\n→ 1\n"
 
 
 @settings(max_examples=40, deadline=None)

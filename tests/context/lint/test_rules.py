@@ -51,12 +51,18 @@ class Case(NamedTuple):
     model: str | None = None
 
 
+# So many tokens of a message's text gpt-4 holds, and no more: 3 + 1 are counted for the message, 3 for the reply.
+FULL = 8_192 - 7
 LONG = "All quiet on the western front. " * 20
 PAIR = (thought(call()), result())
 BLANK_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": " "}]}
 WORDS_RESULT = {**BLANK_RESULT, "content": [{"type": "text", "text": "ok"}]}
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 THINKS = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+
+
+def words(tokens: int) -> str:
+    return "word" + " word" * (tokens - 1)
 
 
 def cached(times: int) -> Card:
@@ -109,6 +115,7 @@ CASES = [
     Case("query-repeated", (user("Go on."), user("Go on.")), 1, (user("Go on."), thought(text="Done."), user("Go on."))),
     Case("content-repeated", (user(LONG), thought(text="Yes."), user(LONG)), 2, (user("ok"), thought(text="Yes."), user("ok"))),
     Case("summary-and-raw", (summary("k1"), user()), 0, (summary("gone"), user())),
+    Case("summary-and-raw", (summary("k1"), user()), 0, (system("Short.", "context.compression", metadata={"covers": [["k1"]]}), user())),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (tools("f"), user(), *PAIR)),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (user(), *PAIR)),
     Case("not-expressible", (user(), thinking()), 1, (user(), thought(call())), C),
@@ -148,6 +155,8 @@ CASES = [
     Case("thinking-out-of-order",
          (user(), thinking(source_group="g"), thought(text="a", metadata={"source_group": "g"}), user(), thinking(source_group="g"), thought(text="b")), 4,
          (user(), thinking(source_group="g"), thought(call(), metadata={"source_group": "g"}), result(), thought(text="b", metadata={"source_group": "g"})), A),
+    Case("thinking-out-of-order", (user(), thought(text="a"), thinking(), thought(text="b")), 2,
+         (profile(thinking={"type": "adaptive"}), user(), thought(text="a"), thinking(), thought(text="b")), A),
     Case("thinking-last", (user(), thinking()), 1, (user(), thinking(), user()), A),
     Case("thinking-missing", (profile(**THINKS), user(), *PAIR), 2, (profile(**THINKS), user(), thinking(), *PAIR), A),
     Case("thinking-missing", (profile(**THINKS), user(), *PAIR), 2, (profile(), user(), *PAIR), A),
@@ -158,9 +167,12 @@ CASES = [
     Case("tool-repeated", (tools("f", "f"), user()), None, (tools("f", "g"), user()), A),
     Case("arguments-invalid", (user(), thought(call(arguments="{")), result()), 1, (user(), thought(call(arguments=" ")), result()), A),
     # economy
-    Case("over-limit", (user("word " * 15_000),), None, (user("word " * 5_000),), BOTH, "gpt-4"),
-    Case("near-limit", (user("word " * 6_000),), None, (user("word " * 5_000),), BOTH, "gpt-4-0613"),
-    Case("near-limit", (user("word " * 6_000),), None, (user("word " * 15_000),), BOTH, "gpt-4"),
+    Case("over-limit", (user("word " * 300_000),), None, (user("word " * 240_000),), BOTH, "claude-2"),
+    Case("near-limit", (user("word " * 170_000),), None, (user("word " * 160_000),), BOTH, "claude-2"),
+    Case("near-limit", (user("word " * 240_000),), None, (user("word " * 300_000),), BOTH, "claude-2"),
+    Case("over-limit", (user(words(FULL + 1)),), None, (user(words(FULL)),), BOTH, "openai/gpt-4-0613"),
+    Case("near-limit", (user(words(FULL - 26)), *PAIR), None, (user(words(FULL - 26)),), C, "gpt-4"),
+    Case("near-limit", (user(words(FULL - 26)), *PAIR), None, (user(words(FULL - 40)), *PAIR), C, "gpt-4"),
     Case("volatile-text", (profile("It is 2026-11-22 08:30."), user()), 0, (profile("Since 2026-11-22."), user("It is 2026-11-22 08:30."))),
     Case("volatile-text", (system("Run 0190b5a4-7c6e-7c3a-9d0f-1f2e3d4c5b6a"), user()), 0, (system("0190b5a4", "meta.parent_pointer"), user())),
     Case("volatile-text", (system("This is turn #12."), user()), 0, (system("Take up to 12 turns."), user())),

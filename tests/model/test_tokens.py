@@ -1,0 +1,116 @@
+"""Counting tokens: exactly as OpenAI's own library does, and about."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardbox_cli.model import tokens
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, estimate_tokens, tokenizer_for
+
+EXACT = [tokenizer_for("gpt-4o"), tokenizer_for("gpt-4")]
+
+# What two other implementations count, tiktoken 0.14 and toktok 0.3: by o200k_base, and by cl100k_base.
+KNOWN = [
+    ("", 0, 0),
+    ("hello world", 2, 2),
+    ("The deploy failed after 2 minutes.\n\n    return None\n", 12, 12),
+    ('{"status":"ok","rows":[{"minute":1,"errors":553}]}', 17, 16),
+    ("值班工程师在凌晨两点收到告警。", 12, 20),
+    ("注文APIのエラー率が0.2%から7%に上がっていた。", 20, 23),
+    ("🧠👩‍👩‍👧🇩🇪", 15, 22),
+    ("e\u0301 ﬁ ǅ Ⅷ ½ iPhone's I'LL", 16, 17),
+    ("<|endoftext|><|im_start|>user", 13, 13),
+    (" " * 200, 2, 2),
+    ("x" * 4000, 500, 500),
+]
+
+
+@pytest.mark.parametrize(("text", "o200k", "cl100k"), KNOWN)
+def test_it_counts_as_the_provider_does(text: str, o200k: int, cl100k: int) -> None:
+    assert [tokenizer.count(text) for tokenizer in EXACT] == [o200k, cl100k]
+    assert [tokenizer.count(text) for tokenizer in EXACT] == [o200k, cl100k], "the second time"
+
+
+def test_a_lone_surrogate_counts_as_the_question_mark_that_is_sent() -> None:
+    assert EXACT[0].count("a\ud800b") == EXACT[0].count("a?b") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "models"),
+    [
+        ("o200k_base", "gpt-4o gpt-4o-mini-2024-07-18 chatgpt-4o-latest gpt-4.1 gpt-4.1-nano gpt-5 gpt-5-mini gpt-5.1"),
+        ("o200k_base", "o1 o3-mini o4-mini gpt-oss-120b openai/gpt-4o openrouter/openai/o3 ft:gpt-4o-mini:acme::1"),
+        ("cl100k_base", "gpt-4 gpt-4-0613 gpt-4-turbo gpt-3.5-turbo gpt-35-turbo azure/gpt-4-32k"),
+        ("estimate-2", "claude-opus-4-5 anthropic/claude-sonnet-4 gpt-4.7 gpt-6 o10 gpt-40 llama-3 openai/ gpt-2"),
+    ],
+)  # fmt: skip
+def test_the_tokenizer_goes_by_the_name_of_the_model(name: str, models: str) -> None:
+    assert {model: tokenizer_for(model).name for model in models.split()} == dict.fromkeys(
+        models.split(), name
+    )
+    assert tokenizer_for("openai/" + models.split()[0]).exact == (name != "estimate-2")
+
+
+@pytest.mark.parametrize("model", [None, ""])
+def test_without_a_model_it_is_the_estimate(model: str | None) -> None:
+    assert tokenizer_for(model) is ESTIMATE
+
+
+def test_the_package_is_loaded_when_it_is_needed_and_not_missed_when_it_is_not_there() -> None:
+    code = (
+        "import sys; from cardbox_cli.model.tokens import tokenizer_for\n"
+        "print(tokenizer_for('claude-opus-4-5').name, 'splintr' in sys.modules)\n"
+        "sys.modules['splintr'] = None\n"
+        "print(tokenizer_for('gpt-4o').name, tokenizer_for('gpt-4o').exact)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["estimate-2 False", "estimate-2 False"]
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("", 0),
+        ("x", 1),
+        ("hello there", 2),
+        ('{"k":"v"}', 5),
+        ("2026-11-22", 6),
+        ("größer", 1),
+        ("Привет мир", 3),
+        ("凌晨两点收到告警", 6),
+        ("🧠🧠", 2),
+        ("a\ud800", 1),
+    ],
+)
+def test_the_estimate_goes_by_kinds_of_characters(text: str, about: int) -> None:
+    assert estimate_tokens(text) == about
+
+
+@given(st.text(), st.text())
+def test_two_texts_are_estimated_at_what_each_of_them_is(one: str, other: str) -> None:
+    assert abs(estimate_tokens(one + other) - estimate_tokens(one) - estimate_tokens(other)) <= 1
+
+
+@given(st.text())
+def test_a_text_has_a_token_and_no_more_than_its_bytes(text: str) -> None:
+    for tokenizer in (ESTIMATE, *EXACT):
+        assert bool(text) <= tokenizer.count(text) <= len(text.encode())
+
+
+def test_it_remembers_counts_and_forgets_them_before_they_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tokens, "_REMEMBERED", 2)
+    monkeypatch.setattr(tokens, "_LONG", 3)
+    asked: list[str] = []
+
+    def encode(text: str) -> list[int]:
+        asked.append(text)
+        return [0] * len(text)
+
+    counting = Tokenizer("t", True, tokens._remembering(encode))
+    assert [counting.count(text) for text in ("a", "long", "a", "long", "b", "a")] == [1, 4, 1, 4, 1, 1]
+    assert asked == ["a", "long", "b", "a"]
