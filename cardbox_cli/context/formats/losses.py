@@ -34,8 +34,16 @@ class Loss(msgspec.Struct, frozen=True):
 def losses(request: Request, provider: str) -> list[Loss]:
     """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
     of_card = _of_blocks if provider == "openai" else _of_message
-    cards = (entry.slot.card for entry in request.places.values())
-    suspects = [card for card in cards if card is not None and _is_special(card)]
+    cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
+    suspects = [
+        card
+        for card in cards
+        if "source_message" in card.metadata
+        or "source_blocks" in card.metadata
+        or card.type in ASIDES
+        or type(card.content) in _FILES
+        or (card.tool_calls and not _are_functions(card.tool_calls))
+    ]
     if not process_of(request.process).takes_history:
         sent = {message.card_id for message in request.messages}
         suspects = [card for card in suspects if card.card_id in sent]
@@ -43,22 +51,15 @@ def losses(request: Request, provider: str) -> list[Loss]:
     return lost + [Loss(None, f"the parameter {name!r} is not sent") for name in _idle(request, provider)]
 
 
-def _is_special(card: Card) -> bool:
-    """Whether a card has more to say than the fields of cards that every format can spell."""
-    return (
-        "source_message" in card.metadata
-        or "source_blocks" in card.metadata
-        or type(card.content) in _FILES
-        or card.type in ASIDES
-        or (isinstance(card.tool_calls, list) and not all(map(_is_function, card.tool_calls)))
-    )
-
-
 _FILES = frozenset({FileContent, *FileContent.__subclasses__(), MultiFileContent})
 
 
-def _is_function(call: Any) -> bool:
-    return isinstance(call, dict) and isinstance(call.get("function"), dict)
+def _are_functions(calls: Any) -> bool:
+    """Whether no tool call is another thing than one of a function."""
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+            return False
+    return True
 
 
 # --- for Anthropic, of OpenAI's messages
@@ -76,8 +77,7 @@ def _of_message(card: Card) -> Iterator[str]:
             yield f"{key!r} is sent as text"
         elif value and key not in _SAID and not (key == "name" and is_result):
             yield f"the message's {key!r} is not sent"
-    calls = body.get("tool_calls")
-    if isinstance(calls, list) and not all(map(_is_function, calls)):
+    if not _are_functions(body.get("tool_calls")):
         yield "a tool call that is no function's is sent as text"
     content = body.get("content")
     yield from _of_parts(content if isinstance(content, list) else [])
