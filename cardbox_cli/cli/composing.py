@@ -42,9 +42,7 @@ Query = Annotated[
 ]
 ProcessKind = Annotated[
     str | None,
-    typer.Option(
-        "--process", metavar="KIND", help=f"{', '.join(PROCESS_NAMES)}. Default: the profile's, or react."
-    ),
+    typer.Option("--process", metavar="|".join(PROCESS_NAMES), help="Default: the profile's, or react."),
 ]
 Share = Annotated[
     bool | None,
@@ -111,9 +109,7 @@ def _asked(layers: Sequence[str], *, experience: bool, knowledge_query: str | No
     if KNOWLEDGE in to_collect and words is None:
         raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
     if KNOWLEDGE in texts and words is not None:
-        raise UsageError(
-            f"--knowledge-query and a text for {KNOWLEDGE} exclude each other", hint="leave one out"
-        )
+        raise UsageError(f"--knowledge-query and --layer {KNOWLEDGE}=… exclude each other", hint="name one")
     return Asked(texts=texts, to_collect=frozenset(to_collect), knowledge=words)
 
 

@@ -36,8 +36,8 @@ _MAKERS = {"todo.item": TODO, "context.compression": COMPRESSION}
 # The layers that can be collected; any other is given.
 _COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
-# How many cards a search brings.
-_FOUND = 5
+# How many cards a search brings, and how many that the request holds anyway are passed over for them.
+_FOUND, _PASSED_OVER = 5, 100
 
 
 class KnowledgeProvider(Protocol):
@@ -153,10 +153,10 @@ class ContextCollector:
         cards: Sequence[Card] = []
         text = ""
         if name == KNOWLEDGE and words is not None and self._knowledge is not None:
-            cards = self._knowledge.knowledge(words, _FOUND)
+            cards = _new(self._knowledge.knowledge(words, _asked_of(wanted)), wanted)
             text = layer_texts.knowledge_text(words, cards)
         elif name == EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
-            cards = self._experience.experience(wanted.profile_box_id, _FOUND)
+            cards = _new(self._experience.experience(wanted.profile_box_id, _asked_of(wanted)), wanted)
             text = layer_texts.experience_text(cards)
         elif name == TODO:
             items = self._todo.todo(wanted.slots)
@@ -212,6 +212,16 @@ def _stored(cards: Sequence[Card], name: str) -> Layer | None:
     if not kept:
         return None
     return Layer(name=name, text=card_text(kept[-1].content), card_ids=[kept[-1].card_id])
+
+
+def _asked_of(wanted: Collecting) -> int:
+    return _FOUND + min(len(wanted.cards), _PASSED_OVER)
+
+
+def _new(found: Sequence[Card], wanted: Collecting) -> list[Card]:
+    """What was found and is not in the request anyway."""
+    held = {card.card_id for card in wanted.cards}
+    return [card for card in found if card.card_id not in held][:_FOUND]
 
 
 def _of_type(cards: Sequence[Card], card_type: str) -> list[Card]:

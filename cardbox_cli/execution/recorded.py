@@ -16,6 +16,7 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, request_of
 from cardbox_cli.context.request_diff import RequestDiff, diff
 from cardbox_cli.execution.turn_request import (
+    FORMATS,
     Source,
     TurnBoxes,
     compose_again,
@@ -86,11 +87,12 @@ def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kep
 
 
 def read_kept(metadata: Any) -> Kept | None:
-    """What the metadata of a step say; None for a step of another system, or of an older cbx."""
+    """What the metadata of a step say; None for a step of another system, or of another cbx."""
     try:
-        return msgspec.convert(metadata[REQUEST], Kept)
+        kept = msgspec.convert(metadata[REQUEST], Kept)
     except (KeyError, TypeError, msgspec.ValidationError):
         return None
+    return kept if kept.format in FORMATS else None
 
 
 def recorded(
@@ -152,12 +154,14 @@ def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
         for slot in box.slots
         if slot.card is not None and slot.card.type == STORED_LAYER
     }
+    lived = {} if kept is None else kept.layers
+    given = {name: text for name, text in wishes.asked.texts.items() if name in lived}
     return Wishes(
         model=wishes.model or (kept.model if kept is not None else None),
         process="react" if kept is None else kept.process,
         share=True,
         layout="default" if kept is None else kept.layout,
-        asked=Asked(texts={**stored, **wishes.asked.texts}),
+        asked=Asked(texts={**stored, **given}),
     )
 
 
@@ -197,14 +201,14 @@ def verify(
     then = boxes.at(*_output_of(box, boxes, kept))
     asked = compose_again(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
     composed, lost = _with_layers(asked.request, kept)
-    found = diff(stored.request, composed, provider_of(format))
-    if kept is None or lost:
-        equal = found.equal and not lost
-    else:
-        equal = hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+    by_hash = kept is not None and not lost
+    is_proven = kept is not None and hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+    # What is proven needs no snapshot, which may have been deleted.
+    found = diff(composed if is_proven else stored.request, composed, provider_of(format))
+    equal = is_proven if by_hash else found.equal and not lost
     return Verified(
         equal=equal,
-        compared_by="messages" if kept is None or lost else "sha256",
+        compared_by="sha256" if by_hash else "messages",
         lost=lost,
         reasons=[] if equal else _reasons(box, found, lost),
         difference=found,
@@ -231,7 +235,8 @@ def _reasons(box: Source, found: RequestDiff, lost: list[str]) -> list[str]:
     difference = found.difference
     if difference is None:
         return reasons or [
-            "the same messages, sent otherwise: a card was overwritten, or the profile changed"
+            "the messages are those of the request box, and not what was sent: a card was overwritten, or "
+            "the profile changed"
         ]
     sides = (difference.a, difference.b)
     if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):

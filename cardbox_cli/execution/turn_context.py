@@ -207,9 +207,10 @@ class TurnRequests:
         return next((step for step in reversed(self._steps) if step.request_box_id is not None), None)
 
     def _named(self, at: str) -> Step:
-        if at.isascii() and at.isdecimal() and 1 <= int(at) <= len(self._steps):
-            return self._steps[int(at) - 1]
         ids = [step.step_id for step in self._steps]
+        numbers = [str(number) for number in range(1, len(ids) + 1)]
+        if at in numbers:
+            return self._steps[numbers.index(at)]
         fitting = [
             each
             for each in ids

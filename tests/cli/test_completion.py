@@ -138,7 +138,7 @@ class TestWhatIsOffered:
             "URL",
         }
         free |= {"M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE"}
-        free |= {"ITEM", "LAYER,…"}
+        free |= {"ITEM", "LAYER,…", "WORDS"}
         values = completing._Values(lambda _: pytest.fail("no look is needed"))
         unknown = {
             (path, parameter.metavar)

@@ -80,10 +80,16 @@ def test_what_is_asked_for_is_collected() -> None:
     providers = Providers("seen before")
     to_collect = frozenset({"experience__context"})
     request = composed(profile(), providers=providers, to_collect=to_collect, knowledge="rate limit")
-    assert providers.asked == [("experience", "b", 5), ("knowledge", "rate limit", 5)]
+    assert providers.asked == [("experience", "b", 6), ("knowledge", "rate limit", 6)]
     assert list(texts(request)) == ["experience__context", "knowledge__context"]
     assert all("seen before" in text for text in texts(request).values())
     assert [layer.card_ids for layer in request.layers] == [["seen before"]] * 2
+
+
+def test_what_the_request_holds_anyway_is_not_found_again() -> None:
+    providers = Providers("k1", "a", "b", "c", "d", "e", "f")
+    request = composed(profile(), user("hi"), providers=providers, knowledge="words")
+    assert [layer.card_ids for layer in request.layers] == [["a", "b", "c", "d", "e"]]
 
 
 def test_what_is_not_found_is_told() -> None:

@@ -58,6 +58,12 @@ def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
     request = cbx("render", *(word for box_id in pointers for word in ("--box", box_id)))
     assert (request.code, request.err) == (0, "")
     assert request.json()["messages"][0] == {"role": "system", "content": "You are clerk."}
+    asked = cbx("render", "--turn", turn.agent_turn_id, "-o", "json")
+    sent = any(step["request_box_id"] for step in shown["steps"])
+    is_recorded = shown["status"] == "ended" and sent
+    assert (asked.code, asked.err) == (0, "" if is_recorded else "note: as cbx would compose it\n")
+    said = "You are an agent." if is_recorded else "You are clerk."
+    assert asked.json()["messages"][0] == {"role": "system", "content": said}
     experience = StoredExperience(Database.adopt(deployment.connection), PROJECT).experience
     assert bool(experience(turn.profile_box_id, 5)) == (EXPECTED[scene][1] == "success")
     assert rows(deployment.connection) == before
@@ -65,6 +71,34 @@ def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
 
 def test_every_scene_has_an_expectation() -> None:
     assert set(EXPECTED) == set(SCENES)
+
+
+class TestTheRequest:
+    """What their turns sent, as their request boxes have it: cbx keeps nothing beside them."""
+
+    def test_of_a_recorded_step(self, deployment: Deployment, cbx: Cbx) -> None:
+        turn = scenes.finished(deployment)
+        before = rows(deployment.connection)
+        command = ("render", "--turn", turn.agent_turn_id)
+        first, last = (cbx(*command, "--at", at, "-o", "json").json() for at in ("1", "3"))
+        assert first["model"] == last["model"] == "m"
+        assert [message["role"] for message in first["messages"]] == ["system", "user"]
+        assert [message["role"] for message in last["messages"]] == ["system", "assistant", "tool", "user"]
+        explained = cbx(*command, "--explain", "-o", "json").json()["explanation"]["messages"]
+        assert [line["layer"] for line in explained] == ["system_prompt"] + 3 * ["checkpoint_messages"]
+        assert [line["rule"] for line in explained] == [None, "output", "output", None]
+        found = cbx(*command, "--at", "1", "--verify", "-o", "json")
+        assert found.code == 8
+        assert found.json()["compared_by"] == "messages"
+        assert found.json()["difference"]["composed"]["text"] == "You are clerk."
+        assert cbx(*command, "--diff", "1", "3", "-o", "json").json()["kept"]["messages"] == 1
+        assert rows(deployment.connection) == before
+
+    def test_of_a_step_that_asked_nothing(self, deployment: Deployment, cbx: Cbx) -> None:
+        turn = scenes.running(deployment)
+        result = cbx("render", "--turn", turn.agent_turn_id, "--at", "1")
+        assert (result.code, result.err.startswith("error: step 'step_")) == (3, True)
+        assert "has recorded no request\nhint: --at next composes the next one\n" in result.err
 
 
 class TestTheStory:

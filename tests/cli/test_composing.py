@@ -1,0 +1,117 @@
+"""The options that say how a request is composed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import lines, succeed
+from tests.conftest import Cbx
+
+Contents = Callable[..., list[str]]
+
+
+@pytest.fixture
+def profile(cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("clerk.yaml").write_text("name: clerk\nsystem_prompt: Be brief.\nlayers: {notes__context: Notes.}\n")
+    [box] = lines(cbx("profile", "import", "clerk.yaml", "-o", "id"))
+    return box
+
+
+@pytest.fixture
+def context(cbx: Cbx, add: Callable[..., str]) -> str:
+    """A box with a todo item, a summary and a question."""
+    [box] = lines(cbx("box", "create", add("What now?"), "-o", "id"))
+    succeed(cbx("todo", "add", box, "look"))
+    summary = add("Earlier: hello.", "--role", "system", type="context.compression")
+    succeed(cbx("box", "append", box, summary))
+    return box
+
+
+@pytest.fixture
+def contents(cbx: Cbx, profile: str, context: str) -> Contents:
+    """What the messages of the request say, under options."""
+
+    def render(*options: str) -> list[str]:
+        body = cbx("render", "--box", profile, "--box", context, *options).json()
+        return [message["content"] for message in body["messages"]]
+
+    return render
+
+
+TODO, SUMMARY, ASKED = "Todo list:\n- [ ] look", "Earlier: hello.", "What now?"
+
+
+def test_layers_stand_in_their_order(contents: Contents) -> None:
+    assert contents() == ["Be brief.", TODO, SUMMARY, "Notes.", ASKED]
+    assert contents("--layout", "cache") == ["Be brief.", SUMMARY, "Notes.", ASKED, TODO]
+
+
+def test_what_is_given_stands_in_place_of_what_is_collected(contents: Contents, tmp_path: Path) -> None:
+    (tmp_path / "rules.md").write_text("Rules.")
+    given = ("--layer", "framework__context=@rules.md", "--layer", "todo__context=Mine.")
+    assert contents(*given) == ["Be brief.", "Rules.", "Mine.", SUMMARY, "Notes.", ASKED]
+    assert contents("--layer", "todo__context=", "--query", "Go on") == [
+        *("Be brief.", SUMMARY, "Notes.", ASKED, "Go on")
+    ]
+
+
+def test_the_switch_is_the_commands_then_the_projects(cbx: Cbx, contents: Contents) -> None:
+    assert contents("--no-share") == ["Be brief.", ASKED]
+    assert contents("--no-share", "--layer", "todo__context") == ["Be brief.", TODO, ASKED]
+    succeed(cbx("project", "update", "p", "--no-share"))
+    assert contents() == ["Be brief.", ASKED]
+    assert contents("--share") == ["Be brief.", TODO, SUMMARY, "Notes.", ASKED]
+
+
+def test_knowledge_and_experience_are_searched_for_when_asked(
+    cbx: Cbx, contents: Contents, add: Callable[..., str]
+) -> None:
+    add("The stopcock is below the sink.", type="agent.thought")
+    found = contents("--knowledge-query", "stopcock")
+    assert found[1].endswith("[1] The stopcock is below the sink.")
+    told = cbx("render", "--box", "@last", "--experience", "--explain", "-o", "json").json()
+    assert told["explanation"]["layers_left_out"] == [
+        {"layer": "experience__context", "reason": "nothing was found"}
+    ]
+
+
+def test_a_kind_without_history_answers_the_query(cbx: Cbx, contents: Contents, context: str) -> None:
+    assert contents("--process", "mapreduce_worker", "--query", "Go on") == ["Be brief.", "Go on"]
+    told = cbx("render", "--box", context, "--process", "mapreduce_worker", "--explain", "-o", "json").json()
+    reasons = {each["reason"] for each in told["explanation"]["left_out"]}
+    assert "history, and a mapreduce_worker takes none" in reasons
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "error"),
+    [
+        (["--layer", "todo=x"], 4, "'todo' is no layer: their names end in '__context'"),
+        (["--layer", "a__context=1", "--layer", "a__context=2"], 2, "--layer: 'a__context' is given twice"),
+        (["--layer", "knowledge__context"], 2, "--layer knowledge__context needs words to search for"),
+        (
+            ["--layer", "knowledge__context=x", "--knowledge-query", "y"],
+            2,
+            "--knowledge-query and --layer knowledge__context=… exclude each other",
+        ),
+        (["--knowledge-query", " "], 2, "--knowledge-query is blank"),
+        (["--query", ""], 2, "--query is blank"),
+        (["--query", "What now?"], 4, "the query is the last user message of the history"),
+        (["--process", "chain"], 2, "--process: unknown kind of process 'chain'"),
+        (["--layout", "fast"], 2, "--layout: unknown layout 'fast'"),
+        (
+            ["--process", "mapreduce_worker", "--layer", "todo__context"],
+            4,
+            "the layer 'todo__context' is asked for, and a mapreduce_worker cannot have it",
+        ),
+        (["--layer", "todo__context=@gone"], 3, "no file 'gone'"),
+    ],
+)
+def test_what_cannot_be_composed_is_refused(
+    cbx: Cbx, context: str, options: list[str], code: int, error: str
+) -> None:
+    refused = cbx("render", "--box", context, *options, "-o", "json")
+    assert (refused.code, refused.out) == (code, "")
+    assert json.loads(refused.err)["error"]["message"].startswith(error)

@@ -1,0 +1,276 @@
+"""`cbx render` of turns and steps, its answers, and which options go together."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Offered, lines, succeed
+from tests.conftest import Cbx, Result
+
+CLIENT = f"{shlex.quote(sys.executable)} {Path(__file__).parents[2] / 'examples/client.py'}"
+PROFILE = "name: clerk\nsystem_prompt: You are a clerk.\nallowed_tools: [look]\nllm_config: {model: gpt-4o}\n"
+
+Ask = Callable[[], str]
+
+
+@pytest.fixture
+def ask(cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path: Path) -> Ask:
+    """Give the agent `clerk` a turn; its id."""
+    (tmp_path / "clerk.yaml").write_text(PROFILE)
+    succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
+    succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
+    succeed(cbx("tool", "add", "look", "--exec", "cat"))
+    context = box_of(add("Find the cause."))
+
+    def dispatch() -> str:
+        return succeed(cbx("dispatch", "--agent", "clerk", "--context-box", context, "-o", "id")).strip()
+
+    return dispatch
+
+
+@pytest.fixture
+def ran(cbx: Cbx, ask: Ask) -> str:
+    """A turn whose model called `look` and then answered."""
+    turn = ask()
+    succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain"))
+    return turn
+
+
+def roles(result: Result) -> list[str]:
+    return [message["role"] for message in json.loads(succeed(result))["messages"]]
+
+
+class TestTurns:
+    def test_what_is_to_come_and_what_was(self, cbx: Cbx, ask: Ask) -> None:
+        turn = ask()
+        command = ("render", "--turn", turn)
+        composed = cbx(*command)
+        assert composed.err == "note: as cbx would compose it\n"
+        assert roles(composed) == ["system", "user"]
+        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        recorded = cbx("render", "--turn", "@last")
+        assert (recorded.out, recorded.err) == (composed.out, "")
+        assert roles(cbx(*command, "--at", "next")) == ["system", "user", "assistant", "assistant"]
+        assert json.loads(cbx(*command, "--model", "other").out)["model"] == "other"
+        assert cbx(*command, "--format", "text").out.startswith("── 1 system ──\nYou are a clerk.\n")
+
+    def test_of_an_agent(self, cbx: Cbx, ask: Ask) -> None:
+        def told() -> str:
+            result = cbx("render", "--agent", "clerk")
+            assert result.code == 0
+            return result.err.splitlines()[0]
+
+        unknown = cbx("render", "--agent", "clerk")
+        assert (unknown.code, unknown.err) == (
+            3,
+            "error: agent 'clerk' has no turn in project 'p'\n"
+            "hint: `cbx agent list` shows the agents, `cbx turn list` the turns\n",
+        )
+        first, second = ask(), ask()
+        assert told() == f"note: agent 'clerk': turn {first}, dispatched"
+        succeed(cbx("worker", "run", "--exec", CLIENT, "--once"))
+        assert told() == f"note: agent 'clerk': turn {second}, dispatched"
+        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        assert told() == f"note: agent 'clerk': turn {second}, ended"
+
+    def test_what_its_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:
+        check = ("render", "--turn", ran, "--check", "-o", "json")
+        assert cbx(*check).json() == []
+        result = cbx(*check, "--at", "next", "--format", "anthropic", "--model", "claude-opus-4-7")
+        assert (result.code, [each["rule"] for each in result.json()]) == (8, ["prefill-refused"])
+
+    def test_what_is_not_there(self, cbx: Cbx, ran: str) -> None:
+        for option, message in (
+            (("--turn", "nope"), "no turn 'nope' in project 'p'"),
+            (("--turn", ran, "--at", "7"), f"turn '{ran}' has no step '7'"),
+            (("--turn", ran, "--at", "step"), "'step' fits several steps: "),
+        ):
+            result = cbx("render", *option)
+            assert result.code == (5 if "several" in message else 3)
+            assert result.err.startswith(f"error: {message}")
+
+
+class TestExplaining:
+    def test_from_message_to_rule(self, cbx: Cbx, ran: str) -> None:
+        told = cbx("render", "--turn", ran, "--explain", "-o", "json").json()["explanation"]
+        assert [(line["role"], line["rule"]) for line in told["messages"]] == [
+            ("system", None),
+            ("user", None),
+            ("assistant", "output"),
+            ("tool", "output"),
+        ]
+        request_box = told["messages"][1]["box_id"]
+        assert [line["position"] for line in told["messages"]] == [0, 2, 3, 5]
+        assert {line["box_id"] for line in told["messages"]} == {request_box}
+        assert [tool["name"] for tool in told["tools"]] == ["look"]
+        assert told["tokens"] >= sum(line["tokens"] for line in (*told["messages"], *told["tools"]))
+        ids = lines(cbx("render", "--turn", ran, "--explain", "-o", "id"))
+        assert ids == [line["card_id"] for line in told["messages"]]
+
+    def test_the_cards_of_layers_and_layers_left_out(
+        self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "sum.yaml").write_text("name: sum\nsystem_prompt: Sum up.\nprocess: mapreduce_worker\n")
+        profile = succeed(cbx("profile", "import", str(tmp_path / "sum.yaml"), "-o", "id")).strip()
+        box = box_of(*(add(text, type="context.compression") for text in ("one", "two")), add("Go."))
+        prompt = cbx("render", "--box", profile, "--explain", "-o", "json").json()["explanation"]["messages"]
+        assert [(line["layer"], line["card_id"], len(line["made_of"])) for line in prompt] == [
+            ("system_prompt", None, 1)
+        ]
+        number, role, layer, cards, *_ = lines(cbx("render", "--box", box, "--explain"))[5].split()
+        assert (number, role, layer, cards[8:]) == ("1", "system", "compression__context", "+1")
+        told = lines(cbx("render", "--box", profile, "--box", box, "--explain"))
+        assert told[1].split() == ["process", "mapreduce_worker"]
+        assert re.split("  +", told[-1]) == [
+            "compression__context",
+            "the process mapreduce_worker cannot have it",
+        ]
+
+
+class TestStats:
+    def test_each_layer_has_its_bar(self, cbx: Cbx, ran: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        stats = ("render", "--turn", ran, "--stats")
+        shown = lines(cbx(*stats))
+        assert shown[0].split() == ["model", "gpt-4o"]
+        assert shown[1].startswith("window    128000 tokens, ~0.0% taken")
+        assert shown[5].split() == ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
+        assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "checkpoint_messages", "tools"]
+        assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
+        monkeypatch.setenv("TERM", "dumb")
+        assert all(set(line.split()[-1]) == {"#"} for line in lines(cbx(*stats))[6:])
+
+    def test_for_programs(self, cbx: Cbx, ran: str) -> None:
+        found = cbx("render", "--turn", ran, "--stats", "-o", "json").json()
+        keys = ["layer", "messages", "characters", "tokens", "tokens_exact", "share", "of_window"]
+        assert [list(each) for each in found] == [keys] * 3
+        assert [each["messages"] for each in found] == [1, 3, 1]
+        assert sum(each["share"] for each in found) == pytest.approx(1, abs=0.001)
+        other = cbx("render", "--turn", ran, "--stats", "--model", "m", "-o", "json").json()
+        assert [each["of_window"] for each in other] == [None] * 3
+        names = ["system_prompt", "checkpoint_messages", "tools"]
+        assert lines(cbx("render", "--turn", ran, "--stats", "-o", "id")) == names
+
+    def test_of_nothing(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
+        empty = ("render", "--box", box_of(), "--stats")
+        assert cbx(*empty, "-o", "json").json() == []
+        assert lines(cbx(*empty))[-1].split() == ["tokens", "~0"]
+
+
+class TestDiff:
+    def test_of_two_steps(self, cbx: Cbx, ran: str) -> None:
+        result = cbx("render", "--turn", ran, "--diff", "1", "2")
+        assert result.code == 8
+        assert re.fullmatch(
+            r"error: the requests differ: the second goes on where the first ends, with 2 messages, ~?\d+ tokens\n",
+            result.err,
+        )
+        kept, one, other, *_ = result.out.splitlines()
+        assert re.fullmatch(r"kept  2 messages, ~?\d+ tokens", kept)
+        assert one.endswith("  (nothing)")
+        assert "  message 3, assistant, checkpoint_messages, card " in other
+        same = cbx("render", "--turn", ran, "--diff", "2", "2")
+        assert (same.code, same.out.split(",")[0], same.err) == (0, "equal: 4 messages", "")
+
+    def test_of_two_boxes_behind_a_profile(
+        self, cbx: Cbx, ran: str, add: Callable[..., str], box_of: Callable[..., str]
+    ) -> None:
+        profile = succeed(cbx("profile", "list", "-o", "id")).strip()
+        shared, one, other = add("Hello."), add("Where is order 118?"), add("Where is order 119?")
+        a, b = box_of(shared, one), box_of(shared, other)
+        compare = ("render", "--box", profile, "--diff", a[-8:], "@last")
+        result = cbx(*compare)
+        assert result.code == 8
+        assert "    Where is order [-118-]{+119+}?\n" in result.out
+        assert re.search(r"^lost  1 message, ~?\d+ tokens: the first from there on$", result.out, re.MULTILINE)
+        assert result.err.startswith("error: the requests differ: a cache loses 1 message, ")
+        found = cbx(*compare, "-o", "json").json()
+        assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after"]
+        assert (found["a"], found["b"], found["kept"]["messages"]) == (f"box {a}", f"box {b}", 2)
+        keys = ["section", "number", "role", "layer", "card_ids", "tokens", "tokens_exact", "text"]
+        assert [list(found["difference"][side]) for side in "ab"] == [keys] * 2
+        assert [found["difference"][side]["card_ids"] for side in "ab"] == [[one], [other]]
+        assert cbx(*compare, "-o", "id").out == f"{other}\n"
+
+    def test_of_turns_and_steps_by_their_ids(self, cbx: Cbx, ran: str) -> None:
+        first, second = cbx("turn", "show", ran, "-o", "json").json()["steps"]
+        assert cbx("render", "--diff", second["step_id"], ran).code == 0
+        found = cbx("render", "--diff", first["request_box_id"], first["step_id"], "-o", "json").json()
+        assert found["difference"]["a"]["section"] == "model"
+        for words, code, message in (
+            (("--diff", "step_nope", ran), 3, "no step 'step_nope' in project 'p'"),
+            (("--diff", "nope", ran), 3, "no box, turn or step 'nope' in project 'p'"),
+            (("--box", "@last", "--diff", ran, ran), 2, f"--diff: '{ran}' is no box, and --box stands before boxes only"),
+        ):  # fmt: skip
+            result = cbx("render", *words)
+            assert (result.code, result.err.splitlines()[0]) == (code, f"error: {message}")
+
+
+class TestVerify:
+    def test_what_is_proven_and_what_is_not(self, cbx: Cbx, ran: str) -> None:
+        verify = ("render", "--turn", ran, "--verify")
+        step = cbx("turn", "show", ran, "-o", "json").json()["steps"][1]
+        [said] = lines(cbx(*verify))
+        assert said.startswith(
+            f"{step['step_id']}: the cards make the same request, to the byte: 4 messages, "
+        )
+        found = cbx(*verify, "-o", "json").json()
+        assert found == {
+            "agent_turn_id": ran,
+            "step_id": step["step_id"],
+            "request_box_id": step["request_box_id"],
+            "equal": True,
+            "compared_by": "sha256",
+            "lost_layers": [],
+            "reasons": [],
+            "kept": {"messages": 4, **{key: found["kept"][key] for key in ("tokens", "tokens_exact")}},
+            "difference": None,
+        }
+        assert lines(cbx(*verify, "-o", "id")) == [step["request_box_id"]]
+        asked = cbx("card", "list", "--type", "task.instruction", "-o", "id").out.strip()
+        succeed(cbx("card", "delete", asked, "--yes"))
+        result = cbx(*verify, "--at", "1")
+        assert result.code == 8
+        assert f"- card {asked[-8:]} at position 2 of the request box is deleted\n" in result.out
+        assert result.err.startswith("error: the cards do not make the request of step_")
+
+    def test_of_a_turn_that_sent_nothing(self, cbx: Cbx, ask: Ask) -> None:
+        turn = ask()
+        result = cbx("render", "--turn", turn, "--verify")
+        assert (result.code, result.err.splitlines()[0]) == (
+            3,
+            f"error: turn '{turn}' has recorded no request",
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "no request is named"),
+        ("--box b --turn t", "--box and --turn are two requests"),
+        ("--turn t --agent a", "--turn and --agent are two requests"),
+        ("--box b --check --explain", "--check and --explain are two answers"),
+        ("--turn t --stats --verify", "--stats and --verify are two answers"),
+        ("--turn t --diff 1 2 --verify", "--diff and --verify are two answers"),
+        ("--box b --at 1", "--at names a step of a turn"),
+        ("--turn t --at 1 --diff 1 2", "--at names one step, --diff two"),
+        ("--box b --verify", "--verify is for what a turn has sent"),
+        ("--turn t --at next --verify", "--verify: the next step has sent nothing"),
+        ("--turn t --format nope", "--format: unknown format 'nope'"),
+    ],
+)
+def test_what_does_not_go_together(offline: Cbx, words: str, message: str) -> None:
+    result = offline("render", *words.split())
+    assert (result.code, result.err.splitlines()[0]) == (2, f"error: {message}")
+    assert result.err.splitlines()[1].startswith("hint: ")
+
+
+def test_its_options_are_completed(ran: str, offered: Offered) -> None:
+    assert set(offered("cbx render --turn ")) == {ran[-8:]}
+    assert set(offered("cbx render --agent ")) == {"clerk"}
+    assert set(offered("cbx render --at ")) == {"next"}
+    assert ran[-8:] in offered("cbx render --diff one ")
