@@ -118,6 +118,10 @@ CASES = [
     Case("summary-and-raw", (summary("k1"), user()), 0, (system("Short.", "context.compression", metadata={"covers": [["k1"]]}), user())),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (tools("f"), user(), *PAIR)),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (user(), *PAIR)),
+    Case("not-expressible", (user(), thinking()), 1, (user(), thought(call())), C),
+    Case("not-expressible", (message({"role": "user", "content": "a", "name": "ann"}, "task.instruction", "user"),), 0,
+         (message({"role": "tool", "tool_call_id": "c", "content": "a", "name": "f"}, "tool.result", "tool"),), A),
+    Case("not-expressible", (profile(seed=1), user()), None, (profile(top_p=1), user()), A),
     Case("no-messages", (profile(), system("a")), None, (profile(), user())),
     # OpenAI
     Case("content-null", (message({"role": "user", "content": None}, "task.instruction", "user"),), 0,
