@@ -42,9 +42,7 @@ Query = Annotated[
 ]
 ProcessKind = Annotated[
     str | None,
-    typer.Option(
-        "--process", metavar="KIND", help=f"{', '.join(PROCESS_NAMES)}. Default: the profile's, or react."
-    ),
+    typer.Option("--process", metavar="|".join(PROCESS_NAMES), help="Default: the profile's, or react."),
 ]
 Share = Annotated[
     bool | None,

@@ -15,6 +15,7 @@ from cardbox_cli.cli.describe import count
 from cardbox_cli.cli.inputs import check_choice
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.context.formats import anthropic, text
+from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.turn_request import FORMATS, NEXT, TEXT, dialect_of, provider_of
@@ -22,7 +23,7 @@ from cardbox_cli.execution.turn_request import FORMATS, NEXT, TEXT, dialect_of, 
 if TYPE_CHECKING:
     from cardbox_cli.cli.render_source import Shown
 
-app = everyday("Show the exact LLM request that boxes make, or that a turn sends.")
+app = everyday("Show the exact LLM request of boxes or of a turn.")
 
 
 @app.command(
@@ -213,9 +214,19 @@ def _print(shown: "Shown") -> None:
     if shown.format == TEXT:
         output.say(text.text(request).rstrip("\n"))
         return
+    _tell_losses(request, shown.format)
     if request.model is None:
         announce("note: no model is known; name one with --model, or add the profile's box")
     output.emit_document(dialect_of(shown.format).body(request))
+
+
+def _tell_losses(request: Request, provider: str) -> None:
+    lost = losses(request, provider)
+    if lost:
+        announce(
+            f"warning: {provider} cannot say all of it ({count(len(lost), 'place')}): {lost[0].what}; "
+            "--check names each"
+        )
 
 
 def _tell_renamed(request: Request) -> None:

@@ -8,6 +8,7 @@ spelled to any model, nobody documents: that is an estimate, whatever counts it.
 import re
 from typing import Any, NamedTuple
 
+from cardbox_cli.context.messages import Message
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.tokens import bare_name, tokenizer_for
 
@@ -40,8 +41,12 @@ class Costs:
         """The beginning of the reply, which is counted with the request."""
         return Cost("", _REPLY, 0 if self._documented else _REPLY)
 
-    def of_message(self, body: dict[str, Any]) -> Cost:
-        """A message: its text, or else its parts as JSON, its tool calls, and what it is wrapped in."""
+    def of_message(self, message: Message) -> Cost:
+        """A message: its text, or else its parts as JSON, its tool calls, and what it is wrapped in.
+
+        One of a group is sent as a part of a message: how that is wrapped is an estimate.
+        """
+        body = message.body
         count = self._tokenizer.count
         role, name, content = (body.get(key) for key in ("role", "name", "content"))
         text = content if isinstance(content, str) else ""
@@ -52,7 +57,7 @@ class Costs:
         tokens = _PER_MESSAGE + count(str(role)) + named + of_text + count(rest)
         if not self._tokenizer.exact or role not in _PLAIN_ROLES:
             estimated = tokens
-        elif self._documented and not rest and body.keys() <= _PLAIN_KEYS:
+        elif self._documented and message.group is None and not rest and body.keys() <= _PLAIN_KEYS:
             estimated = 0
         else:
             estimated = tokens - of_text

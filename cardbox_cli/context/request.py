@@ -100,7 +100,8 @@ def request_of(
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
     history ends with.
     """
-    kept, left_out = _readable(entries)
+    places, left_out = _readable(entries)
+    kept = list(places.values())
     cards = [entry.slot.card for entry in kept if entry.slot.card is not None]
     profile = profile_of(cards)
     process = process_of(wishes.process or profile.get("process"))
@@ -119,7 +120,7 @@ def request_of(
     history: list[Message] = []
     for entry, card in zip(kept, cards, strict=True):
         body = spell(card)
-        if not isinstance(body, Silence) and not process.takes_history and card.card_id not in own:
+        if not (process.takes_history or isinstance(body, Silence) or card.card_id in own):
             body = Silence(f"history, and a {process.name} takes none")
         if isinstance(body, Silence):
             left_out.append(_left_out(entry, body.reason))
@@ -145,12 +146,12 @@ def request_of(
         layers=collected.layers,
         layers_left_out=collected.left_out,
         left_out=left_out,
-        places={entry.slot.card_id: entry for entry in kept},
+        places=places,
     )
 
 
-def _readable(entries: Sequence[Entry]) -> tuple[list[Entry], list[Omitted]]:
-    """The places whose cards are taken in, and why the others are not."""
+def _readable(entries: Sequence[Entry]) -> tuple[dict[str, Entry], list[Omitted]]:
+    """The places whose cards are taken in, by card, and why the others are not."""
     kept: dict[str, Entry] = {}
     left_out: list[Omitted] = []
     for entry in entries:
@@ -161,7 +162,7 @@ def _readable(entries: Sequence[Entry]) -> tuple[list[Entry], list[Omitted]]:
             left_out.append(_left_out(entry, "stands at an earlier place already"))
         else:
             kept[slot.card_id] = entry
-    return list(kept.values()), left_out
+    return kept, left_out
 
 
 def _tools(cards: Iterable[Card]) -> list[dict[str, Any]]:

@@ -56,8 +56,9 @@ def call_ids(card: Card) -> list[str]:
     """The ids of the tool calls that an assistant card makes, in order."""
     if not isinstance(card.tool_calls, list):
         return []
-    calls = (call for call in card.tool_calls if isinstance(call, dict))
-    return [call["id"] for call in calls if isinstance(call.get("id"), str)]
+    return [
+        call["id"] for call in card.tool_calls if isinstance(call, dict) and isinstance(call.get("id"), str)
+    ]
 
 
 def exchanges(cards: Sequence[Card]) -> list[list[int]]:

@@ -137,20 +137,8 @@ class TestWhatIsOffered:
             "KEY",
             "URL",
         }
-        free |= {
-            "M",
-            "K=V",
-            "-- ARGS",
-            "CMD",
-            "C",
-            "NAME",
-            "JSON|@FILE",
-            "TEXT|@FILE",
-            "NAME[=TEXT|=@FILE",
-            "KIND",
-            "WORDS",
-        }
-        free |= {"ITEM", "LAYER,…"}
+        free |= {"M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE"}
+        free |= {"ITEM", "LAYER,…", "WORDS"}
         values = completing._Values(lambda _: pytest.fail("no look is needed"))
         unknown = {
             (path, parameter.metavar)

@@ -61,6 +61,11 @@ def a_box(stage: Stage) -> dict[str, str]:
     return {"box": succeed(stage.cbx("box", "create", "-o", "id")).strip()}
 
 
+def a_box_that_asks(stage: Stage) -> dict[str, str]:
+    card = succeed(stage.cbx("card", "add", "--type", "task.instruction", "--text", "hi", "-o", "id")).strip()
+    return {"box": succeed(stage.cbx("box", "create", card, "-o", "id")).strip()}
+
+
 def a_box_that_dangles(stage: Stage) -> dict[str, str]:
     made = stage.cbx("box", "create", "no-such-card", "--allow-dangling", "-o", "json")
     digest = stage.cbx("box", "show", made.json()["box_id"], "-o", "json").json()["digest"]
@@ -216,6 +221,15 @@ TABLE = [
         "remove or replace that value; nothing was written",
     ),
     Row(
+        errors.DuplicateQuery,
+        a_box_that_asks,
+        ("render", "--box", "{box}", "--query", "hi"),
+        4,
+        "duplicate-query",
+        "the query is the last user message of the history, and would be asked twice",
+        "leave the query out: the history asks it",
+    ),
+    Row(
         errors.InvalidConversation,
         a_file_that_is_no_conversation,
         ("card", "import", "chat.json"),
@@ -286,7 +300,7 @@ TABLE = [
         ("card", "list"),
         7,
         "schema-too-new",
-        "the database has schema version 99, this cbx knows up to 3",
+        "the database has schema version 99, this cbx knows up to 4",
         "use the newer cbx that upgraded it",
     ),
     Row(

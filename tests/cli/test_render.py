@@ -15,6 +15,12 @@ from tests.conftest import Cbx, Result
 CLIENT = f"{shlex.quote(sys.executable)} {Path(__file__).parents[2] / 'examples/client.py'}"
 PROFILE = "name: clerk\nsystem_prompt: You are a clerk.\nallowed_tools: [look]\nllm_config: {model: gpt-4o}\n"
 
+RECIPE = """\
+target_profile_config: {profile_name: clerk}
+context_packing_config:
+  inherit_context: {include_boxes_from_args: [work]}
+"""
+
 Ask = Callable[[], str]
 
 
@@ -111,6 +117,26 @@ class TestExplaining:
         assert told["tokens"] >= sum(line["tokens"] for line in (*told["messages"], *told["tools"]))
         ids = lines(cbx("render", "--turn", ran, "--explain", "-o", "id"))
         assert ids == [line["card_id"] for line in told["messages"]]
+
+    def test_the_rules_that_packed_a_turns_context(
+        self, cbx: Cbx, ask: Ask, add: Callable[..., str], box_of: Callable[..., str], tmp_path: Path
+    ) -> None:
+        work = box_of(add("Earlier work."))
+        recipe = tmp_path / "clerk-recipe.yaml"
+        recipe.write_text(RECIPE)
+        packed = ("--handover", str(recipe), "--arg", f"work={work}")
+        ask()
+        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        succeed(cbx("dispatch", "--agent", "clerk", *packed))
+
+        def rules() -> list[str | None]:
+            told = cbx("render", "--turn", "@last", "--explain", "-o", "json").json()["explanation"]
+            return [line["rule"] for line in told["messages"]]
+
+        composed = rules()
+        assert composed == [None, f"inherit_context work (box {work})"]
+        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        assert rules() == composed
 
     def test_the_cards_of_layers_and_layers_left_out(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path: Path

@@ -262,6 +262,12 @@ def test_a_request_costs_what_is_documented_and_the_rest_is_estimated(
     assert [line.tokens_exact for line in told.messages] == [not estimated]
 
 
+def test_how_the_parts_of_one_message_are_wrapped_is_estimated() -> None:
+    part = Message(layer="checkpoint_messages", body={"role": "user", "content": "hello world"}, group="g")
+    told = explain(msgspec.structs.replace(request(), messages=[part, part], model="gpt-4o"))
+    assert (told.tokens, told.tokens_estimated) == (2 * (3 + 1 + 2) + 3, 2 * (3 + 1))
+
+
 def test_definitions_of_tools_are_estimated() -> None:
     tool = {"type": "function", "function": {"name": "f"}}
     plain = explain(request(card("task.instruction", TextContent("hi")), model="gpt-4o"))

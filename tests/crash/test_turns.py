@@ -213,15 +213,17 @@ class TestRunning:
             assert result.code == 0, result.err
             self.check(scene)
         commits = [point for point in points if point.startswith("commit")]
-        assert len(commits) > 12
+        struck = 0
         for point in commits:
             with prepared.scene() as scene:
-                scene.kill(point, *RUN, "--once")
+                # A slow machine has time for one more heartbeat in one run than in another.
+                struck += scene.strike(point, *RUN, "--once")
                 with scene.connection() as connection:
                     database = value(connection, "SELECT current_database()")
                     connection.execute(f"ALTER DATABASE {database} SET cbx.clock_offset = '90 seconds'")
                 succeed(scene.run(*RUN, "--drain"))
                 self.check(scene)
+        assert struck > 12
 
     def check(self, scene: Scene) -> None:
         """The turn has ended in success, once, with the call, one result and one deliverable; nothing is left."""

@@ -31,7 +31,7 @@ from cardbox_cli.model.layers import CHECKPOINT
 MAX_TOKENS = 4096
 
 # Keys of a profile's llm_config that are the same parameter here.
-_SAME = (
+SAME_PARAMETERS = (
     "temperature",
     "top_p",
     "top_k",
@@ -230,7 +230,7 @@ def _max_tokens(config: dict[str, Any]) -> int:
 
 def _parameters(config: dict[str, Any]) -> dict[str, Any]:
     """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
-    parameters = {key: config[key] for key in _SAME if config.get(key) is not None}
+    parameters = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
     stop = config.get("stop")
     if stop:
         parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)

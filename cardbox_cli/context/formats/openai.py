@@ -11,7 +11,7 @@ from cardbox_cli.context.messages import Message, message_body
 from cardbox_cli.context.request import Request
 
 # Keys of a profile's llm_config that are parameters of a request. The rest steers the caller.
-_PARAMETERS = (
+PARAMETERS = (
     "temperature",
     "top_p",
     "max_tokens",
@@ -24,7 +24,7 @@ _PARAMETERS = (
     "reasoning_effort",
     "verbosity",
 )
-_TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
+TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 spell = message_body
 
@@ -35,7 +35,7 @@ def body(request: Request) -> dict[str, Any]:
     parts["messages"] = list(welded(request.messages))
     if request.tools:
         parts["tools"] = [_tool(tool) for tool in request.tools]
-    names = (*_PARAMETERS, *(_TOOL_PARAMETERS if request.tools else ()))
+    names = (*PARAMETERS, *(TOOL_PARAMETERS if request.tools else ()))
     return {**parts, **{name: request.config[name] for name in names if name in request.config}}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import tool_name
@@ -171,6 +172,11 @@ def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
         yield None, "the request has no message besides system text"
 
 
+def _not_expressible(subject: Subject) -> Iterator[Hit]:
+    for loss in losses(subject.request, subject.provider):
+        yield None if loss.card_id is None else subject.place_of(loss.card_id), loss.what
+
+
 def rules(source: str) -> tuple[Rule, ...]:
     """The rules about contents; `source` says where a provider describes its messages."""
     return (
@@ -276,6 +282,13 @@ def rules(source: str) -> tuple[Rule, ...]:
             source=source,
             remedy="add the tool's definition (a `sys.tools` card), or drop the exchange",
             find=_uncallable,
+        ),
+        Rule(
+            id="not-expressible",
+            severity="warning",
+            finds="What the provider's format cannot say: it is left out, or sent as mere text.",
+            source=source,
+            find=_not_expressible,
         ),
         Rule(
             id="no-messages",

@@ -118,6 +118,10 @@ CASES = [
     Case("summary-and-raw", (summary("k1"), user()), 0, (system("Short.", "context.compression", metadata={"covers": [["k1"]]}), user())),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (tools("f"), user(), *PAIR)),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (user(), *PAIR)),
+    Case("not-expressible", (user(), thinking()), 1, (user(), thought(call())), C),
+    Case("not-expressible", (message({"role": "user", "content": "a", "name": "ann"}, "task.instruction", "user"),), 0,
+         (message({"role": "tool", "tool_call_id": "c", "content": "a", "name": "f"}, "tool.result", "tool"),), A),
+    Case("not-expressible", (profile(seed=1), user()), None, (profile(top_p=1), user()), A),
     Case("no-messages", (profile(), system("a")), None, (profile(), user())),
     # OpenAI
     Case("content-null", (message({"role": "user", "content": None}, "task.instruction", "user"),), 0,
@@ -285,3 +289,14 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
             "the result of 'a.b' does not stand right after its call: 1 message between",
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("cards", "message"),
+    [
+        ((user(words(FULL + 1)),), "8193 tokens, and gpt-4 holds 8192"),
+        ((user(words(FULL - 26)), *PAIR), "~8196 tokens, and gpt-4 holds 8192"),
+    ],
+)
+def test_a_count_beside_the_limit_is_marked_unless_it_is_exact(cards: tuple[Card, ...], message: str) -> None:
+    assert [each.message for each in found("openai", *cards, model="gpt-4")] == [message]
