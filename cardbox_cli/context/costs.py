@@ -17,9 +17,9 @@ from cardbox_cli.model.tokens import bare_name, tokenizer_for
 _PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
 _DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
 # An image or a file that is sent as base64 costs by its size in pixels or pages, which nobody decodes here:
-# about this much (OpenAI docs, Images and vision: 765 for 1024 x 1024; Anthropic docs, Vision: 1,600 at most).
-_PER_MEDIUM = re.compile(r'"data:[^",]*;base64,[^"]*"|(?<="data":)"[A-Za-z0-9+/=]{100,}"')
-_MEDIUM = re.compile(r'"(?:data:[^";,]*;base64,)?[A-Za-z0-9+/]{1000,}={0,2}"')
+# about this much (OpenAI docs, Images and vision: 765 for 1024 x 1024; Anthropic docs, Vision: up to 1,600).
+_PER_MEDIUM = 1_000
+_MEDIUM = re.compile(r'"data:[^",]*;base64,[^"]*"|(?<="data":)"[A-Za-z0-9+/=]{100,}"')
 _PLAIN_ROLES = ("system", "user", "assistant")
 _PLAIN_KEYS = frozenset({"role", "content", "name"})
 
