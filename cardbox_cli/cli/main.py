@@ -30,9 +30,7 @@ COMMANDS = {
     "dispatch": Entry("cardbox_cli.cli.dispatch", "Dispatch a turn into an agent's inbox."),
     "worker": Entry("cardbox_cli.cli.worker", "Run turns by a command of yours; list the workers."),
     "reap": Entry("cardbox_cli.cli.reap", "Do what is overdue: expired leases, deadlines, promotions."),
-    "render": Entry(
-        "cardbox_cli.cli.render", "Show the exact LLM request that boxes make, or that a turn sends."
-    ),
+    "render": Entry("cardbox_cli.cli.render", "Show the exact LLM request of boxes or of a turn."),
     "turn": Entry("cardbox_cli.cli.turn", "List, show, trace, await, stop and free turns; report to them."),
     "inbox": Entry("cardbox_cli.cli.inbox", "List, show, claim and give back what agents must process."),
     "why": Entry("cardbox_cli.cli.why", "Explain why a turn stands still, and how to free it."),

@@ -23,7 +23,7 @@ from cardbox_cli.execution.turn_request import FORMATS, NEXT, TEXT, dialect_of, 
 if TYPE_CHECKING:
     from cardbox_cli.cli.render_source import Shown
 
-app = everyday("Show the exact LLM request that boxes make, or that a turn sends.")
+app = everyday("Show the exact LLM request of boxes or of a turn.")
 
 
 @app.command(

@@ -83,7 +83,7 @@ def explain(request: Request) -> Explanation:
         card_id for card_id, place in request.places.items() if _is_profile(place.slot.card)
     ][:1]
     costs = Costs(request.model)
-    of_messages = [costs.of_message(message.body) for message in request.messages]
+    of_messages = [costs.of_message(message) for message in request.messages]
     of_tools = [costs.of_tool(tool) for tool in request.tools]
     of_all = [*of_messages, *of_tools, *([costs.reply] if request.messages else [])]
     estimated = sum(cost.estimated for cost in of_all)

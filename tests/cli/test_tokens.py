@@ -72,5 +72,8 @@ def test_a_plan_and_a_request_count_by_the_model_of_the_profile(
     assert f"tokens    {mark}{2 * (count + 4) + 3}" in rendered
     assert [line.split()[7] for line in rendered[5:7]] == [f"{mark}{count + 4}"] * 2
 
+    stats = cbx("render", "--box", profile, "--box", "@last", "--stats", "-o", "json").json()
+    assert [(layer["tokens"], layer["tokens_exact"]) for layer in stats] == [(count + 4, not mark)] * 2
+
     # What need not be explained is not counted for long.
     assert re.search(r"^cards +1, ~7 tokens$", succeed(cbx(*pack)), re.MULTILINE)

@@ -289,3 +289,14 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
             "the result of 'a.b' does not stand right after its call: 1 message between",
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("cards", "message"),
+    [
+        ((user(words(FULL + 1)),), "8193 tokens, and gpt-4 holds 8192"),
+        ((user(words(FULL - 26)), *PAIR), "~8196 tokens, and gpt-4 holds 8192"),
+    ],
+)
+def test_a_count_beside_the_limit_is_marked_unless_it_is_exact(cards: tuple[Card, ...], message: str) -> None:
+    assert [each.message for each in found("openai", *cards, model="gpt-4")] == [message]
