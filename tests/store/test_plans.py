@@ -197,3 +197,10 @@ def test_without_statistics_a_turn_is_found_by_its_index(database: Explaining) -
     )
     listed(agent_turn_id="turn-100")(database)
     assert "idx_cards_turn" in indexes(database.plans["list_few_cards"])
+
+
+def test_without_statistics_absent_cards_are_looked_for_once(database: Explaining) -> None:
+    database.connection.execute("DELETE FROM pg_statistic WHERE starelid = 'cards'::regclass")
+    assert CardStore(database, PROJECT).absent([CARD, "x"]) == ["x"]
+    assert "hashed SubPlan" in database.plans["absent_card_ids"]
+    assert "Nested Loop" not in database.plans["absent_card_ids"]

@@ -132,12 +132,14 @@ WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
     AND (%(include_deleted)s OR {visible})
 
 -- name: absent_card_ids
--- Those of the given ids that are no card of the project, in the order given.
+-- Those of the given ids that are no card of the project, in the order given. NOT IN is hashed, where NOT EXISTS
+-- becomes a nested loop over cards that nobody has analyzed since they came: 5 s for 10,000.
 SELECT given.card_id
 FROM unnest(%(card_ids)s::text[]) WITH ORDINALITY AS given (card_id, place)
-WHERE NOT EXISTS (
-    SELECT FROM public.cards AS c
-    WHERE c.tenant_id = %(project_id)s AND c.card_id = given.card_id AND c.deleted_at IS NULL)
+WHERE given.card_id NOT IN (
+    SELECT c.card_id
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s) AND c.deleted_at IS NULL)
 ORDER BY given.place
 
 -- fragment: card_matches
