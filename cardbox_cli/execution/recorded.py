@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.collector import LAYER_KEY, STORED_LAYER, LayerLeftOut
+from cardbox_cli.context.collector import LayerLeftOut, kept_layer
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, request_of
 from cardbox_cli.context.request_diff import RequestDiff, diff
@@ -150,9 +150,9 @@ def _prompt_message(entry: Entry) -> Message:
 def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
     """What makes the request of a step again: its model, process, layout, and every layer that can be had."""
     stored = {
-        str(slot.card.metadata.get(LAYER_KEY)): card_text(slot.card.content)
+        name: card_text(slot.card.content)
         for slot in box.slots
-        if slot.card is not None and slot.card.type == STORED_LAYER
+        if slot.card is not None and (name := kept_layer(slot.card)) is not None
     }
     lived = {} if kept is None else kept.layers
     given = {name: text for name, text in wishes.asked.texts.items() if name in lived}

@@ -192,6 +192,13 @@ class TestKindsOfProcess:
         assert composed(profile(layers={"a__context": 1, "b": "x", "knowledge__context": {}})).layers == []
 
 
+@pytest.mark.parametrize("metadata", [{}, {"layer": "notes"}, {"layer": 7}, {"layer": "__context"}])
+def test_a_card_that_keeps_no_layer_by_name_makes_none(metadata: dict[str, Any]) -> None:
+    request = composed(card("context.layer", TextContent("t"), "system", metadata=metadata), user("hi"))
+    assert (request.layers, request.layers_left_out) == ([], [])
+    assert [message.body["content"] for message in request.messages] == ["hi"]
+
+
 class TestTheLayoutForCaches:
     HISTORY = (user("hi"), thought(CALL, text="look"), result(text="ok"))
     NOTES: ClassVar = {"todo__context": "do", "framework__context": "rules"}
