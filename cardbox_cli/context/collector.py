@@ -216,7 +216,7 @@ def _stored(cards: Sequence[Card], name: str) -> Layer | None:
 
 
 def kept_layer(card: Card) -> str | None:
-    """The layer of an earlier request that a card keeps; None for one that keeps none, or says no name of one."""
+    """The layer of an earlier request that a card keeps, as far as it says the name of one."""
     name = card.metadata.get(LAYER_KEY) if card.type == STORED_LAYER else None
     return name if isinstance(name, str) and is_layer(name) else None
 

@@ -17,7 +17,7 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.layers import CHECKPOINT, SYSTEM_PROMPT
+from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import Pairing, pair_calls
 
 
@@ -65,14 +65,8 @@ class Subject:
         """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
         if message.card_id is not None:
             return self.place_of(message.card_id)
-        makers = self._makers.get(message.layer, [])
+        makers = self.request.makers.get(message.layer, [])
         return next((self.place_of(card_id) for card_id in makers), None)
-
-    @cached_property
-    def _makers(self) -> dict[str, list[str]]:
-        """The cards that each layer was made of."""
-        profiles = [card.card_id for _, card in self.of_type("sys.profile")]
-        return {SYSTEM_PROMPT: profiles} | {layer.name: layer.card_ids for layer in self.request.layers}
 
     def place_of(self, card_id: str) -> Entry | None:
         """The first place of a card."""
