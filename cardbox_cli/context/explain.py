@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.context.blocks import tool_name
 from cardbox_cli.context.collector import LayerLeftOut
 from cardbox_cli.context.costs import Cost, Costs
 from cardbox_cli.context.messages import Message
@@ -109,13 +110,6 @@ def shares(told: Explanation, window: int | None) -> list[LayerShare]:
     for tool in told.tools:
         groups.setdefault(TOOLS, []).append(tool)
     return [_share(layer, lines, told.tokens, window) for layer, lines in groups.items()]
-
-
-def tool_name(tool: dict[str, Any]) -> str | None:
-    """The name of a tool in a definition of either form."""
-    function = tool.get("function")
-    name = (function if isinstance(function, dict) else tool).get("name")
-    return name if isinstance(name, str) else None
 
 
 def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine:

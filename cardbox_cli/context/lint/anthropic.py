@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import RAW, arguments_of, block_id, is_text, kind
+from cardbox_cli.context.blocks import RAW, arguments_of, block_id, is_text, kind, tool_name
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of
 from cardbox_cli.context.lint.models import takes_prefill
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject, Turn
-from cardbox_cli.context.lint.tools import arguments_problem, name_problem, tool_name
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem
 from cardbox_cli.context.request import Entry
 
 _MOST_BREAKPOINTS = 4

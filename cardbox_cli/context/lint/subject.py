@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import kind
+from cardbox_cli.context.blocks import kind, text_at, tool_name
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import anthropic, openai
-from cardbox_cli.context.lint.tools import text_at, tool_name
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
