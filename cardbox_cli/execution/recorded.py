@@ -19,9 +19,9 @@ from cardbox_cli.execution.turn_request import (
     FORMATS,
     Source,
     TurnBoxes,
-    compose_again,
     dialect_of,
     provider_of,
+    request_with_tools,
     sent,
 )
 from cardbox_cli.model.cards import card_text
@@ -30,6 +30,9 @@ from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
 
 # The key of a step's metadata.
 REQUEST = "request"
+
+# Why a layer cannot be shown or compared.
+LOST = "it lived for the call: of its text only the hash is kept"
 
 _PROMPT = "sys.rendered_prompt"
 
@@ -183,9 +186,6 @@ def _with_layers(request: Request, kept: Kept | None) -> tuple[Request, list[str
     )
 
 
-LOST = "it lived for the call: of its text only the hash is kept"
-
-
 # --- verifying
 
 
@@ -199,7 +199,7 @@ def verify(
     format = format if kept is None else kept.format
     stored = recorded(box, boxes.profile, kept, format, wishes)
     then = boxes.at(*_output_of(box, boxes, kept))
-    asked = compose_again(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
+    asked = request_with_tools(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
     composed, lost = _with_layers(asked.request, kept)
     by_hash = kept is not None and not lost
     is_proven = kept is not None and hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256

@@ -25,7 +25,7 @@ from cardbox_cli.execution.turn_request import (
 )
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import MIN_TYPED, short_id
-from cardbox_cli.model.turns import QUEUED, TURN, Head, Step
+from cardbox_cli.model.turns import QUEUED, Head, Step
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.heads import HeadStore
@@ -79,6 +79,11 @@ def read_context(
     )
 
 
+def read_source(boxes: BoxStore, box_id: str) -> Source:
+    """A box that exists, with the rules that brought its cards."""
+    return Source(box_id, boxes.slots(box_id), boxes.provenance(box_id))
+
+
 def _first(box_ids: Iterable[str | None]) -> str | None:
     return next((box_id for box_id in box_ids if box_id is not None), None)
 
@@ -98,9 +103,8 @@ def _output_start(turns: TurnStore, agent_turn_id: str, output: Source) -> int:
 
 
 def _config(inbox: InboxStore, agent_turn_id: str) -> dict[str, Any]:
-    rows = (row for row in inbox.of_turn(agent_turn_id) if row.message_type == TURN)
-    payload = next((row.payload for row in rows if isinstance(row.payload, dict)), {})
-    config = payload.get("runtime_config")
+    row = inbox.turn_row(agent_turn_id)
+    config = row.payload.get("runtime_config") if row is not None and isinstance(row.payload, dict) else None
     return config if isinstance(config, dict) else {}
 
 

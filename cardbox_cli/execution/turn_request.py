@@ -104,17 +104,16 @@ def turn_request(
     tools: Iterable[Tool],
     wishes: Wishes = NO_WISHES,
     *,
-    format: str = "openai",
+    format: str = DEFAULT_FORMAT,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
-    return compose_again(
-        boxes, [function_tool(tool) for tool in offered], wishes, format=format, collector=collector
-    )
+    spelled = [_function_tool(tool) for tool in offered]
+    return request_with_tools(boxes, spelled, wishes, format=format, collector=collector)
 
 
-def compose_again(
+def request_with_tools(
     boxes: TurnBoxes,
     tools: list[dict[str, Any]],
     wishes: Wishes,
@@ -159,7 +158,7 @@ def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Too
     return [tool for tool in tools if isinstance(allowed, list) and tool.tool_name in allowed]
 
 
-def function_tool(tool: Tool) -> dict[str, Any]:
+def _function_tool(tool: Tool) -> dict[str, Any]:
     """A tool as OpenAI defines functions."""
     described = {} if tool.description is None else {"description": tool.description}
     parameters = tool.parameters or {"type": "object", "properties": {}}

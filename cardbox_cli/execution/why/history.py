@@ -10,7 +10,8 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.execution.running.calls import pending_calls
-from cardbox_cli.execution.turn_lint import lint_turn, read_source
+from cardbox_cli.execution.turn_context import read_source
+from cardbox_cli.execution.turn_lint import lint_turn
 from cardbox_cli.execution.turn_request import TurnBoxes
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.store.boxes import BoxStore
