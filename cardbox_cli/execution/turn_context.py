@@ -72,10 +72,11 @@ def read_context(
         output_start=_output_start(TurnStore(database, project_id), agent_turn_id, output),
     )
     profile = profile_of(present_cards(turn_boxes.profile.slots))
+    row = InboxStore(database, project_id).turn_row(agent_turn_id)
     return TurnContext(
         boxes=turn_boxes,
         tools=offered_tools(profile, ToolStore(database, project_id).all()),
-        config=_config(InboxStore(database, project_id), agent_turn_id),
+        config={} if row is None else row.runtime_config,
     )
 
 
@@ -100,12 +101,6 @@ def _output_start(turns: TurnStore, agent_turn_id: str, output: Source) -> int:
     record = turns.record(agent_turn_id)
     start = None if record is None else record.output_start
     return len(output.slots) if start is None else start
-
-
-def _config(inbox: InboxStore, agent_turn_id: str) -> dict[str, Any]:
-    row = inbox.turn_row(agent_turn_id)
-    config = row.payload.get("runtime_config") if row is not None and isinstance(row.payload, dict) else None
-    return config if isinstance(config, dict) else {}
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:

@@ -3,6 +3,7 @@
 Owns how the boxes of a turn that is not run yet are read for it. Decides nothing about the turn.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,13 +24,15 @@ from cardbox_cli.store.tools import ToolStore
 _TOOLS = "resource.tools"
 
 
-def lint_turn(database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Any) -> list[Finding]:
+def lint_turn(
+    database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Mapping[str, Any]
+) -> list[Finding]:
     """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
 
     The model is that of the `runtime_config`, else the profile's. Reads the project's tools and settings, and
     what the profile's layers are made of.
     """
-    wanted = runtime_config.get("model") if isinstance(runtime_config, dict) else None
+    wanted = runtime_config.get("model")
     model = wanted if isinstance(wanted, str) else None
     entries = boxes.entries
     provider = provider_for(entries, model)
