@@ -161,6 +161,16 @@ class Subject:
         """The message of this index, which may count from the end, as Anthropic gets it."""
         return _turn(self._runs[index]) if -len(self._runs) <= index < len(self._runs) else None
 
+    @property
+    def prefill(self) -> Turn | None:
+        """The last message as Anthropic gets it, where it is the assistant's."""
+        last = self.turn(-1)
+        return last if last is not None and last.role == "assistant" and last.blocks else None
+
+    def place_in(self, turn: Turn, index: int) -> Entry | None:
+        """Where the card stands that a block of a message comes from."""
+        return self.place(turn.blocks[index][1]) if turn.blocks else None
+
     @cached_property
     def blocks(self) -> dict[str, list[tuple[Any, Message]]]:
         """The content blocks that Anthropic gets, by kind, with the messages that they come from.
