@@ -24,7 +24,7 @@ from cardbox_cli.execution.turn_request import (
     turn_request,
 )
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.model.ids import MIN_TYPED, short_id
+from cardbox_cli.model.ids import fits, short_id
 from cardbox_cli.model.turns import QUEUED, Head, Step
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database
@@ -210,12 +210,8 @@ class TurnRequests:
         numbers = [str(number) for number in range(1, len(ids) + 1)]
         if at in numbers:
             return self._steps[numbers.index(at)]
-        fitting = [
-            each
-            for each in ids
-            if at == each
-            or (len(at) >= MIN_TYPED and (each.startswith((at, f"step_{at}")) or each.endswith(at)))
-        ]
+        alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
+        fitting = [at] if at in ids else alike
         if len(fitting) > 1:
             raise AmbiguousId(
                 f"{at!r} fits several steps: {', '.join(fitting[:5])}",

@@ -15,7 +15,7 @@ from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.ids import MIN_TYPED
+from cardbox_cli.model.ids import fits
 
 TODO = "todo.item"
 _REPLACED = "edited_from"
@@ -71,7 +71,7 @@ def find_item(items: Sequence[TodoItem], typed: str, box_id: str) -> TodoItem:
     if _NUMBER.fullmatch(typed) and 1 <= int(typed) <= len(items):
         return items[int(typed) - 1]
     whole = [item for item in items if typed in _ids(item)]
-    fitting = whole or [item for item in items if any(_fits(typed, card_id) for card_id in _ids(item))]
+    fitting = whole or [item for item in items if any(fits(typed, card_id) for card_id in _ids(item))]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
@@ -143,7 +143,3 @@ def _data(card: Card) -> dict[str, Any]:
 
 def _ids(item: TodoItem) -> tuple[str, str]:
     return item.first_card_id, item.card_id
-
-
-def _fits(typed: str, card_id: str) -> bool:
-    return len(typed) >= MIN_TYPED and (card_id.startswith(typed) or card_id.endswith(typed))
