@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks.material import drafts, imported_drafts
 from benchmarks.measure import Row, Side, at_most
-from benchmarks.workbench import PROJECT, Workbench
+from benchmarks.workbench import PROJECT, Workbench, settle
 from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.lint.registry import lint
 from cardbox_cli.context.request import Entry, Request, request_of
@@ -32,6 +32,7 @@ def _rows(bench: Workbench, cards: Sequence[CardDraft]) -> list[str]:
     """The cards as the store reads them of a box."""
     with bench.database() as database:
         CardStore(database, PROJECT).add_many(cards)
+        settle(database)
         store = BoxStore(database, PROJECT)
         box = store.create([card.card_id for card in cards])
         with database.snapshot():

@@ -8,6 +8,7 @@ from cardbox_cli.cli.terminal import flat, one_line
 from cardbox_cli.cli.word_diff import compared
 from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings
+from cardbox_cli.execution.recorded import LOST
 from cardbox_cli.execution.turn_request import provider_of
 from cardbox_cli.model.ids import short_id
 
@@ -94,12 +95,19 @@ def _say_verified(step: "Step", verified: "Verified") -> None:
     how = "to the byte" if verified.compared_by == "sha256" else "message by message"
     if verified.equal:
         output.say(f"{step.step_id}: the cards make the same request, {how}: {_extent(found.kept)}")
+        _say_lost(verified)
         return
     output.facts([("step", step.step_id), ("kept", _extent(found.kept))])
     if found.difference is not None:
         _say_difference("stored", "composed again", found)
     for reason in verified.reasons:
         output.say(f"- {reason}")
+    _say_lost(verified)
+
+
+def _say_lost(verified: "Verified") -> None:
+    for name in verified.lost:
+        output.say(f"- the layer {name} was not compared: {LOST}")
 
 
 def _say_difference(a: str, b: str, found: RequestDiff) -> None:

@@ -16,6 +16,10 @@ from cardbox_cli.model.tokens import bare_name, tokenizer_for
 # one, and for the beginning of the reply; and the models that this is said of.
 _PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
 _DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
+# An image or a file that is sent as base64 costs by its size in pixels or pages, which nobody decodes here:
+# about this much (OpenAI docs, Images and vision: 765 for 1024 x 1024; Anthropic docs, Vision: up to 1,600).
+_PER_MEDIUM = 1_000
+_MEDIUM = re.compile(r'"data:[^",]*;base64,[^"]*"|(?<="data":)"[A-Za-z0-9+/=]{100,}"')
 _PLAIN_ROLES = ("system", "user", "assistant")
 _PLAIN_KEYS = frozenset({"role", "content", "name"})
 
@@ -54,7 +58,8 @@ class Costs:
         rest = "".join(_json(value) for value in others if value)
         of_text = count(text)
         named = _PER_NAME + count(name) if isinstance(name, str) else 0
-        tokens = _PER_MESSAGE + count(str(role)) + named + of_text + count(rest)
+        words, media = _MEDIUM.subn('""', rest)
+        tokens = _PER_MESSAGE + count(str(role)) + named + of_text + count(words) + media * _PER_MEDIUM
         if not self._tokenizer.exact or role not in _PLAIN_ROLES:
             estimated = tokens
         elif self._documented and message.group is None and not rest and body.keys() <= _PLAIN_KEYS:

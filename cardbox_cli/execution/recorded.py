@@ -65,7 +65,8 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the cards still make the request of a step: as a whole, by its hash, or message by message.
 
-    `lost` are the layers that could not be compared, `reasons` say in words what is known of a difference.
+    `lost` are the layers that lived for the call and are not compared, `reasons` say in words what is known
+    of a difference.
     """
 
     equal: bool
@@ -205,12 +206,13 @@ def verify(
     is_proven = kept is not None and hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
     # What is proven needs no snapshot, which may have been deleted.
     found = diff(composed if is_proven else stored.request, composed, provider_of(format))
-    equal = is_proven if by_hash else found.equal and not lost
+    changed = [layer.name for layer in asked.request.layers if layer.name in lost]
+    equal = is_proven if by_hash else found.equal and not changed
     return Verified(
         equal=equal,
         compared_by="sha256" if by_hash else "messages",
-        lost=lost,
-        reasons=[] if equal else _reasons(box, found, lost),
+        lost=[name for name in lost if name not in changed],
+        reasons=[] if equal else _reasons(box, found, changed),
         difference=found,
     )
 
@@ -225,8 +227,8 @@ def _output_of(box: Source, boxes: TurnBoxes, kept: Kept | None) -> tuple[int, i
     return cards, min(boxes.output_start, cards)
 
 
-def _reasons(box: Source, found: RequestDiff, lost: list[str]) -> list[str]:
-    reasons = [f"the layer {name} cannot be compared: {LOST}" for name in lost]
+def _reasons(box: Source, found: RequestDiff, changed: list[str]) -> list[str]:
+    reasons = [f"the layer {name} says something else now" for name in changed]
     reasons += [
         f"card {short_id(slot.card_id)} at position {slot.position} of the request box is {slot.fate}"
         for slot in box.slots

@@ -37,6 +37,7 @@ CARD_TYPES: dict[str, str] = {
     "meta.parent_pointer": "system",
     "task.result_fields": "system",
     "context.compression": "system",
+    "context.layer": "system",
     "todo.item": "system",
     "chat.message": "user",
     "agent.reasoning": "assistant",

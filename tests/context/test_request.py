@@ -268,6 +268,20 @@ def test_how_the_parts_of_one_message_are_wrapped_is_estimated() -> None:
     assert (told.tokens, told.tokens_estimated) == (2 * (3 + 1 + 2) + 3, 2 * (3 + 1))
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 90_000}"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 90_000}},
+    ],
+)
+def test_what_is_sent_as_base64_is_not_counted_as_text(part: dict[str, Any]) -> None:
+    message = Message(layer="checkpoint_messages", body={"role": "user", "content": [part]})
+    told = explain(msgspec.structs.replace(request(), messages=[message]))
+    assert 1000 < told.tokens < 1100
+    assert told.messages[0].characters > 90_000
+
+
 def test_definitions_of_tools_are_estimated() -> None:
     tool = {"type": "function", "function": {"name": "f"}}
     plain = explain(request(card("task.instruction", TextContent("hi")), model="gpt-4o"))

@@ -56,7 +56,7 @@ class Scene:
 
     def kill(self, point: str, *arguments: str, stdin: bytes = b"") -> None:
         """Run `cbx` and kill it at `point`. The database notices a moment later: `connection` waits for that."""
-        assert self.strike(point, *arguments, stdin=stdin), f"it came to no {point}"
+        assert self.strike(point, *arguments, stdin=stdin), f"at {point} it was not killed: it came to none"
 
     def strike(self, point: str, *arguments: str, stdin: bytes = b"") -> bool:
         """`kill` for a command that does not always come to the same points: whether it was killed."""

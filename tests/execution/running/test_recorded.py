@@ -300,13 +300,16 @@ class TestVerifying:
     ) -> None:
         turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
         found = turn.verified("2")
-        assert (found.equal, found.compared_by, found.lost) == (False, "messages", [NOTES])
-        assert found.difference.equal
+        assert (found.equal, found.compared_by, found.lost) == (True, "messages", [NOTES])
         assert found.difference.kept.messages == 4
-        assert found.reasons == [
-            f"the layer {NOTES} cannot be compared: it lived for the call: of its text only the hash is kept"
-        ]
-        assert turn.verified("2", asked=Layers(texts={NOTES: "Notes."})).equal
+        again = turn.verified("2", asked=Layers(texts={NOTES: "Notes."}))
+        assert (again.equal, again.compared_by, again.lost) == (True, "sha256", [])
+
+    def test_a_layer_that_says_something_else_now_is_a_difference(self, ran: Callable[..., Turn]) -> None:
+        turn = ran(layers={NOTES: "Notes."})
+        found = turn.verified("1", asked=Layers(texts={NOTES: "Other notes."}))
+        assert (found.equal, found.lost) == (False, [])
+        assert found.reasons == [f"the layer {NOTES} says something else now"]
 
     def test_a_step_that_kept_no_hashes_is_compared_with_its_box(
         self, runtime: Runtime, ran: Callable[..., Turn]
