@@ -184,7 +184,7 @@ class TurnRequests:
         return StepRequest(
             step=None,
             format=format,
-            entries=boxes.entries,
+            entries=asked.entries,
             request=asked.request,
             notes=["as cbx would compose it"],
         )

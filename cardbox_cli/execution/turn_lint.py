@@ -34,13 +34,12 @@ def lint_turn(
     """
     wanted = runtime_config.get("model")
     model = wanted if isinstance(wanted, str) else None
-    entries = boxes.entries
-    provider = provider_for(entries, model)
+    provider = provider_for(boxes.entries, model)
     tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
     wishes = settled(Wishes(model=model), ProjectsStore(database).settings(project_id))
     collector = collector_for(database, project_id)
     asked = turn_request(boxes, tools, wishes, format=provider, collector=collector)
-    return lint(entries, asked.request, provider)
+    return lint(asked.entries, asked.request, provider)
 
 
 def lint_turn_to_be(

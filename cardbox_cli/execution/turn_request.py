@@ -92,8 +92,10 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step: what of the history it was made of, as it is composed, and as it is sent."""
+    """The request of a step: all that it was made of and what of that is history, as it is composed, and as
+    it is sent."""
 
+    entries: list[Entry]
     history: list[Entry]
     request: Request
     body: bytes
@@ -122,11 +124,12 @@ def request_with_tools(
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """`turn_request` with tools that are spelled already, such as those that an earlier request had."""
-    own = boxes.exchange
-    composed = request_of(boxes.entries, wishes, spell=dialect_of(format).spell, collector=collector, own=own)
+    own, entries = boxes.exchange, boxes.entries
+    composed = request_of(entries, wishes, spell=dialect_of(format).spell, collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
     takes_all = process_of(request.process).takes_history
     return TurnRequest(
+        entries=entries,
         history=[entry for entry in boxes.history if takes_all or entry.slot.card_id in own],
         request=request,
         body=sent(request, format),

@@ -48,7 +48,7 @@ def check(
 def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Finding]:
     """What the rules of `provider` find, in the order of the boxes; what is about the whole request, last.
 
-    `request` is that of `entries`, spelled in the provider's dialect.
+    `request` was made of these very `entries`, and is spelled in the provider's dialect.
     """
     subject = Subject(provider, entries, request)
     hits = [(rule, entry, words) for rule in RULES[provider] for entry, words in rule.find(subject)]

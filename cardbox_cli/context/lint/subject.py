@@ -49,16 +49,8 @@ class Subject:
     @cached_property
     def cards(self) -> list[tuple[Entry, Card]]:
         """The cards that a reader of the boxes sees, each at its first place."""
-        return list(self._places.values())
-
-    @cached_property
-    def _places(self) -> dict[str, tuple[Entry, Card]]:
-        kept: dict[str, tuple[Entry, Card]] = {}
-        for entry in self.entries:
-            slot = entry.slot
-            if slot.card is not None and slot.fate == "present" and slot.card_id not in kept:
-                kept[slot.card_id] = (entry, slot.card)
-        return kept
+        places = self.request.places.values()
+        return [(entry, entry.slot.card) for entry in places if entry.slot.card is not None]
 
     def place(self, message: Message) -> Entry | None:
         """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
@@ -69,7 +61,7 @@ class Subject:
 
     def place_of(self, card_id: str) -> Entry | None:
         """The first place of a card."""
-        return self._places[card_id][0] if card_id in self._places else None
+        return self.request.places.get(card_id)
 
     @cached_property
     def explained(self) -> Explanation:
@@ -79,11 +71,11 @@ class Subject:
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:
         """The messages that cards make, with their cards and where these stand."""
-        places = self._places
+        cards = {entry.slot.card_id: (entry, card) for entry, card in self.cards}
         return [
-            (*places[message.card_id], message)
+            (*cards[message.card_id], message)
             for message in self.request.messages
-            if message.layer == CHECKPOINT and message.card_id in places
+            if message.layer == CHECKPOINT and message.card_id in cards
         ]
 
     @cached_property
