@@ -17,16 +17,7 @@ if TYPE_CHECKING:
 
 def answer(findings: "list[Finding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
-    if session().output == "table" and findings:
-        _say(findings)
-    else:
-        output.emit_list(
-            findings,
-            columns=[],
-            row=lambda found: [],
-            item_id=lambda found: found.card_id or "",
-            empty="nothing found",
-        )
+    output.emit_items(findings, table=lambda: _say(findings), item_id=lambda found: found.card_id or "")
     refuse(findings, hint=None)
 
 
@@ -77,6 +68,9 @@ def _place(found: "Finding") -> str:
 
 
 def _say(findings: "list[Finding]") -> None:
+    if not findings:
+        announce("nothing found")
+        return
     rows = [
         [
             "-" if found.position is None else str(found.position),

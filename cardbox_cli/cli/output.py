@@ -46,13 +46,22 @@ def emit_list(
     empty: str,
 ) -> None:
     """Print a list, item by item where the format allows. `empty` goes to stderr when a table has no rows."""
+
+    def table() -> None:
+        rows = [row(item) for item in items]
+        if rows:
+            print_table(columns, rows)
+        else:
+            announce(empty)
+
+    emit_items(items, table=table, item_id=item_id)
+
+
+def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Callable[[Any], str]) -> None:
+    """Print a list as `emit_list` does, with what `table` prints for people."""
     match session().output:
         case "table":
-            rows = [row(item) for item in items]
-            if rows:
-                print_table(columns, rows)
-            else:
-                announce(empty)
+            table()
         case "json":
             _write_array(items)
         case "jsonl":
@@ -127,7 +136,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
         return (" " * _GAP).join([*fixed, last]).rstrip()
 
     header = line(columns)
-    sys.stdout.write(f"{_BOLD}{header}{_PLAIN}\n" if _coloured() else f"{header}\n")
+    sys.stdout.write(f"{_BOLD}{header}{_PLAIN}\n" if coloured() else f"{header}\n")
     for cells in body:
         sys.stdout.write(line(cells) + "\n")
 
@@ -176,10 +185,6 @@ _PAINTS = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 def coloured() -> bool:
     """Whether colours are shown here."""
-    return _coloured()
-
-
-def _coloured() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

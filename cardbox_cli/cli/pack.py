@@ -103,12 +103,11 @@ def _remember(packed: "Packed") -> None:
 
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     """What counts as the profile's model does."""
-    from cardbox_cli.context.request import profile_of
+    from cardbox_cli.context.request import model_of, profile_of
     from cardbox_cli.store.profiles import ProfileStore
 
     card = ProfileStore(database, session().project_id).card(packed.profile_box_id)
-    config = profile_of([card] if card else []).get("llm_config")
-    return tokenizer_for(config.get("model") if isinstance(config, dict) else None)
+    return tokenizer_for(model_of(profile_of([card] if card else [])))
 
 
 def _print(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:

@@ -204,10 +204,11 @@ def _check(shown: "Shown") -> None:
 def _print(shown: "Shown") -> None:
     """Print the body as it is sent, and tell what reading it does not: cards that are gone, calls renamed."""
     request = shown.request
-    for left in request.left_out:
-        if left.reason.endswith("card"):
+    for entry in shown.entries:
+        slot = entry.slot
+        if slot.fate != "present":
             announce(
-                f"warning: {left.reason} {left.card_id} at position {left.position} of box {left.box_id}"
+                f"warning: {slot.fate} card {slot.card_id} at position {slot.position} of box {entry.box_id}"
             )
     if shown.format == "anthropic":
         _tell_renamed(request)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli import output
 from cardbox_cli.cli.columns import NOTHING
 from cardbox_cli.cli.describe import short_rule, token_count
-from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import one_line
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.lint.models import window
@@ -37,11 +36,8 @@ def print_stats(shown: "Shown") -> None:
     request = shown.request
     told = explain(request)
     found = shares(told, window(request.model))
-    if session().output == "table":
-        _say_shares(request, told, found)
-        return
-    output.emit_list(
-        found, columns=[], row=lambda share: [], item_id=lambda share: share.layer, empty="no messages"
+    output.emit_items(
+        found, table=lambda: _say_shares(request, told, found), item_id=lambda share: share.layer
     )
 
 

@@ -13,8 +13,8 @@ from cardbox_cli.cli.typed import TypedBoxes, TypedTurns
 from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.execution.turn_context import TurnRequests, turn_of_agent
-from cardbox_cli.execution.turn_request import DEFAULT_FORMAT, Source, dialect_of
+from cardbox_cli.execution.turn_context import TurnRequests, read_source, turn_of_agent
+from cardbox_cli.execution.turn_request import DEFAULT_FORMAT, dialect_of
 from cardbox_cli.store.database import Database
 
 _STEP, _TURN = "step_", "turn_"
@@ -61,7 +61,7 @@ class Requests:
 
     def _entries(self, box_id: str) -> list[Entry]:
         self._boxes.require(box_id)
-        return Source(box_id, self._boxes.slots(box_id), self._boxes.provenance(box_id)).entries
+        return read_source(self._boxes, box_id).entries
 
     def turn(self, typed: str | None, agent: str | None = None) -> TurnRequests | None:
         """The turn that is named, or that of an agent, which is then told; None where neither is."""

@@ -2,17 +2,18 @@
 
 import msgspec
 
-from cardbox_cli.collecting.providers import StoredExperience, StoredKnowledge
+from cardbox_cli.collecting.knowledge import StoredKnowledge
 from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.request import Wishes
 from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.store.database import Database
+from cardbox_cli.store.experience import ExperienceStore
 
 
 def collector_for(database: Database, project_id: str) -> ContextCollector:
     """A collector that searches the project where it is asked to."""
     return ContextCollector(
-        knowledge=StoredKnowledge(database, project_id), experience=StoredExperience(database, project_id)
+        knowledge=StoredKnowledge(database, project_id), experience=ExperienceStore(database, project_id)
     )
 
 

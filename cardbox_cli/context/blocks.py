@@ -57,6 +57,18 @@ def is_result(block: Any) -> bool:
     return isinstance(call_id, str) and call_id != ""
 
 
+def text_at(value: Any, key: str) -> str | None:
+    """The text that an object has under `key`; None where it has none, or is no object."""
+    text = value.get(key) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def tool_name(value: Any) -> str | None:
+    """The name of a tool, in a definition or a call of either form."""
+    function = value.get("function") if isinstance(value, dict) else None
+    return text_at(function if isinstance(function, dict) else value, "name")
+
+
 # --- what blocks say
 
 

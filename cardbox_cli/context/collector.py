@@ -23,6 +23,7 @@ from cardbox_cli.model.layers import (
     Asked,
     Process,
     check_layer,
+    is_layer,
 )
 from cardbox_cli.model.todo import TodoItem, todo_items
 
@@ -176,7 +177,7 @@ def _candidates(wanted: Collecting) -> Iterator[str]:
     """The layers that somebody asks for, or that the cards themselves bring, in order."""
     asked = wanted.here.names | wanted.by_profile.names
     types = {card.type for card in wanted.cards}
-    brought = {str(card.metadata.get(LAYER_KEY)) for card in _of_type(wanted.cards, STORED_LAYER)}
+    brought = {name for card in wanted.cards if (name := kept_layer(card)) is not None}
     brought.update(layer for card_type, layer in _MAKERS.items() if card_type in types)
     for name in sorted(asked):
         check_layer(name)
@@ -208,10 +209,16 @@ def _may_have(process: Process) -> str:
 
 def _stored(cards: Sequence[Card], name: str) -> Layer | None:
     """The layer as an earlier request had it, where the boxes keep that."""
-    kept = [card for card in _of_type(cards, STORED_LAYER) if card.metadata.get(LAYER_KEY) == name]
+    kept = [card for card in cards if kept_layer(card) == name]
     if not kept:
         return None
     return Layer(name=name, text=card_text(kept[-1].content), card_ids=[kept[-1].card_id])
+
+
+def kept_layer(card: Card) -> str | None:
+    """The layer of an earlier request that a card keeps, as far as it says the name of one."""
+    name = card.metadata.get(LAYER_KEY) if card.type == STORED_LAYER else None
+    return name if isinstance(name, str) and is_layer(name) else None
 
 
 def _asked_of(wanted: Collecting) -> int:

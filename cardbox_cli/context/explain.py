@@ -4,12 +4,11 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.context.blocks import tool_name
 from cardbox_cli.context.collector import LayerLeftOut
 from cardbox_cli.context.costs import Cost, Costs
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Omitted, Request
-from cardbox_cli.model.cards import Card
-from cardbox_cli.model.layers import SYSTEM_PROMPT
 
 # The line of the tools among those of the layers.
 TOOLS = "tools"
@@ -78,10 +77,6 @@ class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
 
 def explain(request: Request) -> Explanation:
     """The account of every message of `request`, in order, and of every card and layer that made none."""
-    made_of = {layer.name: layer.card_ids for layer in request.layers}
-    made_of[SYSTEM_PROMPT] = [
-        card_id for card_id, place in request.places.items() if _is_profile(place.slot.card)
-    ][:1]
     costs = Costs(request.model)
     of_messages = [costs.of_message(message) for message in request.messages]
     of_tools = [costs.of_tool(tool) for tool in request.tools]
@@ -91,7 +86,7 @@ def explain(request: Request) -> Explanation:
         process=request.process,
         layout=request.layout,
         messages=[
-            _message_line(message, cost, request, made_of)
+            _message_line(message, cost, request)
             for message, cost in zip(request.messages, of_messages, strict=True)
         ],
         tools=[_tool_line(tool, cost) for tool, cost in zip(request.tools, of_tools, strict=True)],
@@ -117,16 +112,7 @@ def shares(told: Explanation, window: int | None) -> list[LayerShare]:
     return [_share(layer, lines, told.tokens, window) for layer, lines in groups.items()]
 
 
-def tool_name(tool: dict[str, Any]) -> str | None:
-    """The name of a tool in a definition of either form."""
-    function = tool.get("function")
-    name = (function if isinstance(function, dict) else tool).get("name")
-    return name if isinstance(name, str) else None
-
-
-def _message_line(
-    message: Message, cost: Cost, request: Request, made_of: dict[str, list[str]]
-) -> MessageLine:
+def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine:
     place = request.places.get(message.card_id or "")
     return MessageLine(
         layer=message.layer,
@@ -135,7 +121,7 @@ def _message_line(
         box_id=None if place is None else place.box_id,
         position=None if place is None else place.slot.position,
         rule=None if place is None else place.rule,
-        made_of=[] if message.card_id is not None else made_of.get(message.layer, []),
+        made_of=[] if message.card_id is not None else request.makers.get(message.layer, []),
         characters=len(cost.said),
         tokens=cost.tokens,
         tokens_exact=not cost.estimated,
@@ -163,7 +149,3 @@ def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window:
         share=round(tokens / of_all, 4) if of_all else 0.0,
         of_window=round(tokens / window, 4) if window else None,
     )
-
-
-def _is_profile(card: Card | None) -> bool:
-    return card is not None and card.type == "sys.profile"

@@ -23,7 +23,16 @@ from cardbox_cli.context.messages import Message, Silence, message_body
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, ToolContent
-from cardbox_cli.model.layers import CHECKPOINT, Asked, Layout, ProcessName, asked_by, process_of
+from cardbox_cli.model.layers import (
+    CHECKPOINT,
+    SYSTEM_PROMPT,
+    Asked,
+    Layout,
+    Process,
+    ProcessName,
+    asked_by,
+    process_of,
+)
 
 Spell = Callable[[Card], dict[str, Any] | Silence]
 
@@ -69,7 +78,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One LLM request before a provider's body is made of it: its messages are spelled, no more.
 
     `tools` are as they are stored, `config` is the profile's llm_config. `layers` are the texts that were
-    composed, `places` has the place of each card that was taken in.
+    composed, `places` has the place of each card that was taken in, `profile_id` names that of the profile.
     """
 
     messages: list[Message]
@@ -82,6 +91,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     layers_left_out: list[LayerLeftOut]
     left_out: list[Omitted]
     places: dict[str, Entry]
+    profile_id: str | None
+
+    @property
+    def makers(self) -> dict[str, list[str]]:
+        """The cards that each layer, and the system prompt, was made of."""
+        of_prompt = [] if self.profile_id is None else [self.profile_id]
+        return {SYSTEM_PROMPT: of_prompt} | {layer.name: layer.card_ids for layer in self.layers}
 
 
 def request_of(
@@ -101,35 +117,23 @@ def request_of(
     history ends with.
     """
     places, left_out = _readable(entries)
-    kept = list(places.values())
-    cards = [entry.slot.card for entry in kept if entry.slot.card is not None]
+    cards = [entry.slot.card for entry in places.values() if entry.slot.card is not None]
+    profile_id = next((card.card_id for card in cards if _said_of_profile(card) is not None), None)
     profile = profile_of(cards)
     process = process_of(wishes.process or profile.get("process"))
-    boxes = (entry.box_id for entry, card in zip(kept, cards, strict=True) if card.type == "sys.profile")
     collected = collector.collect(
         Collecting(
             slots=[entry.slot for entry in entries],
             cards=cards,
-            profile_box_id=next(boxes, None),
+            profile_box_id=None if profile_id is None else places[profile_id].box_id,
             here=wishes.asked,
             by_profile=asked_by(profile),
             process=process,
             share=wishes.share,
         )
     )
-    history: list[Message] = []
-    for entry, card in zip(kept, cards, strict=True):
-        body = spell(card)
-        if not (process.takes_history or isinstance(body, Silence) or card.card_id in own):
-            body = Silence(f"history, and a {process.name} takes none")
-        if isinstance(body, Silence):
-            left_out.append(_left_out(entry, body.reason))
-        else:
-            group = sources.group(card)
-            history.append(Message(layer=CHECKPOINT, body=body, card_id=card.card_id, group=group))
+    history, silent = _history(places.values(), process, spell, own)
     layout = _layout(wishes, profile)
-    config = profile.get("llm_config")
-    config = config if isinstance(config, dict) else {}
     return Request(
         messages=compose(
             system_prompt=_system_prompt(profile),
@@ -139,14 +143,15 @@ def request_of(
             layout=layout,
         ),
         tools=_tools(cards),
-        model=wishes.model or _text(config.get("model")),
-        config=config,
+        model=wishes.model or model_of(profile),
+        config=_config(profile),
         process=process.name,
         layout=layout,
         layers=collected.layers,
         layers_left_out=collected.left_out,
-        left_out=left_out,
+        left_out=left_out + silent,
         places=places,
+        profile_id=profile_id,
     )
 
 
@@ -165,6 +170,26 @@ def _readable(entries: Sequence[Entry]) -> tuple[dict[str, Entry], list[Omitted]
     return kept, left_out
 
 
+def _history(
+    entries: Iterable[Entry], process: Process, spell: Spell, own: Container[str]
+) -> tuple[list[Message], list[Omitted]]:
+    """The messages that the cards of these places make, in order, and why the others make none."""
+    messages: list[Message] = []
+    left_out: list[Omitted] = []
+    for entry in entries:
+        card = entry.slot.card
+        assert card is not None
+        body = spell(card)
+        if not (process.takes_history or isinstance(body, Silence) or card.card_id in own):
+            body = Silence(f"history, and a {process.name} takes none")
+        if isinstance(body, Silence):
+            left_out.append(_left_out(entry, body.reason))
+        else:
+            group = sources.group(card)
+            messages.append(Message(layer=CHECKPOINT, body=body, card_id=card.card_id, group=group))
+    return messages, left_out
+
+
 def _tools(cards: Iterable[Card]) -> list[dict[str, Any]]:
     return [tool for card in cards if isinstance(card.content, ToolContent) for tool in card.content.tools]
 
@@ -180,10 +205,24 @@ def _left_out(entry: Entry, reason: str) -> Omitted:
 
 def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
     """The first profile among these cards; {} where there is none."""
-    for card in cards:
-        if card.type == "sys.profile" and isinstance(card.content, JsonContent):
-            return card.content.data if isinstance(card.content.data, dict) else {}
-    return {}
+    return next((said for card in cards if (said := _said_of_profile(card)) is not None), {})
+
+
+def _said_of_profile(card: Card) -> dict[str, Any] | None:
+    """What a card says of a profile; None for any other card, and where another program left no object."""
+    if card.type != "sys.profile" or not isinstance(card.content, JsonContent):
+        return None
+    return card.content.data if isinstance(card.content.data, dict) else None
+
+
+def model_of(profile: Mapping[str, Any]) -> str | None:
+    """The model that a profile names."""
+    return _text(_config(profile).get("model"))
+
+
+def _config(profile: Mapping[str, Any]) -> dict[str, Any]:
+    config = profile.get("llm_config")
+    return config if isinstance(config, dict) else {}
 
 
 def _system_prompt(profile: Mapping[str, Any]) -> str | None:

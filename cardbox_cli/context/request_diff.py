@@ -105,9 +105,9 @@ def _pieces(request: Request, provider: str) -> Iterator[_Compared]:
     body = DIALECTS[provider].body(request)
     before = _BEFORE_MESSAGES[provider]
     yield _parameter("model", _MODEL, body.get("model"))
-    for number, (tool, line) in enumerate(zip(body.get("tools", ()), told.tools, strict=False), 1):
+    for number, (tool, line) in enumerate(zip(body.get("tools", ()), told.tools, strict=True), 1):
         yield _compared("tools", _TOOLS, number, tool, lines=[line])
-    said = list(_messages(request, provider))
+    said = list((_as_openai if provider == "openai" else _as_anthropic)(request.messages))
     yield from (_message(each, _SYSTEM, told) for each in said if each[0] == "system")
     yield from (_parameter(name, _CHOICES, body.get(name)) for name in before)
     yield from (_message(each, _MESSAGES, told) for each in said if each[0] == "messages")
@@ -119,22 +119,24 @@ def _pieces(request: Request, provider: str) -> Iterator[_Compared]:
 _Sent = tuple[str, int, dict[str, Any], list[int]]
 
 
-def _messages(request: Request, provider: str) -> Iterator[_Sent]:
-    if provider == "openai":
-        end = 0
-        for number, run in enumerate(openai.runs(request.messages), 1):
-            [welded] = openai.welded(run)
-            start, end = end, end + len(run)
-            yield "messages", number, welded, list(range(start, end))
-        return
-    roles = [message.body["role"] for message in anthropic.placed(request.messages)]
+def _as_openai(messages: Sequence[Message]) -> Iterator[_Sent]:
+    end = 0
+    for number, run in enumerate(openai.runs(messages), 1):
+        [welded] = openai.welded(run)
+        start, end = end, end + len(run)
+        yield "messages", number, welded, list(range(start, end))
+
+
+def _as_anthropic(messages: Sequence[Message]) -> Iterator[_Sent]:
+    roles = [message.body["role"] for message in anthropic.placed(messages)]
     system = (place for place, role in enumerate(roles) if role == "system")
     for number, place in enumerate(system, 1):
-        yield "system", number, _in_blocks(request.messages[place]), [place]
-    ahead = (place for place, role in enumerate(roles) if role != "system")
-    spelled, _ = anthropic.spoken(request.messages)
+        yield "system", number, _in_blocks(messages[place]), [place]
+    # What is spoken is every other message, in the same order.
+    spoken_places = (place for place, role in enumerate(roles) if role != "system")
+    spelled, _ = anthropic.spoken(messages)
     for number, run in enumerate(anthropic.runs(spelled), 1):
-        parts = [(_in_blocks(message), [next(ahead)]) for message in run]
+        parts = [(_in_blocks(message), [next(spoken_places)]) for message in run]
         if run[0].body["role"] == "user":
             parts.sort(key=lambda part: anthropic.results_first(next(iter(part[0]["content"]), None)))
         yield from (("messages", number, *part) for part in parts)

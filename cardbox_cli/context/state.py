@@ -26,10 +26,9 @@ def request_cards(project_id: str, request: Request, *, reproducible: Iterable[s
     The same ones make the same cards.
     """
     cards = []
-    profile_id = next((card_id for card_id, place in request.places.items() if _is_profile(place)), "")
     prompt = request.messages[0] if request.messages else None
     if prompt is not None and prompt.layer == SYSTEM_PROMPT:
-        said = prompt.body["content"]
+        said, profile_id = prompt.body["content"], request.profile_id or ""
         card_id = derived_id(project_id, "sys.rendered_prompt", profile_id, said).hex
         cards.append(_card("sys.rendered_prompt", said, card_id, profile_id=profile_id))
     if request.tools:
@@ -48,10 +47,6 @@ def request_box_ids(cards: Iterable[CardDraft], history: Sequence[Entry]) -> lis
     """The ids of a request box: those cards, then the history that can be read, each once."""
     seen = (entry.slot.card_id for entry in history if entry.slot.fate == "present")
     return unique([*(card.card_id for card in cards), *seen])
-
-
-def _is_profile(place: Entry) -> bool:
-    return place.slot.card is not None and place.slot.card.type == "sys.profile"
 
 
 def _card(card_type: str, content: ToolContent | str, card_id: str, **metadata: str) -> CardDraft:

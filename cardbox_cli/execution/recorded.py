@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.collector import LAYER_KEY, STORED_LAYER, LayerLeftOut
+from cardbox_cli.context.collector import LayerLeftOut, kept_layer
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, request_of
 from cardbox_cli.context.request_diff import RequestDiff, diff
@@ -19,9 +19,9 @@ from cardbox_cli.execution.turn_request import (
     FORMATS,
     Source,
     TurnBoxes,
-    compose_again,
     dialect_of,
     provider_of,
+    request_with_tools,
     sent,
 )
 from cardbox_cli.model.cards import card_text
@@ -30,6 +30,9 @@ from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
 
 # The key of a step's metadata.
 REQUEST = "request"
+
+# Why a layer cannot be shown or compared.
+LOST = "it lived for the call: of its text only the hash is kept"
 
 _PROMPT = "sys.rendered_prompt"
 
@@ -151,9 +154,9 @@ def _prompt_message(entry: Entry) -> Message:
 def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
     """What makes the request of a step again: its model, process, layout, and every layer that can be had."""
     stored = {
-        str(slot.card.metadata.get(LAYER_KEY)): card_text(slot.card.content)
+        name: card_text(slot.card.content)
         for slot in box.slots
-        if slot.card is not None and slot.card.type == STORED_LAYER
+        if slot.card is not None and (name := kept_layer(slot.card)) is not None
     }
     lived = {} if kept is None else kept.layers
     given = {name: text for name, text in wishes.asked.texts.items() if name in lived}
@@ -184,9 +187,6 @@ def _with_layers(request: Request, kept: Kept | None) -> tuple[Request, list[str
     )
 
 
-LOST = "it lived for the call: of its text only the hash is kept"
-
-
 # --- verifying
 
 
@@ -200,7 +200,7 @@ def verify(
     format = format if kept is None else kept.format
     stored = recorded(box, boxes.profile, kept, format, wishes)
     then = boxes.at(*_output_of(box, boxes, kept))
-    asked = compose_again(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
+    asked = request_with_tools(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
     composed, lost = _with_layers(asked.request, kept)
     by_hash = kept is not None and not lost
     is_proven = kept is not None and hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256

@@ -24,8 +24,8 @@ from cardbox_cli.execution.turn_request import (
     turn_request,
 )
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.model.ids import MIN_TYPED, short_id
-from cardbox_cli.model.turns import QUEUED, TURN, Head, Step
+from cardbox_cli.model.ids import fits, short_id
+from cardbox_cli.model.turns import QUEUED, Head, Step
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.heads import HeadStore
@@ -72,11 +72,17 @@ def read_context(
         output_start=_output_start(TurnStore(database, project_id), agent_turn_id, output),
     )
     profile = profile_of(present_cards(turn_boxes.profile.slots))
+    row = InboxStore(database, project_id).turn_row(agent_turn_id)
     return TurnContext(
         boxes=turn_boxes,
         tools=offered_tools(profile, ToolStore(database, project_id).all()),
-        config=_config(InboxStore(database, project_id), agent_turn_id),
+        config={} if row is None else row.runtime_config,
     )
+
+
+def read_source(boxes: BoxStore, box_id: str) -> Source:
+    """A box that exists, with the rules that brought its cards."""
+    return Source(box_id, boxes.slots(box_id), boxes.provenance(box_id))
 
 
 def _first(box_ids: Iterable[str | None]) -> str | None:
@@ -95,13 +101,6 @@ def _output_start(turns: TurnStore, agent_turn_id: str, output: Source) -> int:
     record = turns.record(agent_turn_id)
     start = None if record is None else record.output_start
     return len(output.slots) if start is None else start
-
-
-def _config(inbox: InboxStore, agent_turn_id: str) -> dict[str, Any]:
-    rows = (row for row in inbox.of_turn(agent_turn_id) if row.message_type == TURN)
-    payload = next((row.payload for row in rows if isinstance(row.payload, dict)), {})
-    config = payload.get("runtime_config")
-    return config if isinstance(config, dict) else {}
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
@@ -185,7 +184,7 @@ class TurnRequests:
         return StepRequest(
             step=None,
             format=format,
-            entries=boxes.entries,
+            entries=asked.entries,
             request=asked.request,
             notes=["as cbx would compose it"],
         )
@@ -211,12 +210,8 @@ class TurnRequests:
         numbers = [str(number) for number in range(1, len(ids) + 1)]
         if at in numbers:
             return self._steps[numbers.index(at)]
-        fitting = [
-            each
-            for each in ids
-            if at == each
-            or (len(at) >= MIN_TYPED and (each.startswith((at, f"step_{at}")) or each.endswith(at)))
-        ]
+        alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
+        fitting = [at] if at in ids else alike
         if len(fitting) > 1:
             raise AmbiguousId(
                 f"{at!r} fits several steps: {', '.join(fitting[:5])}",

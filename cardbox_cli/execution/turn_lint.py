@@ -3,6 +3,7 @@
 Owns how the boxes of a turn that is not run yet are read for it. Decides nothing about the turn.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,9 +14,9 @@ from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.request import Wishes
 from cardbox_cli.execution.requests import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_request import Source, TurnBoxes, turn_request
+from cardbox_cli.execution.turn_context import read_source
+from cardbox_cli.execution.turn_request import TurnBoxes, turn_request
 from cardbox_cli.model.turns import Head
-from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
@@ -23,21 +24,22 @@ from cardbox_cli.store.tools import ToolStore
 _TOOLS = "resource.tools"
 
 
-def lint_turn(database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Any) -> list[Finding]:
+def lint_turn(
+    database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Mapping[str, Any]
+) -> list[Finding]:
     """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
 
     The model is that of the `runtime_config`, else the profile's. Reads the project's tools and settings, and
     what the profile's layers are made of.
     """
-    wanted = runtime_config.get("model") if isinstance(runtime_config, dict) else None
+    wanted = runtime_config.get("model")
     model = wanted if isinstance(wanted, str) else None
-    entries = boxes.entries
-    provider = provider_for(entries, model)
+    provider = provider_for(boxes.entries, model)
     tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
     wishes = settled(Wishes(model=model), ProjectsStore(database).settings(project_id))
     collector = collector_for(database, project_id)
     asked = turn_request(boxes, tools, wishes, format=provider, collector=collector)
-    return lint(entries, asked.request, provider)
+    return lint(asked.entries, asked.request, provider)
 
 
 def lint_turn_to_be(
@@ -57,7 +59,7 @@ def lint_turn_to_be(
     if request.handover is not None:
         context = msgspec.structs.replace(context, box_id="")
     output = read_source(runtime.boxes, output_box_id)
-    written = output.slots[: _settled(runtime, head, output_box_id)]
+    written = output.slots[: _output_start(runtime, head, output_box_id)]
     boxes = TurnBoxes(
         profile=read_source(runtime.boxes, profile_box_id),
         context=context,
@@ -67,14 +69,9 @@ def lint_turn_to_be(
     return lint_turn(runtime.database, runtime.project_id, boxes, request.runtime_config)
 
 
-def _settled(runtime: Runtime, head: Head, output_box_id: str) -> int | None:
-    """How many cards of the output box are there to stay, None for all: a turn may be writing to it."""
+def _output_start(runtime: Runtime, head: Head, output_box_id: str) -> int | None:
+    """How many cards the output box held before the turn that writes to it now; None where none does."""
     if head.active_agent_turn_id is None or head.output_box_id != output_box_id:
         return None
     record = runtime.turns.record(head.active_agent_turn_id)
     return None if record is None else record.output_start
-
-
-def read_source(boxes: BoxStore, box_id: str) -> Source:
-    """A box that exists, with the rules that brought its cards."""
-    return Source(box_id, boxes.slots(box_id), boxes.provenance(box_id))

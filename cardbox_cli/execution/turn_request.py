@@ -92,8 +92,10 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step: what of the history it was made of, as it is composed, and as it is sent."""
+    """The request of a step: all that it was made of and what of that is history, as it is composed, and as
+    it is sent."""
 
+    entries: list[Entry]
     history: list[Entry]
     request: Request
     body: bytes
@@ -104,17 +106,16 @@ def turn_request(
     tools: Iterable[Tool],
     wishes: Wishes = NO_WISHES,
     *,
-    format: str = "openai",
+    format: str = DEFAULT_FORMAT,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
-    return compose_again(
-        boxes, [function_tool(tool) for tool in offered], wishes, format=format, collector=collector
-    )
+    spelled = [_function_tool(tool) for tool in offered]
+    return request_with_tools(boxes, spelled, wishes, format=format, collector=collector)
 
 
-def compose_again(
+def request_with_tools(
     boxes: TurnBoxes,
     tools: list[dict[str, Any]],
     wishes: Wishes,
@@ -123,11 +124,12 @@ def compose_again(
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """`turn_request` with tools that are spelled already, such as those that an earlier request had."""
-    own = boxes.exchange
-    composed = request_of(boxes.entries, wishes, spell=dialect_of(format).spell, collector=collector, own=own)
+    own, entries = boxes.exchange, boxes.entries
+    composed = request_of(entries, wishes, spell=dialect_of(format).spell, collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
     takes_all = process_of(request.process).takes_history
     return TurnRequest(
+        entries=entries,
         history=[entry for entry in boxes.history if takes_all or entry.slot.card_id in own],
         request=request,
         body=sent(request, format),
@@ -159,7 +161,7 @@ def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Too
     return [tool for tool in tools if isinstance(allowed, list) and tool.tool_name in allowed]
 
 
-def function_tool(tool: Tool) -> dict[str, Any]:
+def _function_tool(tool: Tool) -> dict[str, Any]:
     """A tool as OpenAI defines functions."""
     described = {} if tool.description is None else {"description": tool.description}
     parameters = tool.parameters or {"type": "object", "properties": {}}

@@ -67,6 +67,11 @@ def short_id(full_id: str) -> str:
     return full_id[-SHORT:]
 
 
+def fits(typed: str, full_id: str) -> bool:
+    """Whether what somebody typed is the beginning or the end of an id, and long enough to mean it."""
+    return len(typed) >= MIN_TYPED and (full_id.startswith(typed) or full_id.endswith(typed))
+
+
 def unique(ids: Iterable[str]) -> list[str]:
     """`ids` without repetitions; the first place wins."""
     return list(dict.fromkeys(ids))

@@ -15,9 +15,9 @@ from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.ids import MIN_TYPED
+from cardbox_cli.model.ids import fits
 
-TODO = "todo.item"
+_ITEM = "todo.item"
 _REPLACED = "edited_from"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -41,7 +41,7 @@ def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
     Of two cards that replace the same one the later counts. A deleted or expired card says nothing, but still
     joins the card that it replaced and the one that replaced it.
     """
-    written = {slot.card_id: slot for slot in slots if slot.card is not None and slot.card.type == TODO}
+    written = {slot.card_id: slot for slot in slots if slot.card is not None and slot.card.type == _ITEM}
     replaced: set[str] = set()
     chains: dict[str, list[Card]] = {}
     for card_id, slot in written.items():
@@ -71,7 +71,7 @@ def find_item(items: Sequence[TodoItem], typed: str, box_id: str) -> TodoItem:
     if _NUMBER.fullmatch(typed) and 1 <= int(typed) <= len(items):
         return items[int(typed) - 1]
     whole = [item for item in items if typed in _ids(item)]
-    fitting = whole or [item for item in items if any(_fits(typed, card_id) for card_id in _ids(item))]
+    fitting = whole or [item for item in items if any(fits(typed, card_id) for card_id in _ids(item))]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
@@ -90,14 +90,14 @@ def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> 
     if not text.strip():
         raise InvalidInput(f"the todo item {text!r} is blank", hint="say in a few words what is to be done")
     data = {"text": text.strip(), "done": False}
-    return draft_card(TODO, JsonContent(data), author_id=author_id, metadata=_of_turn(agent_turn_id))
+    return draft_card(_ITEM, JsonContent(data), author_id=author_id, metadata=_of_turn(agent_turn_id))
 
 
 def settled(card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None) -> CardDraft:
     """The card that replaces an item's newest one to say that it is done, or open again."""
     kept = {key: value for key, value in card.metadata.items() if key not in CIRCUMSTANCES}
     return draft_card(
-        TODO,
+        _ITEM,
         JsonContent({**_data(card), "text": _text(card), "done": done}),
         author_id=author_id,
         metadata={**kept, _REPLACED: card.card_id, **_of_turn(agent_turn_id)},
@@ -143,7 +143,3 @@ def _data(card: Card) -> dict[str, Any]:
 
 def _ids(item: TodoItem) -> tuple[str, str]:
     return item.first_card_id, item.card_id
-
-
-def _fits(typed: str, card_id: str) -> bool:
-    return len(typed) >= MIN_TYPED and (card_id.startswith(typed) or card_id.endswith(typed))

@@ -2,7 +2,7 @@
 
 OpenAI's tokenizers come with the extra `tokens` and are loaded when one of their models is asked about. For
 Claude and for models that are not known here nothing exact exists offline. Which texts make up a request, and
-what a provider adds to them, is for `context/explain.py` to say.
+what a provider adds to them, is for `context/costs.py` to say.
 """
 
 import re

@@ -156,6 +156,12 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
         value = self.payload.get(name) if isinstance(self.payload, dict) else None
         return value if isinstance(value, str) else None
 
+    @property
+    def runtime_config(self) -> dict[str, Any]:
+        """What the dispatch asked of the worker; {} where the payload holds no such object."""
+        config = self.payload.get("runtime_config") if isinstance(self.payload, dict) else None
+        return config if isinstance(config, dict) else {}
+
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Who works on a claimed inbox row, and until when."""

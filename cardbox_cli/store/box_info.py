@@ -5,11 +5,10 @@ A database that another program made may lack the table: then nothing is kept, a
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from cardbox_cli.model.boxes import Provenance
 from cardbox_cli.store.database import jsonb
 from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.rows import decoded_or_none
 
 
 class BoxInfoStore(ProjectStore):
@@ -43,7 +42,7 @@ class BoxInfoStore(ProjectStore):
         if not self.database.keeps_box_info:
             return None
         text = self._value("provenance_of_box", box_id=box_id)
-        return None if text is None else msgspec.json.decode(text, type=Provenance)
+        return decoded_or_none(Provenance, text)
 
     def forget(self, box_id: str) -> None:
         """Remove what is kept of a box."""

@@ -13,9 +13,9 @@ _LATEST = 10_000
 
 
 class ExperienceStore(ProjectStore):
-    """The deliverables of one project's turns."""
+    """The deliverables of one project's turns, as a layer's provider gives them."""
 
-    def deliverables(self, profile_box_id: str, limit: int) -> list[Card]:
+    def experience(self, profile_box_id: str, limit: int) -> list[Card]:
         """What turns with the same profile delivered that ended in success, the last enqueued first.
 
         The same profile is one of the same name in any case: importing a name again makes a new box. What

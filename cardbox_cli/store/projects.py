@@ -14,6 +14,7 @@ from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.model.identity import Project, ProjectSettings
 from cardbox_cli.store.database import Database, jsonb
 from cardbox_cli.store.project_store import Further, paged
+from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
 
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"
@@ -56,7 +57,7 @@ class ProjectsStore:
                 f"the project {project_id!r} exists",
                 hint="`cbx project update` changes its title, status and owner",
             )
-        return _decode(row)
+        return decoded(Project, row)
 
     def update(
         self,
@@ -71,7 +72,7 @@ class ProjectsStore:
         row = self.database.value(
             "update_project", project_id=project_id, title=title, status=status, owner_id=owner_id
         )
-        return (self.get(project_id), False) if row is None else (_decode(row), True)
+        return (self.get(project_id), False) if row is None else (decoded(Project, row), True)
 
     def get(self, project_id: str) -> Project:
         """The project of this id. Raises NotFound."""
@@ -84,14 +85,14 @@ class ProjectsStore:
         """The project of this id, or None."""
         self.database.require(_TABLE)
         row = self.database.value("project_by_id", project_id=project_id)
-        return None if row is None else _decode(row)
+        return decoded_or_none(Project, row)
 
     def settings(self, project_id: str) -> ProjectSettings:
         """The settings of the project; the defaults where nothing is kept of it."""
         row = None
         if _SETTINGS in self.database.tables:
             row = self.database.value("project_settings", project_id=project_id)
-        return ProjectSettings() if row is None else msgspec.json.decode(row, type=ProjectSettings)
+        return ProjectSettings() if row is None else decoded(ProjectSettings, row)
 
     def configure(self, project_id: str, **changes: Any) -> bool:
         """Set the settings that are named; whether that changed any. Raises NotFound."""
@@ -117,7 +118,7 @@ class ProjectsStore:
 
         def read(after: Project | None, size: int) -> "list[Project]":
             place = None if after is None else after.project_id
-            return [_decode(row) for (row,) in self.database.rows("list_projects", after=place, limit=size)]
+            return all_decoded(Project, self.database.rows("list_projects", after=place, limit=size))
 
         return paged(read, page=_PAGE, limit=limit)
 
@@ -133,7 +134,3 @@ def _no_project(project_id: str) -> NotFound:
         hint="`cbx project list` shows them; `cbx project create`, or the first profile, tool or "
         "agent, makes one",
     )
-
-
-def _decode(row: str) -> Project:
-    return msgspec.json.decode(row, type=Project)

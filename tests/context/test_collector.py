@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import anthropic, openai
 from cardbox_cli.context.request import Request, Wishes, request_of
 from cardbox_cli.context.state import request_box_ids, request_cards
@@ -190,6 +191,20 @@ class TestKindsOfProcess:
         request = composed(strange, user("hi"))
         assert (request.process, request.layout, request.layers) == ("react", "default", [])
         assert composed(profile(layers={"a__context": 1, "b": "x", "knowledge__context": {}})).layers == []
+
+
+@pytest.mark.parametrize("metadata", [{}, {"layer": "notes"}, {"layer": 7}, {"layer": "__context"}])
+def test_a_card_that_keeps_no_layer_by_name_makes_none(metadata: dict[str, Any]) -> None:
+    request = composed(card("context.layer", TextContent("t"), "system", metadata=metadata), user("hi"))
+    assert (request.layers, request.layers_left_out) == ([], [])
+    assert [message.body["content"] for message in request.messages] == ["hi"]
+
+
+def test_the_profile_is_the_first_card_that_says_one() -> None:
+    said = {"system_prompt": "Be kind.", "llm_config": {"model": "m"}}
+    request = composed(card("sys.profile", TextContent("x"), "system"), profile(**said), user("hi"))
+    assert (request.model, request.profile_id) == ("m", "k1")
+    assert [line.made_of for line in explain(request).messages] == [["k1"], []]
 
 
 class TestTheLayoutForCaches:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from cardbox_cli.collecting.providers import StoredExperience
 from cardbox_cli.errors import SchemaMissing
 from cardbox_cli.execution.claims import ack, fail
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.database import Database
+from cardbox_cli.store.experience import ExperienceStore
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT
@@ -63,7 +63,7 @@ def profile(runtime: Runtime, name: str) -> str:
 
 
 def delivered(runtime: Runtime, profile_box_id: str, limit: int = 9, project: str = PROJECT) -> list[str]:
-    found = StoredExperience(runtime.database, project).experience(profile_box_id, limit)
+    found = ExperienceStore(runtime.database, project).experience(profile_box_id, limit)
     return [card.card_id for card in found]
 
 
@@ -103,7 +103,7 @@ def test_a_database_without_turns_says_so(database: Database) -> None:
     database.script("DROP SCHEMA state CASCADE")
     database.forget_tables()
     with pytest.raises(SchemaMissing, match=r"the database has no table state\.agent_inbox"):
-        StoredExperience(database, PROJECT).experience("00000000-0000-7000-8000-000000000001", 5)
+        ExperienceStore(database, PROJECT).experience("00000000-0000-7000-8000-000000000001", 5)
 
 
 def test_it_goes_by_indexes(target: Target) -> None:
@@ -115,7 +115,7 @@ def test_it_goes_by_indexes(target: Target) -> None:
         assert isinstance(database, Explaining)
         database.plans = {}
         for query in ("kept_deliverables", "left_deliverables"):
-            found = StoredExperience(database, PROJECT).experience(PROFILE, 5)
+            found = ExperienceStore(database, PROJECT).experience(PROFILE, 5)
             assert [card.card_id for card in found] == newest
             plan = database.plans[query]
             assert not re.search("Seq Scan on (agent_inbox|cards)", plan)

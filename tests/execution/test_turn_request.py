@@ -1,7 +1,6 @@
 """What the model of a turn sees: pure, so cards are made here and no database is needed."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from cardbox_cli.model.boxes import Fate, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
 from cardbox_cli.model.identity import Tool
+from tests.context.test_request import card as any_card
 
 LOOK = Tool(
     tool_name="look",
@@ -39,21 +39,8 @@ SPELLED = [
 
 
 def card(card_id: str, content: Content | None = None, card_type: str = "task.instruction") -> Card:
-    return Card(
-        card_id=card_id,
-        project_id="p",
-        type=card_type,
-        role="assistant" if card_type == "agent.thought" else "user",
-        author_id=None,
-        content=content or TextContent(card_id),
-        tool_calls=None,
-        tool_call_id=None,
-        ttl_seconds=None,
-        metadata={},
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        expires_at=None,
-        deleted_at=None,
-    )
+    role = "assistant" if card_type == "agent.thought" else "user"
+    return any_card(card_type, content or TextContent(card_id), role, card_id=card_id)
 
 
 def source(box_id: str, *cards: Card, fate: Fate = "present") -> Source:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cardbox_cli.collecting.providers import StoredExperience
 from cardbox_cli.store.database import Database
+from cardbox_cli.store.experience import ExperienceStore
 from tests.cli.conftest import succeed
 from tests.conftest import PROJECT, Cbx
 from tests.foreign import scenes
@@ -64,7 +64,7 @@ def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
     assert (asked.code, asked.err) == (0, "" if is_recorded else "note: as cbx would compose it\n")
     said = "You are an agent." if is_recorded else "You are clerk."
     assert asked.json()["messages"][0] == {"role": "system", "content": said}
-    experience = StoredExperience(Database.adopt(deployment.connection), PROJECT).experience
+    experience = ExperienceStore(Database.adopt(deployment.connection), PROJECT).experience
     assert bool(experience(turn.profile_box_id, 5)) == (EXPECTED[scene][1] == "success")
     assert rows(deployment.connection) == before
 

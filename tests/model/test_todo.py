@@ -1,6 +1,5 @@
 """Todo lists as folds over cards: pure, so cards are made here and no database is needed."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,26 +11,13 @@ from cardbox_cli.model.boxes import Fate, Slot
 from cardbox_cli.model.cards import Card, card_of
 from cardbox_cli.model.content import JsonContent, StoredContent, TextContent
 from cardbox_cli.model.todo import TodoItem, find_item, new_item, settled, todo_items
+from tests.context.test_request import card as any_card
 
 FATES = st.sampled_from(["present", "deleted", "expired", "dangling"])
 
 
 def card(card_id: str, content: StoredContent, type: str = "todo.item", **metadata: Any) -> Card:
-    return Card(
-        card_id=card_id,
-        project_id="p",
-        type=type,
-        role="system",
-        author_id="t",
-        content=content,
-        tool_calls=None,
-        tool_call_id=None,
-        ttl_seconds=None,
-        metadata=metadata,
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        expires_at=None,
-        deleted_at=None,
-    )
+    return any_card(type, content, "system", card_id=card_id, metadata=metadata)
 
 
 def slot(card_id: str, edited_from: str | None = None, *, done: bool = False, fate: Fate = "present") -> Slot:

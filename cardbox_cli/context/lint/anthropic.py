@@ -1,36 +1,36 @@
-"""Rules of Anthropic's Messages alone. What rendering mends is a warning, what it cannot mend an error."""
+"""Rules of Anthropic's Messages alone. What rendering mends is a warning, what it cannot mend an error.
+
+Those about thinking stand in `thinking.py`.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import RAW, arguments_of, block_id, is_text, kind
-from cardbox_cli.context.formats.anthropic import as_blocks, content_of
+from cardbox_cli.context.blocks import RAW, arguments_of, block_id, is_text, tool_name
+from cardbox_cli.context.formats.anthropic import as_blocks
+from cardbox_cli.context.lint import thinking
 from cardbox_cli.context.lint.models import takes_prefill
 from cardbox_cli.context.lint.rule import Hit, Rule
-from cardbox_cli.context.lint.subject import Subject, Turn
-from cardbox_cli.context.lint.tools import arguments_problem, name_problem, tool_name
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem
 from cardbox_cli.context.request import Entry
 
 _MOST_BREAKPOINTS = 4
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_REASONING = "agent.reasoning"
-_THINKING = ("thinking", "redacted_thinking")
 # Which blocks only one side may send.
 _SIDES = {
-    **dict.fromkeys((*_THINKING, "tool_use", "server_tool_use"), "assistant"),
+    **dict.fromkeys((*thinking.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
     "tool_result": "user",
 }
 
 _MESSAGES = "Anthropic API reference, Create a Message: messages"
 _TOOL_USE = "Anthropic docs, Handle tool calls"
 _TOOLS = "Anthropic API reference, Create a Message: tools"
-_EXTENDED = "Anthropic docs, Extended thinking: preserving thinking blocks"
 
 
 # --- the order of messages
@@ -39,39 +39,29 @@ _EXTENDED = "Anthropic docs, Extended thinking: preserving thinking blocks"
 def _first_message(subject: Subject) -> Iterator[Hit]:
     first = subject.turn(0)
     if first is not None and first.role != "user":
-        yield _place(subject, first, 0), "the first message is the assistant's, not the user's"
+        yield subject.place_in(first, 0), "the first message is the assistant's, not the user's"
 
 
 def _prefill(subject: Subject) -> Iterator[Hit]:
-    last = _prefilled(subject)
+    last = subject.prefill
     if last is None or last.kinds[-1] == "tool_use":
         return
     if not takes_prefill(subject.request.model):
         model = subject.request.model
         yield (
-            _place(subject, last, -1),
+            subject.place_in(last, -1),
             f"{model} does not go on with an assistant's message, which is the last",
         )
-    elif _thinks(subject):
-        yield _place(subject, last, -1), "with thinking on, the last message must not be the assistant's"
+    elif thinking.is_on(subject):
+        yield subject.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
 
 
 def _trailing_space(subject: Subject) -> Iterator[Hit]:
-    last = _prefilled(subject)
+    last = subject.prefill
     if last is not None and is_text(last.blocks[-1][0]):
         text = last.blocks[-1][0]["text"]
         if text != text.rstrip():
-            yield _place(subject, last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
-
-
-def _prefilled(subject: Subject) -> Turn | None:
-    """The last message, where it is the assistant's."""
-    last = subject.turn(-1)
-    return last if last is not None and last.role == "assistant" and last.blocks else None
-
-
-def _place(subject: Subject, turn: Turn, index: int) -> Entry | None:
-    return subject.place(turn.blocks[index][1]) if turn.blocks else None
+            yield subject.place_in(last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
 
 
 # --- blocks
@@ -123,79 +113,6 @@ def _marks(block: Any) -> int:
     inner = block.get("content")
     within = sum(map(_marks, inner)) if isinstance(inner, list) else 0
     return within + bool(block.get("cache_control"))
-
-
-# --- thinking
-
-
-def _thinks(subject: Subject) -> bool:
-    thinking = subject.request.config.get("thinking")
-    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
-
-
-def _unsigned(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.of_type(_REASONING):
-        for block in as_blocks(content_of(card)):
-            if kind(block) == "thinking" and not block.get("signature"):
-                yield entry, "the thinking has no signature, and is left out"
-
-
-def _modified(subject: Subject) -> Iterator[Hit]:
-    said: dict[str, str] = {}
-    for entry, card, message in subject.history if _REASONING in subject.types else []:
-        if card.type != _REASONING:
-            continue
-        for block in as_blocks(message.body["content"]):
-            if kind(block) != "thinking":
-                continue
-            signature, thought = str(block.get("signature")), str(block.get("thinking"))
-            if "edited_from" in card.metadata or said.setdefault(signature, thought) != thought:
-                yield entry, "the thinking is not what its signature was made for"
-
-
-def _late_thinking(subject: Subject) -> Iterator[Hit]:
-    thinking = subject.request.config.get("thinking")
-    if isinstance(thinking, dict) and thinking.get("type") == "adaptive":
-        return  # the model itself thinks in between
-    for turn in subject.turns:
-        if turn.role != "assistant" or not turn.kinds or turn.kinds[0] in _THINKING:
-            continue
-        found = next((index for index, name in enumerate(turn.kinds) if name in _THINKING), None)
-        if found is not None:
-            before = turn.kinds[0] or "strange"
-            yield _place(subject, turn, found), f"thinking stands behind a {before} block"
-
-
-def _torn_thinking(subject: Subject) -> Iterator[Hit]:
-    """Thinking that another message parts from the message that it belongs to, and came later in."""
-    ended: set[str | None] = {None}
-    for group, run in groupby(subject.history, key=lambda each: each[2].group):
-        for entry, card, _ in run:
-            if group in ended and group is not None and card.type == _REASONING:
-                yield entry, "another message parts the thinking from its own"
-        ended.add(group)
-
-
-def _thinking_order(subject: Subject) -> Iterator[Hit]:
-    if not any(name in subject.blocks for name in _THINKING):
-        return
-    yield from _late_thinking(subject)
-    yield from _torn_thinking(subject)
-
-
-def _last_thinking(subject: Subject) -> Iterator[Hit]:
-    last = _prefilled(subject)
-    if last is not None and kind(last.blocks[-1][0]) in _THINKING:
-        yield _place(subject, last, -1), "the last message ends in thinking"
-
-
-def _missing_thinking(subject: Subject) -> Iterator[Hit]:
-    called, answered = subject.turn(-2), subject.turn(-1)
-    if not _thinks(subject) or called is None or answered is None:
-        return
-    is_open = any(kind(block) == "tool_result" for block, _ in answered.blocks)
-    if called.role == "assistant" and is_open and kind(called.blocks[0][0]) not in _THINKING:
-        yield _place(subject, called, 0), "the message that called the tools does not begin with thinking"
 
 
 # --- tool calls
@@ -301,46 +218,7 @@ RULES = (
         remedy="keep the last ones: what stands before one is cached with it",
         find=_breakpoints,
     ),
-    Rule(
-        id="thinking-unsigned",
-        severity="warning",
-        finds="Thinking without a signature, which is left out.",
-        source=_EXTENDED,
-        find=_unsigned,
-    ),
-    Rule(
-        id="thinking-modified",
-        severity="error",
-        finds="Thinking that its signature was not made for: edited, or two thoughts with one signature.",
-        source=_EXTENDED,
-        remedy="put the original card back, or leave the thinking out",
-        find=_modified,
-    ),
-    Rule(
-        id="thinking-out-of-order",
-        severity="error",
-        finds="Thinking in a message that does not begin with it, unless it is adaptive, or parted from its "
-        "message by another.",
-        source=_EXTENDED,
-        remedy="put the cards of the message side by side as they were, thinking first",
-        find=_thinking_order,
-    ),
-    Rule(
-        id="thinking-last",
-        severity="error",
-        finds="A last message of the assistant that ends in thinking.",
-        source=_EXTENDED,
-        remedy="leave the thinking out, or add what followed it",
-        find=_last_thinking,
-    ),
-    Rule(
-        id="thinking-missing",
-        severity="error",
-        finds="With thinking on, tool results for a message that does not begin with thinking.",
-        source=_EXTENDED,
-        remedy="put the thinking of that message back, or turn thinking off for this request",
-        find=_missing_thinking,
-    ),
+    *thinking.RULES,
     Rule(
         id="tool-id-repeated",
         severity="warning",

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cardbox_cli.context.blocks import tool_name
 from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tools import tool_name
 from cardbox_cli.context.messages import SILENT_TYPES
 from cardbox_cli.context.request import Entry
 from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, card_text

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any
 
+from cardbox_cli.context.blocks import tool_name
 from cardbox_cli.context.composer import PER_CALL
 from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tools import tool_name
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.layers import CHECKPOINT
 

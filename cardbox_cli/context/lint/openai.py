@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from cardbox_cli.context.blocks import tool_name
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Call, Subject
-from cardbox_cli.context.lint.tools import arguments_problem, name_problem, tool_name
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem
 
 _LONGEST_ID = 40
 _MOST_TOOLS = 128

@@ -11,7 +11,7 @@ from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, op
 from cardbox_cli.context.lint.models import provider_of
 from cardbox_cli.context.lint.rule import Finding, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry, Request, Wishes, profile_of, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, model_of, profile_of, request_of
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "openai": (
@@ -33,9 +33,8 @@ def provider_for(entries: Sequence[Entry], model: str | None = None) -> str:
     """The provider by whose rules to check: that of `model`, else of the one that the profile names."""
     if model is None:
         present = (entry.slot.card for entry in entries if entry.slot.fate == "present")
-        config = profile_of(card for card in present if card is not None).get("llm_config")
-        model = config.get("model") if isinstance(config, dict) else None
-    return provider_of(model if isinstance(model, str) else None)
+        model = model_of(profile_of(card for card in present if card is not None))
+    return provider_of(model)
 
 
 def check(
@@ -49,7 +48,7 @@ def check(
 def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Finding]:
     """What the rules of `provider` find, in the order of the boxes; what is about the whole request, last.
 
-    `request` is that of `entries`, spelled in the provider's dialect.
+    `request` was made of these very `entries`, and is spelled in the provider's dialect.
     """
     subject = Subject(provider, entries, request)
     hits = [(rule, entry, words) for rule in RULES[provider] for entry, words in rule.find(subject)]

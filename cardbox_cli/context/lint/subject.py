@@ -9,15 +9,14 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import kind
+from cardbox_cli.context.blocks import kind, text_at, tool_name
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import anthropic, openai
-from cardbox_cli.context.lint.tools import text_at, tool_name
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.layers import CHECKPOINT, SYSTEM_PROMPT
+from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import Pairing, pair_calls
 
 
@@ -50,33 +49,19 @@ class Subject:
     @cached_property
     def cards(self) -> list[tuple[Entry, Card]]:
         """The cards that a reader of the boxes sees, each at its first place."""
-        return list(self._places.values())
-
-    @cached_property
-    def _places(self) -> dict[str, tuple[Entry, Card]]:
-        kept: dict[str, tuple[Entry, Card]] = {}
-        for entry in self.entries:
-            slot = entry.slot
-            if slot.card is not None and slot.fate == "present" and slot.card_id not in kept:
-                kept[slot.card_id] = (entry, slot.card)
-        return kept
+        places = self.request.places.values()
+        return [(entry, entry.slot.card) for entry in places if entry.slot.card is not None]
 
     def place(self, message: Message) -> Entry | None:
         """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
         if message.card_id is not None:
             return self.place_of(message.card_id)
-        makers = self._makers.get(message.layer, [])
+        makers = self.request.makers.get(message.layer, [])
         return next((self.place_of(card_id) for card_id in makers), None)
-
-    @cached_property
-    def _makers(self) -> dict[str, list[str]]:
-        """The cards that each layer was made of."""
-        profiles = [card.card_id for _, card in self.of_type("sys.profile")]
-        return {SYSTEM_PROMPT: profiles} | {layer.name: layer.card_ids for layer in self.request.layers}
 
     def place_of(self, card_id: str) -> Entry | None:
         """The first place of a card."""
-        return self._places[card_id][0] if card_id in self._places else None
+        return self.request.places.get(card_id)
 
     @cached_property
     def explained(self) -> Explanation:
@@ -86,11 +71,11 @@ class Subject:
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:
         """The messages that cards make, with their cards and where these stand."""
-        places = self._places
+        cards = {entry.slot.card_id: (entry, card) for entry, card in self.cards}
         return [
-            (*places[message.card_id], message)
+            (*cards[message.card_id], message)
             for message in self.request.messages
-            if message.layer == CHECKPOINT and message.card_id in places
+            if message.layer == CHECKPOINT and message.card_id in cards
         ]
 
     @cached_property
@@ -167,6 +152,16 @@ class Subject:
     def turn(self, index: int) -> Turn | None:
         """The message of this index, which may count from the end, as Anthropic gets it."""
         return _turn(self._runs[index]) if -len(self._runs) <= index < len(self._runs) else None
+
+    @property
+    def prefill(self) -> Turn | None:
+        """The last message as Anthropic gets it, where it is the assistant's."""
+        last = self.turn(-1)
+        return last if last is not None and last.role == "assistant" and last.blocks else None
+
+    def place_in(self, turn: Turn, index: int) -> Entry | None:
+        """Where the card stands that a block of a message comes from."""
+        return self.place(turn.blocks[index][1]) if turn.blocks else None
 
     @cached_property
     def blocks(self) -> dict[str, list[tuple[Any, Message]]]:

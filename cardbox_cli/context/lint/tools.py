@@ -1,4 +1,4 @@
-"""What rules of several providers ask of tools: a name, and what is wrong with a name or with arguments."""
+"""What is wrong with the name of a tool or the arguments of a call, as several providers see it."""
 
 import re
 from functools import lru_cache
@@ -7,18 +7,6 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.blocks import arguments_of
-
-
-def text_at(value: Any, key: str) -> str | None:
-    """The text that an object has under `key`; None where it has none, or is no object."""
-    text = value.get(key) if isinstance(value, dict) else None
-    return text if isinstance(text, str) else None
-
-
-def tool_name(value: Any) -> str | None:
-    """The name of a tool, in a definition or a call of either form."""
-    function = value.get("function") if isinstance(value, dict) else None
-    return text_at(function if isinstance(function, dict) else value, "name")
 
 
 @lru_cache

@@ -67,7 +67,7 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
         ),
         depth_policy="descend" if above else "root",
         display_name=row.pointer("display_name"),
-        runtime_config=row.payload.get("runtime_config") or {} if isinstance(row.payload, dict) else {},
+        runtime_config=row.runtime_config,
         metadata={"retry_of": row.turn_id},
     )
     dispatched = dispatch(runtime, request)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.context.request import Wishes
+from cardbox_cli.context.request import NO_WISHES, Wishes
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.claims import Task, hand_back
 from cardbox_cli.execution.ending import end_turn
@@ -32,6 +32,7 @@ from cardbox_cli.execution.running.steps import (
     understand,
 )
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_request import DEFAULT_FORMAT
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.identity import Tool
@@ -58,8 +59,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     its limits, time in seconds."""
 
     command: str
-    format: str = "openai"
-    wishes: Wishes = Wishes()
+    format: str = DEFAULT_FORMAT
+    wishes: Wishes = NO_WISHES
     timeout: float = 600
     max_steps: int = 8
     environment: Mapping[str, str] = {}

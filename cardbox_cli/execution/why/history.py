@@ -10,7 +10,8 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.execution.running.calls import pending_calls
-from cardbox_cli.execution.turn_lint import lint_turn, read_source
+from cardbox_cli.execution.turn_context import read_source
+from cardbox_cli.execution.turn_lint import lint_turn
 from cardbox_cli.execution.turn_request import TurnBoxes
 from cardbox_cli.execution.why.snapshot import Snapshot
 from cardbox_cli.store.boxes import BoxStore
@@ -32,8 +33,7 @@ def _refused(database: Database, project_id: str, s: Snapshot) -> tuple[Finding,
     boxes = _boxes(BoxStore(database, project_id), s)
     if boxes is None or not _asks_next(boxes):
         return ()
-    payload = s.turn_row.payload if s.turn_row is not None else None
-    config = payload.get("runtime_config") if isinstance(payload, dict) else None
+    config = {} if s.turn_row is None else s.turn_row.runtime_config
     findings = lint_turn(database, project_id, boxes, config)
     return tuple(found for found in findings if found.severity == "error")
 

@@ -209,6 +209,15 @@ class TestNamingAStep:
             with pytest.raises(NotFound, match=f"turn '{turn.turn_id}' has no step '{unknown}'"):
                 turn.shown(unknown)
 
+    def test_by_a_whole_id_that_others_begin_with(self, ran: Callable[..., Turn], runtime: Runtime) -> None:
+        turn = ran()
+        ids = [step.step_id for step in runtime.turns.steps(turn.turn_id)]
+        runtime.database.connection.execute(
+            "UPDATE state.agent_steps SET step_id = CASE step_id WHEN %s THEN 'step_7' ELSE 'step_77' END",
+            ids[:1],
+        )
+        assert turn.body("step_7") == turn.bodies[0]
+
     def test_one_that_sent_nothing_is_not_found(
         self, runtime: Runtime, ran: Callable[..., Turn], ask: Asked
     ) -> None:

@@ -1,13 +1,12 @@
-"""What the layers of a context are collected from, on Postgres: the project's own cards.
+"""What knowledge is collected from, on Postgres: the project's own cards that speak to models.
 
-Each class satisfies a protocol of `context/collector`, and reads where it is asked for alone. How the cards
-then read is `context/layer_texts`' affair.
+Satisfies a protocol of `context/collector`, and reads where it is asked for alone; so does
+`store/experience`. How the cards then read is `context/layer_texts`' affair.
 """
 
 from cardbox_cli.model.cards import Card
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.database import Database
-from cardbox_cli.store.experience import ExperienceStore
 
 # What speaks to no model, or only within the request that it belongs to.
 _NO_KNOWLEDGE = (
@@ -33,14 +32,3 @@ class StoredKnowledge:
         """What `cbx card search` finds for the words, newest first, of the cards that speak to models."""
         where = CardFilter(text=query, except_types=_NO_KNOWLEDGE)
         return list(self._cards.newest(where, limit=limit))
-
-
-class StoredExperience:
-    """What earlier turns of a project delivered."""
-
-    def __init__(self, database: Database, project_id: str) -> None:
-        self._store = ExperienceStore(database, project_id)
-
-    def experience(self, profile_box_id: str, limit: int) -> list[Card]:
-        """Deliverables of earlier turns with the profile of this name, newest first; raises SchemaMissing."""
-        return self._store.deliverables(profile_box_id, limit)

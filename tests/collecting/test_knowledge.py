@@ -1,6 +1,6 @@
-"""What layers are collected from, on Postgres."""
+"""What knowledge is collected from, on Postgres."""
 
-from cardbox_cli.collecting.providers import StoredKnowledge
+from cardbox_cli.collecting.knowledge import StoredKnowledge
 from cardbox_cli.model.cards import CARD_TYPES, draft_card
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.database import Database
