@@ -177,7 +177,8 @@ def _candidates(wanted: Collecting) -> Iterator[str]:
     """The layers that somebody asks for, or that the cards themselves bring, in order."""
     asked = wanted.here.names | wanted.by_profile.names
     types = {card.type for card in wanted.cards}
-    brought = {name for card in wanted.cards if (name := kept_layer(card)) is not None}
+    kept = _of_type(wanted.cards, STORED_LAYER) if STORED_LAYER in types else []
+    brought = {name for card in kept if (name := kept_layer(card)) is not None}
     brought.update(layer for card_type, layer in _MAKERS.items() if card_type in types)
     for name in sorted(asked):
         check_layer(name)

@@ -5,7 +5,7 @@ none. Which texts the layers get is the collector's business, which order the pa
 provider spells them `formats/`'. Pure as long as the collector has no providers.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -118,8 +118,7 @@ def request_of(
     """
     places, left_out = _readable(entries)
     cards = [entry.slot.card for entry in places.values() if entry.slot.card is not None]
-    profile_id = next((card.card_id for card in cards if _said_of_profile(card) is not None), None)
-    profile = profile_of(cards)
+    profile_id, profile = next(_profiles(cards), (None, {}))
     process = process_of(wishes.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
@@ -180,13 +179,13 @@ def _history(
         card = entry.slot.card
         assert card is not None
         body = spell(card)
-        if not (process.takes_history or isinstance(body, Silence) or card.card_id in own):
-            body = Silence(f"history, and a {process.name} takes none")
         if isinstance(body, Silence):
             left_out.append(_left_out(entry, body.reason))
-        else:
+        elif process.takes_history or card.card_id in own:
             group = sources.group(card)
             messages.append(Message(layer=CHECKPOINT, body=body, card_id=card.card_id, group=group))
+        else:
+            left_out.append(_left_out(entry, f"history, and a {process.name} takes none"))
     return messages, left_out
 
 
@@ -205,14 +204,16 @@ def _left_out(entry: Entry, reason: str) -> Omitted:
 
 def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
     """The first profile among these cards; {} where there is none."""
-    return next((said for card in cards if (said := _said_of_profile(card)) is not None), {})
+    return next((profile for _, profile in _profiles(cards)), {})
 
 
-def _said_of_profile(card: Card) -> dict[str, Any] | None:
-    """What a card says of a profile; None for any other card, and where another program left no object."""
-    if card.type != "sys.profile" or not isinstance(card.content, JsonContent):
-        return None
-    return card.content.data if isinstance(card.content.data, dict) else None
+def _profiles(cards: Iterable[Card]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The cards that say a profile, by their ids; other programs may have left no object in one."""
+    for card in cards:
+        if card.type != "sys.profile" or not isinstance(card.content, JsonContent):
+            continue
+        if isinstance(card.content.data, dict):
+            yield card.card_id, card.content.data
 
 
 def model_of(profile: Mapping[str, Any]) -> str | None:

@@ -32,7 +32,10 @@ spell = message_body
 def body(request: Request) -> dict[str, Any]:
     """The JSON body of `request`; without a model when none is known."""
     parts: dict[str, Any] = {} if request.model is None else {"model": request.model}
-    parts["messages"] = list(welded(request.messages))
+    has_parts = any(message.group is not None for message in request.messages)
+    parts["messages"] = (
+        list(welded(request.messages)) if has_parts else [message.body for message in request.messages]
+    )
     if request.tools:
         parts["tools"] = [_tool(tool) for tool in request.tools]
     names = (*PARAMETERS, *(TOOL_PARAMETERS if request.tools else ()))
