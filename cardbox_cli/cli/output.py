@@ -122,8 +122,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     from rich.cells import cell_len, set_cell_size
 
     body = [[printable(flat(cell)) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(columns, *body, strict=True)]
-    room = _width() - sum(width + _GAP for width in widths[:-1])
+    widths = _widths(columns, body)
+    room = _room(widths[:-1])
 
     def line(cells: Row) -> str:
         *fixed, last = (
@@ -131,14 +131,29 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
             for name, cell, width in zip(columns, cells, widths, strict=True)
         )
         last = last.rstrip()
-        if cell_len(last) > max(room, _LEAST):
-            last = set_cell_size(last, max(room, _LEAST) - 1) + "…"
+        if cell_len(last) > room:
+            last = set_cell_size(last, room - 1) + "…"
         return (" " * _GAP).join([*fixed, last]).rstrip()
 
     header = line(columns)
     sys.stdout.write(f"{_BOLD}{header}{_PLAIN}\n" if coloured() else f"{header}\n")
     for cells in body:
         sys.stdout.write(line(cells) + "\n")
+
+
+def room_beside(columns: Sequence[str], rows: Sequence[Row]) -> int:
+    """How many cells a further column of a table has before it is cut; in a pipe more than anybody needs."""
+    return _room(_widths(columns, rows))
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Row]) -> list[int]:
+    from rich.cells import cell_len
+
+    return [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
+
+
+def _room(widths: Sequence[int]) -> int:
+    return max(_width() - sum(width + _GAP for width in widths), _LEAST)
 
 
 _NUMERIC = frozenset(

@@ -30,7 +30,7 @@ def ask(cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path:
     (tmp_path / "clerk.yaml").write_text(PROFILE)
     succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
     succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
-    succeed(cbx("tool", "add", "look", "--exec", "cat"))
+    succeed(cbx("tool", "add", "look", "--exec", "cat", "--description", "Look at what is there."))
     context = box_of(add("Find the cause."))
 
     def dispatch() -> str:
@@ -83,6 +83,33 @@ class TestTurns:
         assert told() == f"note: agent 'clerk': turn {second}, dispatched"
         succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
         assert told() == f"note: agent 'clerk': turn {second}, ended"
+
+    def test_a_step_is_to_the_byte_what_the_command_got(self, cbx: Cbx, ask: Ask, tmp_path: Path) -> None:
+        turn = ask()
+        command = f"tee {tmp_path}/body-$CBX_STEP | {CLIENT} --call look '{{}}'"
+        succeed(cbx("worker", "run", "--exec", command, "--drain"))
+        first, second = sorted(tmp_path.glob("body-*"))
+        assert cbx("render", "--turn", turn, "--at", "1", "-o", "jsonl").out == first.read_text()
+        assert cbx("render", "--turn", turn, "-o", "jsonl").out == second.read_text()
+        assert cbx("render", "--turn", turn, "--at", "1", "--verify").code == 0
+        difference = cbx("render", "--turn", turn, "--diff", "1", "next", "-o", "json").json()["difference"]
+        assert difference["b"]["section"] == "messages"
+
+    def test_it_comes_in_the_format_of_the_last_step_else_of_the_model(
+        self, cbx: Cbx, ask: Ask, tmp_path: Path
+    ) -> None:
+        def is_anthropic(*options: str) -> bool:
+            return "system" in json.loads(cbx("render", "--turn", *options).out)
+
+        assert not is_anthropic(ask())
+        succeed(cbx("worker", "run", "--exec", "printf done", "--format", "anthropic", "--drain"))
+        assert is_anthropic("@last")
+        assert is_anthropic("@last", "--at", "next")
+        assert not is_anthropic("@last", "--at", "next", "--format", "openai")
+        (tmp_path / "clerk.yaml").write_text(PROFILE.replace("gpt-4o", "claude-sonnet-4-5"))
+        succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
+        succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
+        assert is_anthropic(ask())
 
     def test_what_its_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:
         check = ("render", "--turn", ran, "--check", "-o", "json")
@@ -220,7 +247,17 @@ class TestDiff:
         found = cbx(*compare, "-o", "json").json()
         assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after"]
         assert (found["a"], found["b"], found["kept"]["messages"]) == (f"box {a}", f"box {b}", 2)
-        keys = ["section", "number", "role", "layer", "card_ids", "tokens", "tokens_exact", "text"]
+        keys = [
+            "section",
+            "number",
+            "role",
+            "layer",
+            "card_ids",
+            "tokens",
+            "tokens_exact",
+            "text",
+            "differing",
+        ]
         assert [list(found["difference"][side]) for side in "ab"] == [keys] * 2
         assert [found["difference"][side]["card_ids"] for side in "ab"] == [[one], [other]]
         assert cbx(*compare, "-o", "id").out == f"{other}\n"
