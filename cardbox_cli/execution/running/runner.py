@@ -180,7 +180,7 @@ class Run:
                 lambda runtime: begin_step(runtime, turn, format=program.format, wishes=program.wishes)
             )
         except InvalidLayers as exc:
-            raise _Failed("invalid_layers", exc.message) from exc
+            raise _Failed("invalid_layers", str(exc)) from exc
         except InvalidInput as exc:
             raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)

@@ -46,7 +46,7 @@ _ANSWERED = ("llm_done", "completed", "suspended")
 _LOST = "given up before it was done"
 
 
-class InvalidLayers(InvalidInput):
+class InvalidLayers(Exception):
     """Layers that are asked for and cannot be had."""
 
 
@@ -157,7 +157,7 @@ def _composed(runtime: Runtime, turn: Turn, wishes: Wishes, format: str) -> Turn
     try:
         return turn_request(turn.boxes, turn.tools, wishes, format=format, collector=collector)
     except InvalidInput as exc:
-        raise InvalidLayers(exc.message, hint=exc.hint) from exc
+        raise InvalidLayers(exc.message) from exc
 
 
 def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
