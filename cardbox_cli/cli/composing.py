@@ -81,7 +81,7 @@ def wishes(
     from cardbox_cli.context.request import Wishes
 
     if process is not None:
-        check_choice(process, "--process", PROCESS_NAMES, what="kind of process")
+        check_choice(process, "--process", PROCESS_NAMES, what="kind")
     if layout is not None:
         check_choice(layout, "--layout", LAYOUTS, what="layout")
     spelled = Wishes(

@@ -82,8 +82,8 @@ def _say(findings: "list[Finding]") -> None:
         ]
         for found in findings
     ]
-    output.print_table(["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"], rows)
+    output.print_table(["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"], rows, whole=True)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     if remedies:
         output.say()
-        output.print_table(["RULE", "REMEDY"], [[rule, remedy] for rule, remedy in remedies.items()])
+        output.print_table(["RULE", "REMEDY"], [list(pair) for pair in remedies.items()], whole=True)

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -114,10 +115,11 @@ def say(text: str = "") -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Row], *, whole: bool = False) -> None:
     """A table without lines, each row on one. On a terminal the last column alone is cut to fit the width.
 
-    The header is bold on a terminal unless NO_COLOR or TERM=dumb forbid it; in a pipe nothing is cut.
+    Where it is the answer, `whole` lets it go on below instead. The header is bold on a terminal unless
+    NO_COLOR or TERM=dumb forbid it; in a pipe nothing is cut.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -125,25 +127,36 @@ def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     widths = _widths(columns, body)
     room = _room(widths[:-1])
 
-    def line(cells: Row) -> str:
+    def line(cells: Row, *, whole: bool = False) -> str:
         *fixed, last = (
             set_cell_size(cell, width) if name not in _NUMERIC else " " * (width - cell_len(cell)) + cell
             for name, cell, width in zip(columns, cells, widths, strict=True)
         )
         last = last.rstrip()
-        if cell_len(last) > room:
-            last = set_cell_size(last, room - 1) + "…"
+        if whole and cell_len(last) > room:
+            return _folded((" " * _GAP).join(fixed), last, room)
+        if cell_len(last) > max(room, _LEAST):
+            last = set_cell_size(last, max(room, _LEAST) - 1) + "…"
         return (" " * _GAP).join([*fixed, last]).rstrip()
 
     header = line(columns)
     sys.stdout.write(f"{_BOLD}{header}{_PLAIN}\n" if coloured() else f"{header}\n")
     for cells in body:
-        sys.stdout.write(line(cells) + "\n")
+        sys.stdout.write(line(cells, whole=whole) + "\n")
+
+
+def _folded(before: str, text: str, room: int) -> str:
+    """A row whose last text goes on below: beside the other columns, or under them where room is little."""
+    beside = room >= _ENOUGH
+    indent = " " * (_width() - room if beside else 2 * _GAP)
+    lead = before.ljust(len(indent)) if beside else indent
+    text = textwrap.fill(text, _width(), initial_indent=lead, subsequent_indent=indent)
+    return text if beside else f"{before.rstrip()}\n{text}"
 
 
 def room_beside(columns: Sequence[str], rows: Sequence[Row]) -> int:
     """How many cells a further column of a table has before it is cut; in a pipe more than anybody needs."""
-    return _room(_widths(columns, rows))
+    return max(_room(_widths(columns, rows)), _LEAST)
 
 
 def _widths(columns: Sequence[str], rows: Sequence[Row]) -> list[int]:
@@ -153,7 +166,7 @@ def _widths(columns: Sequence[str], rows: Sequence[Row]) -> list[int]:
 
 
 def _room(widths: Sequence[int]) -> int:
-    return max(_width() - sum(width + _GAP for width in widths), _LEAST)
+    return _width() - sum(width + _GAP for width in widths)
 
 
 _NUMERIC = frozenset(
@@ -163,6 +176,8 @@ _NUMERIC = frozenset(
 # Spaces between columns, and what is left of the last one on a terminal that is too narrow for the others.
 _GAP = 2
 _LEAST = 12
+# How much room lets a text be read beside other columns.
+_ENOUGH = 40
 
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"

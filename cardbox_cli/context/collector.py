@@ -14,6 +14,7 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.layers import (
+    COLLECTED,
     COMPRESSION,
     CONTEXT_LAYERS,
     EXPERIENCE,
@@ -33,9 +34,6 @@ LAYER_KEY = "layer"
 
 # The layers that boxes make without being asked, by the type of the cards that make them.
 _MAKERS = {"todo.item": TODO, "context.compression": COMPRESSION}
-
-# The layers that can be collected; any other is given.
-_COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 # How many cards a search brings, and how many that the request holds anyway are passed over for them.
 _FOUND, _PASSED_OVER = 5, 100
@@ -146,7 +144,7 @@ class ContextCollector:
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
-            if name in asked.names and name in _COLLECTED:
+            if name in asked.names and name in COLLECTED:
                 return self._collected(wanted, name, asked.knowledge)
         return _stored(wanted.cards, name) or self._collected(wanted, name, None)
 

@@ -37,6 +37,9 @@ ProcessName = Literal[
 ]
 PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
 
+# Those that can be collected; any other is given.
+COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
+
 Layout = Literal["default", "cache"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
@@ -98,7 +101,7 @@ def check_layer(name: str) -> None:
     if not is_layer(name):
         raise InvalidInput(
             f"{name!r} is no layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
-            hint=f"for example {(name.removesuffix(SUFFIX) or 'notes') + SUFFIX!r}",
+            hint=f"{', '.join(CONTEXT_LAYERS)}, or one of your own",
         )
 
 

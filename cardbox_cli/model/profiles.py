@@ -21,7 +21,7 @@ from pydantic import (
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten import Name, Section, Trimmed, fit, refuse
 from cardbox_cli.model.identity import is_subject_token
-from cardbox_cli.model.layers import KNOWLEDGE, SUFFIX, Layout, ProcessName, is_layer, process_of
+from cardbox_cli.model.layers import COLLECTED, KNOWLEDGE, SUFFIX, Layout, ProcessName, is_layer, process_of
 from cardbox_cli.model.wording import did_you_mean, found, shown
 from cardbox_cli.model.yaml_files import read_yaml
 
@@ -56,13 +56,25 @@ def _wrong_wish(layer: str, value: object) -> str | None:
     """What is wrong with what a profile says of a layer, to be read after its name."""
     if not is_layer(layer):
         return f"does not end in {SUFFIX!r}"
-    if isinstance(value, str) and value.strip():
-        return None
+    if isinstance(value, str):
+        return None if value.strip() else "is blank; give it a text or remove the key"
     if layer == KNOWLEDGE:
-        words = value.get("query") if isinstance(value, dict) and len(value) == 1 else None
-        is_search = isinstance(words, str) and words.strip()
-        return None if is_search else f"must be a text or {{query: WORDS}}, found {found(value)}"
-    return None if value is True else f"must be a text, or true to collect it, found {found(value)}"
+        return _wrong_search(value)
+    if layer not in COLLECTED:
+        return f"must be a text, for nothing collects it; found {found(value)}"
+    return None if value is True else f"must be a text, or true to collect it; found {found(value)}"
+
+
+def _wrong_search(value: object) -> str | None:
+    if not isinstance(value, dict):
+        return f"must be a text or {{query: WORDS}}; found {found(value)}"
+    unknown = [str(key) for key in value if key != "query"]
+    if unknown:
+        return f"has a key that is not known: {shown(unknown[0])}; there is 'query' alone"
+    words = value.get("query")
+    if not isinstance(words, str) or not words.strip():
+        return f"needs words to search for as its 'query'; found {found(words)}"
+    return None
 
 
 class DelegationPolicy(Section):

@@ -99,7 +99,7 @@ def test_a_kind_without_history_answers_the_query(cbx: Cbx, contents: Contents, 
         (["--knowledge-query", " "], 2, "--knowledge-query is blank"),
         (["--query", ""], 2, "--query is blank"),
         (["--query", "What now?"], 4, "the query is the last user message of the history"),
-        (["--process", "chain"], 2, "--process: unknown kind of process 'chain'"),
+        (["--process", "chain"], 2, "--process: unknown kind 'chain'"),
         (["--layout", "fast"], 2, "--layout: unknown layout 'fast'"),
         (
             ["--process", "mapreduce_worker", "--layer", "todo__context"],

@@ -256,7 +256,9 @@ REFUSED = [
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
         4,
-        "error: 'notes' is no layer: their names end in '__context'\nhint: for example 'notes__context'\n",
+        "error: 'notes' is no layer: their names end in '__context'\nhint: "
+        "framework__context, experience__context, knowledge__context, todo__context, compression__context, "
+        "or one of your own\n",
     ),
     (
         ("agent", "show", "nobody"),

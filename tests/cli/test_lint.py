@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import lines, succeed
+from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx, Result
 
 Feed = Callable[[str | bytes], None]
@@ -46,6 +46,16 @@ class TestCardLint:
         sound = file(ASKED, CALLED, ANSWERED)
         assert offline("card", "lint", sound, "-o", "json") == Result(0, "[]\n", "taken as openai\n")
         assert offline("card", "lint", sound, "--from", "openai") == Result(0, "", "nothing found\n")
+
+    @pytest.mark.parametrize("columns", [80, 140])
+    def test_on_a_terminal_all_of_a_finding_is_read(
+        self, shell: Shell, file: Callable[..., str], columns: int
+    ) -> None:
+        shown = shell.on_terminal("card", "lint", file(ASKED, CALLED), columns=columns, NO_COLOR="1")
+        assert max(map(len, shown.out.splitlines()[1:-1])) <= columns
+        said = " ".join(shown.out.split())
+        assert TORN in said
+        assert "or a result that says that the call failed, or drop the call" in said
 
     def test_what_is_found_is_the_answer(self, offline: Cbx, file: Callable[..., str]) -> None:
         torn = file(ASKED, CALLED)

@@ -133,3 +133,50 @@ def test_all_problems_are_told_at_once() -> None:
         "p.yaml:3:1: llm_config: expected a mapping, found a list",
     ]
     assert [problem["line"] for problem in caught.value.details["problems"]] == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        "{framework__context: Rules., notes__context: Notes.}",
+        "{experience__context: true, todo__context: true}",
+        "{knowledge__context: {query: stopcock}}",
+        "{knowledge__context: All of it.}",
+    ],
+)
+def test_layers_are_texts_or_asked_for(layers: str) -> None:
+    assert parse_profile(f"name: a\nlayers: {layers}", "p.yaml")["layers"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "problem"),
+    [
+        ("{notes: x}", "'notes' does not end in '__context'"),
+        ("{todo__context: ' '}", "'todo__context' is blank; give it a text or remove the key"),
+        ("{todo__context: 5}", "'todo__context' must be a text, or true to collect it; found the number 5"),
+        (
+            "{framework__context: true}",
+            "'framework__context' must be a text, for nothing collects it; found true",
+        ),
+        ("{notes__context: true}", "'notes__context' must be a text, for nothing collects it; found true"),
+        ("{knowledge__context: true}", "'knowledge__context' must be a text or {query: WORDS}; found true"),
+        (
+            "{knowledge__context: {query: ''}}",
+            "'knowledge__context' needs words to search for as its 'query'; found the string ''",
+        ),
+        (
+            "{knowledge__context: {query: x, limit: 3}}",
+            "'knowledge__context' has a key that is not known: 'limit'; there is 'query' alone",
+        ),
+        ("{a: x, b__context: 1}", "'a' does not end in '__context'; 'b__context' must be a text, "),
+    ],
+)
+def test_what_is_wrong_with_a_layer_is_told(layers: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_profile(f"name: a\nlayers: {layers}", "p.yaml")
+    assert caught.value.message.startswith(f"p.yaml:2: layers: {problem}")
+
+
+def test_a_kind_of_process_cannot_ask_for_every_layer() -> None:
+    with pytest.raises(InvalidInput, match="layers: a mapreduce_worker cannot have todo__context"):
+        parse_profile("name: a\nprocess: mapreduce_worker\nlayers: {todo__context: true}", "p.yaml")

@@ -77,11 +77,12 @@ class Subject:
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:
         """The messages that cards make, with their cards and where these stand."""
-        cards = {entry.slot.card_id: (entry, card) for entry, card in self.cards}
+        places = self.request.places
         return [
-            (*cards[message.card_id], message)
+            (entry, card, message)
             for message in self.request.messages
-            if message.layer == CHECKPOINT and message.card_id in cards
+            if message.layer == CHECKPOINT and message.card_id is not None
+            if (entry := places.get(message.card_id)) is not None and (card := entry.slot.card) is not None
         ]
 
     @cached_property
