@@ -69,8 +69,8 @@ def command(
             "-f",
             metavar="|".join(FORMATS),
             help="openai (a chat-completions body), anthropic (a Messages body) or text (to read). "
-            "Default: of a turn what its step, or its last one, was sent in, else that of the model's "
-            "provider, as with --check; of boxes openai.",
+            "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
+            "openai, with --check the model's.",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,

@@ -1,5 +1,7 @@
 """Looking at what an existing deployment wrote, on its own tables alone: no schema cbx, and not a byte changed."""
 
+import re
+
 import pytest
 
 from cardbox_cli.store.database import Database
@@ -35,6 +37,14 @@ EXPECTED: dict[Scene, tuple[str, str | None]] = {
     scenes.child_of_a_waiting_parent: ("dispatched", None),
 }
 
+# Those that wait for a call whose result no open report brings.
+UNREPORTED = (
+    scenes.suspended,
+    scenes.suspended_without_deadline,
+    scenes.result_without_report,
+    scenes.report_consumed_not_applied,
+)
+
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
@@ -61,7 +71,10 @@ def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
     asked = cbx("render", "--turn", turn.agent_turn_id, "-o", "json")
     sent = any(step["request_box_id"] for step in shown["steps"])
     is_recorded = shown["status"] == "ended" and sent
-    assert (asked.code, asked.err) == (0, "" if is_recorded else "note: as cbx would compose it\n")
+    composed, *waits = asked.err.splitlines() or [""]
+    assert (asked.code, composed) == (0, "" if is_recorded else "note: as cbx would compose it")
+    assert len(waits) == (scene in UNREPORTED)
+    assert all(re.fullmatch(r"note: waits for \w+: its result is not in it yet", note) for note in waits)
     said = "You are an agent." if is_recorded else "You are clerk."
     assert asked.json()["messages"][0] == {"role": "system", "content": said}
     experience = ExperienceStore(Database.adopt(deployment.connection), PROJECT).experience
