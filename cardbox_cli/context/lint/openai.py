@@ -65,8 +65,7 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
 
 
 def _null_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, card, message in subject.history:
-        body = message.body
+    for entry, card, body in subject.wordless:
         if body.get("content") is None and not card.tool_calls and not any(body.get(key) for key in _INSTEAD):
             yield entry, f"the {body['role']} message has no content (null)"
 
@@ -76,8 +75,10 @@ _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 def _malformed_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, body in subject.unplain:
-        content = body["content"]
+    for entry, _, body in subject.wordless:
+        content = body.get("content")
+        if content is None:
+            continue
         if not isinstance(content, list):
             yield entry, f"the content is {json_kind(content)}, and neither a text nor a list of parts"
         elif not content:
@@ -100,8 +101,8 @@ def _part_problem(part: Any) -> str | None:
 
 
 def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
-    for entry, body in subject.unplain:
-        content, role = body["content"], body["role"]
+    for entry, _, body in subject.wordless:
+        content, role = body.get("content"), body["role"]
         for part in content if isinstance(content, list) else ():
             name = kind(part)
             if name in (*_FILES, "refusal") and name not in _PARTS.get(role, ()):
@@ -116,17 +117,15 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
 
 
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    calling = [
-        (entry, calls)
-        for entry, _, message in subject.history
-        if (calls := message.body.get("tool_calls")) is not None
-    ]
-    for entry, calls in calling:
+    for entry, _, message in subject.history:
+        calls = message.body.get("tool_calls")
+        if calls is None:
+            continue
         if not isinstance(calls, list) or not calls:
             yield entry, f"tool_calls is {'empty' if calls == [] else json_kind(calls)}, and no list of calls"
             continue
         for call in calls:
-            name = kind(call)
+            name = call.get("type") if isinstance(call, dict) else None
             if name not in _TOOL_TYPES:
                 yield entry, f"a tool call is of type {name!r}, not 'function' or 'custom'"
             elif not isinstance(call.get(name), dict):

@@ -89,12 +89,12 @@ class Subject:
         return DIALECTS[self.provider].body(msgspec.structs.replace(self.request, messages=[]))
 
     @cached_property
-    def unplain(self) -> list[tuple[Entry, dict[str, Any]]]:
-        """The messages of the history whose content is neither a text nor null, as OpenAI gets them."""
+    def wordless(self) -> list[tuple[Entry, Card, dict[str, Any]]]:
+        """The messages of the history whose content is no text, as OpenAI gets them."""
         return [
-            (entry, body)
-            for entry, _, message in self.history
-            if (content := (body := message.body).get("content")) is not None and type(content) is not str
+            (entry, card, message.body)
+            for entry, card, message in self.history
+            if type(message.body.get("content")) is not str
         ]
 
     @cached_property
