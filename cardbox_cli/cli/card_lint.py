@@ -31,7 +31,7 @@ def lint(
             "--format",
             "-f",
             metavar="openai|anthropic",
-            help="Whose rules to check by. Default: those of the file's own format.",
+            help="Whose rules to check by. Default: the model's beside the messages, else the format's own.",
         ),
     ] = None,
     at: MessagesKey = None,
@@ -55,16 +55,22 @@ def _findings(file: str, wanted: str | None, format_: str | None, at: str | None
     from cardbox_cli.conversations.formats import choose_format
     from cardbox_cli.conversations.json_documents import Documents
     from cardbox_cli.conversations.json_window import Source
-    from cardbox_cli.conversations.linting import lint_conversation
+    from cardbox_cli.conversations.linting import lint_conversation, provider_beside
 
     with open_file(file) as opened:
         documents = Documents(Source(opened, source_name(file)))
         module = choose_format(wanted, documents)
+        own = "openai" if module.NAME == "openai" else "anthropic"
+        findings: list[Finding] = []
+        providers: set[str] = set()
+        for conversation in module.read(documents, at=at):
+            named = provider_beside(conversation) if wanted is None else None
+            provider = format_ or named or own
+            providers.add(provider)
+            findings += lint_conversation(conversation, provider, session().project_id)
         if wanted is None:
-            announce(f"taken as {module.NAME}")
-        provider = format_ or ("openai" if module.NAME == "openai" else "anthropic")
-        return [
-            found
-            for conversation in module.read(documents, at=at)
-            for found in lint_conversation(conversation, provider, session().project_id)
-        ]
+            others = (
+                "" if providers <= {own} or format_ else f", checked for {' and '.join(sorted(providers))}"
+            )
+            announce(f"taken as {module.NAME}{others}")
+        return findings

@@ -215,8 +215,11 @@ def _print(shown: "Shown") -> None:
 def _tell_losses(request: Request, provider: str) -> None:
     lost = losses(request, provider)
     if lost:
+        # Of the cards an example; parameters are few, and nobody would miss them in an answer.
+        named = [loss.what for loss in lost if loss.card_id is not None][:1]
+        named += [loss.what for loss in lost if loss.card_id is None]
         announce(
-            f"warning: {provider} cannot say all of it ({count(len(lost), 'place')}): {lost[0].what}; "
+            f"warning: {provider} cannot say all of it ({count(len(lost), 'place')}): {', '.join(named)}; "
             "--check names each"
         )
 

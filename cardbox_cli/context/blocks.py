@@ -13,7 +13,7 @@ from cardbox_cli.model import exact_json
 Block = dict[str, Any]
 
 # What Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
 # The ids that Messages accepts for tool calls.
 _NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -228,7 +228,7 @@ def _block(part: Any) -> Block:
 
 def _image_block(url: Any) -> Block:
     data = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
-    if data is not None and data[1] in _IMAGES:
+    if data is not None and data[1] in IMAGES:
         return {"type": "image", "source": {"type": "base64", "media_type": data[1], "data": data[2]}}
     if isinstance(url, str) and url.startswith(("https://", "http://")):
         return {"type": "image", "source": {"type": "url", "url": url}}

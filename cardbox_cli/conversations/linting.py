@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
+from cardbox_cli.context.lint.models import provider_of
 from cardbox_cli.context.lint.registry import lint
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.request import Entry, Wishes, request_of
@@ -22,8 +23,24 @@ from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, CardDraft, card_of
 from cardbox_cli.model.content import TextContent
 
-# What rules look at beside the messages of a request.
-_BESIDE = ("model", "tools", "thinking", "cache_control")
+# What rules look at beside the messages of a request, its model and tools aside.
+_PARAMETERS = (
+    *("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "tool_choice"),
+    *("response_format", "reasoning_effort", "thinking", "cache_control"),
+)
+# What beside the messages tells that it is a request to Anthropic.
+_OF_ANTHROPIC = ("system", "thinking")
+
+
+def provider_beside(conversation: Conversation) -> str | None:
+    """The provider that a conversation is a request to, as what stands beside its messages tells.
+
+    None where nothing tells.
+    """
+    if any(key in conversation.beside for key in _OF_ANTHROPIC):
+        return "anthropic"
+    model = _text(held(conversation.beside.get("model")))
+    return None if model is None else provider_of(model)
 
 
 def lint_conversation(conversation: Conversation, provider: str, project_id: str) -> list[Finding]:
@@ -37,12 +54,11 @@ def lint_conversation(conversation: Conversation, provider: str, project_id: str
         slot = Slot(len(entries), card.card_id, card, "present")
         entries.append(Entry(slot=slot, box_id=""))
         places.append(place)
-    beside = {key: held(conversation.beside.get(key)) for key in _BESIDE}
+    beside = {key: held(conversation.beside.get(key)) for key in ("model", "tools", *_PARAMETERS)}
     request = request_of(entries, Wishes(model=_text(beside["model"])), spell=DIALECTS[provider].spell)
+    config = {key: beside[key] for key in _PARAMETERS if beside[key] is not None}
     request = msgspec.structs.replace(
-        request,
-        tools=request.tools + _tools(beside["tools"]),
-        config={**{key: value for key, value in beside.items() if value is not None}, **request.config},
+        request, tools=request.tools + _tools(beside["tools"]), config={**config, **request.config}
     )
     return [_told(found, conversation, places) for found in lint(entries, request, provider)]
 
@@ -78,7 +94,10 @@ def _stand_in_id(place: str) -> str:
 
 
 def _tools(value: Any) -> list[dict[str, Any]]:
-    return [tool for tool in value if isinstance(tool, dict)] if isinstance(value, list) else []
+    """The tools; {}, which rules find, for each that is no object."""
+    if value is None:
+        return []
+    return [tool if isinstance(tool, dict) else {} for tool in value] if isinstance(value, list) else [{}]
 
 
 def _text(value: Any) -> str | None:

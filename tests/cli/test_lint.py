@@ -117,10 +117,45 @@ class TestCardLint:
             ANSWERED,
             {"role": "assistant", "content": "It is"},
             model="claude-opus-4-6",
-            tools=[{"name": "g", "input_schema": {}}],
+            tools=[{"name": "g", "input_schema": {"type": "object"}}],
+            temperature=1.5,
         )
         result = offline("card", "lint", body, "--format", "anthropic", "-o", "json")
-        assert [each["rule"] for each in result.json()] == ["tool-not-offered", "prefill-refused"]
+        assert [each["rule"] for each in result.json()] == [
+            "tool-not-offered",
+            "prefill-refused",
+            "temperature-out-of-range",
+        ]
+
+    @pytest.mark.parametrize(
+        ("beside", "options", "provider"),
+        [
+            ({"model": "claude-sonnet-4-5"}, (), "anthropic"),
+            ({"thinking": {"type": "adaptive"}}, (), "anthropic"),
+            ({"system": "Be brief."}, (), "anthropic"),
+            ({"model": "gpt-4o"}, (), "openai"),
+            ({"max_tokens": 9}, (), "openai"),
+            ({"model": "claude-sonnet-4-5"}, ("--from", "openai"), "openai"),
+            ({"model": "claude-sonnet-4-5"}, ("--format", "openai"), "openai"),
+        ],
+    )
+    def test_what_stands_beside_the_messages_says_whose_request_it_is(
+        self,
+        offline: Cbx,
+        file: Callable[..., str],
+        beside: dict[str, Any],
+        options: tuple[str, ...],
+        provider: str,
+    ) -> None:
+        result = offline("card", "lint", file(ASKED, CALLED, **beside), *options, "-o", "json")
+        assert {each["provider"] for each in result.json()} == {provider}
+        told = {"anthropic": "taken as openai, checked for anthropic\n", "openai": "taken as openai\n"}
+        assert result.err.startswith("" if "--from" in options else told[provider])
+
+    def test_tools_that_are_none_are_found(self, offline: Cbx, file: Callable[..., str]) -> None:
+        for tools in ("x", [5]):
+            result = offline("card", "lint", file(ASKED, tools=tools), "-o", "json")
+            assert [each["rule"] for each in result.json()] == ["tool-malformed"]
 
     def test_what_is_no_conversation(self, offline: Cbx, feed: Feed) -> None:
         feed("{}")

@@ -3,13 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import pytest
+from anthropic.types.message_create_params import MessageCreateParamsBase
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
-from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.formats import DIALECTS, anthropic, openai
 from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.request import Entry, Request, request_of
 from cardbox_cli.conversations.conversation import Conversation
@@ -145,6 +148,38 @@ def test_drafted_openai_conversations_come_back_from_anthropic(turns: list[list[
     text = exact_json.encode({"messages": messages})
     [conversation] = FORMATS["openai"].read(documents_in(text))
     assert said(sent_as("anthropic", conversation)) == said(conversation)
+
+
+def test_parameters_are_those_of_the_providers_own_types() -> None:
+    known = get_type_hints(CompletionCreateParamsBase).keys() - {
+        "messages",
+        "model",
+        "tools",
+        "stream_options",
+    }
+    assert {*openai.PARAMETERS, *openai.TOOL_PARAMETERS} == known
+    known = get_type_hints(MessageCreateParamsBase).keys() - {"messages", "model", "system", "tools"}
+    sampling = {"temperature", "top_p", "top_k"}
+    assert {*anthropic.SAME_PARAMETERS} == known - {"max_tokens", "tool_choice"} | sampling
+
+
+@pytest.mark.parametrize(
+    ("target", "lost"),
+    [("openai", {"stream_options", "top_k", "foo"}), ("anthropic", {"stream_options", "n", "store", "foo"})],
+)
+def test_each_key_of_the_llm_config_is_sent_or_named(target: str, lost: set[str]) -> None:
+    """But for those that steer the sender, what is null, and what is about tools where there are none."""
+    silent = {"model": "m", "stream": True, "provider_options": {}, "save_reasoning_content": True}
+    silent |= {"seed": None, "tool_choice": "auto", "parallel_tool_calls": False}
+    sent = {"temperature": 0.1, "metadata": {}, "max_tokens": 4096, "service_tier": "auto"}
+    other = {"stream_options": {}, "top_k": 1, "n": 2, "store": False, "foo": 1}
+    [conversation] = FORMATS["openai"].read(documents_in('{"messages": []}'))
+    asked = msgspec.structs.replace(request(conversation, target), config={**silent, **sent, **other})
+    named = {loss.what for loss in losses(asked, target)}
+    assert named == {f"the parameter {name!r} is not sent" for name in lost}
+    body = DIALECTS[target].body(asked)
+    assert body.items() >= sent.items()
+    assert not body.keys() & (lost | silent.keys()) - {"model", "seed"}
 
 
 FILE = {"type": "file", "file": {"file_id": "f-1"}}

@@ -40,6 +40,12 @@ SAME_PARAMETERS = (
     "stop_sequences",
     "metadata",
     "service_tier",
+    "speed",
+    "container",
+    "inference_geo",
+    "user_profile_id",
+    "workspace_id",
+    "diagnostics",
     "cache_control",
 )
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")

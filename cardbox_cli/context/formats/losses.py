@@ -12,15 +12,18 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.blocks import blocks_of_content, has_files, is_call, is_text, kind
-from cardbox_cli.context.formats import DIALECTS, anthropic, openai
+from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.messages import ASIDES, spoken_body
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import process_of
 
-# Parameters that are sent in any case, or only when there are tools.
-_ALWAYS_SENT = ("max_tokens", "max_completion_tokens")
+# Keys of an llm_config that steer who sends the request, and are no loss; the model is sent by its own rules.
+_STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
+# How long an answer may be: Anthropic wants to be told in any case, and knows one name for it.
+_LIMITS = ("max_tokens", "max_completion_tokens")
+# Parameters that say something only when there are tools.
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")
 
 
@@ -145,17 +148,18 @@ def _of_files(card: Card) -> Iterator[str]:
 
 
 def _idle(request: Request, provider: str) -> Iterator[str]:
-    """The parameters of the config that some provider knows, and whose absence would change nothing here."""
+    """The keys of the config that are not sent: without them the body would be the same."""
     bare = msgspec.structs.replace(request, messages=[])
     body = DIALECTS[provider].body
     for name, value in request.config.items():
-        if value is None or name not in _KNOWN or (name in _OF_TOOLS and not request.tools):
+        if value is None or name in _STEERING or (name in _OF_TOOLS and not request.tools):
             continue
         if (name, value) == ("parallel_tool_calls", True):
             continue  # what both do anyway
-        config = {key: each for key, each in request.config.items() if key != name}
-        if body(bare) == body(msgspec.structs.replace(bare, config=config)):
+        if name in _LIMITS:
+            is_sent = value in [body(bare).get(limit) for limit in _LIMITS]
+        else:
+            config = {key: each for key, each in request.config.items() if key != name}
+            is_sent = body(bare) != body(msgspec.structs.replace(bare, config=config))
+        if not is_sent:
             yield name
-
-
-_KNOWN = {*openai.PARAMETERS, *openai.TOOL_PARAMETERS, *anthropic.SAME_PARAMETERS} - {*_ALWAYS_SENT}

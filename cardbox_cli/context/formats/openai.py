@@ -10,7 +10,8 @@ from typing import Any
 from cardbox_cli.context.messages import Message, message_body
 from cardbox_cli.context.request import Request
 
-# Keys of a profile's llm_config that are parameters of a request. The rest steers the caller.
+# Keys of a profile's llm_config that are parameters of a request. Not `stream` and `stream_options`: whether
+# an answer comes in pieces is decided by the command that sends the request.
 PARAMETERS = (
     "temperature",
     "top_p",
@@ -18,11 +19,30 @@ PARAMETERS = (
     "max_completion_tokens",
     "stop",
     "seed",
+    "n",
     "presence_penalty",
     "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
     "response_format",
     "reasoning_effort",
     "verbosity",
+    "modalities",
+    "audio",
+    "prediction",
+    "web_search_options",
+    "functions",
+    "function_call",
+    "user",
+    "safety_identifier",
+    "moderation",
+    "metadata",
+    "store",
+    "service_tier",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
 )
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 

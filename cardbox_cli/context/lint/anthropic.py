@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import RAW, arguments_of, block_id, is_text, tool_name
+from cardbox_cli.context.blocks import IMAGES, RAW, arguments_of, block_id, is_text, kind, text_at, tool_name
 from cardbox_cli.context.formats.anthropic import as_blocks
-from cardbox_cli.context.lint import thinking
+from cardbox_cli.context.lint import parameters, thinking
 from cardbox_cli.context.lint.models import takes_prefill
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tools import arguments_problem, name_problem
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
+from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry
 
 _MOST_BREAKPOINTS = 4
@@ -27,6 +28,16 @@ _SIDES = {
     **dict.fromkeys((*thinking.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
     "tool_result": "user",
 }
+
+# The blocks that a message may have, those of betas among them, and those that a tool's result may.
+_BLOCKS = frozenset(
+    {*_SIDES, "text", "image", "document", "search_result", "container_upload", "compaction", "fallback"}
+    | {"mcp_tool_listing", "tool_addition", "tool_removal"}
+    | {"mcp_tool_use", "mcp_tool_result", "advisor_tool_result", "tool_search_tool_result"}
+    | {"web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result"}
+    | {"bash_code_execution_tool_result", "text_editor_code_execution_tool_result"}
+)
+_IN_RESULTS = frozenset({"text", "image", "search_result", "document", "tool_reference", "browser_state"})
 
 _MESSAGES = "Anthropic API reference, Create a Message: messages"
 _TOOL_USE = "Anthropic docs, Handle tool calls"
@@ -73,6 +84,30 @@ def _wrong_sides(subject: Subject) -> Iterator[Hit]:
             if message.body["role"] != side:
                 role = message.body["role"]
                 yield subject.place(message), f"a {name} block stands in a message of the {role}"
+
+
+def _unknown_blocks(subject: Subject) -> Iterator[Hit]:
+    for name in subject.blocks.keys() - _BLOCKS:
+        for _, message in subject.blocks[name]:
+            yield subject.place(message), f"no message has a block of type {name!r}"
+    for inner, message in _within_results(subject):
+        if kind(inner) not in _IN_RESULTS:
+            yield subject.place(message), f"no tool result has a block of type {kind(inner)!r} in it"
+
+
+def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
+    for block, message in subject.blocks.get("tool_result", []):
+        inner = block.get("content")
+        if isinstance(inner, list):
+            yield from ((each, message) for each in inner)
+
+
+def _image_types(subject: Subject) -> Iterator[Hit]:
+    images = [pair for pair in _within_results(subject) if kind(pair[0]) == "image"]
+    for block, message in [*subject.blocks.get("image", []), *images]:
+        source = block.get("source")
+        if kind(source) == "base64" and (media_type := text_at(source, "media_type")) not in IMAGES:
+            yield subject.place(message), f"an image is of type {media_type!r}, none of {', '.join(IMAGES)}"
 
 
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
@@ -142,6 +177,13 @@ def _names(subject: Subject) -> Iterator[Hit]:
             yield None, problem
 
 
+def _malformed_tools(subject: Subject) -> Iterator[Hit]:
+    for number, tool in enumerate(subject.beside.get("tools", [])):
+        problem = schema_problem(tool["input_schema"], "input_schema") if "input_schema" in tool else None
+        if problem is not None:
+            yield None, f"tool {number} {problem}"
+
+
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     names = Counter(name for tool in subject.request.tools if (name := tool_name(tool)) is not None)
     for name, number in names.items():
@@ -202,6 +244,22 @@ RULES = (
         find=_wrong_sides,
     ),
     Rule(
+        id="block-unknown",
+        severity="error",
+        finds="A block of a type that no message has, or that a tool's result cannot have in it.",
+        source=_MESSAGES,
+        remedy="take the block out, or say it as text",
+        find=_unknown_blocks,
+    ),
+    Rule(
+        id="image-type",
+        severity="error",
+        finds="An image of another type than JPEG, PNG, GIF and WebP.",
+        source="Anthropic docs, Vision: image formats",
+        remedy="convert the image",
+        find=_image_types,
+    ),
+    Rule(
         id="text-blank",
         severity="error",
         finds="Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left "
@@ -242,6 +300,14 @@ RULES = (
         find=_names,
     ),
     Rule(
+        id="tool-malformed",
+        severity="error",
+        finds="A tool whose `input_schema` is no schema of an object.",
+        source=_TOOLS,
+        remedy="write the input_schema as that of an object",
+        find=_malformed_tools,
+    ),
+    Rule(
         id="tool-repeated",
         severity="error",
         finds="Two tools of one name.",
@@ -257,4 +323,5 @@ RULES = (
         remedy="edit the card so that the arguments are a string such as '{}'",
         find=_raw_arguments,
     ),
+    *parameters.ANTHROPIC,
 )

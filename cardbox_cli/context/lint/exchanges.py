@@ -23,7 +23,8 @@ def _calls_without_result(subject: Subject) -> Iterator[Hit]:
 
 def _unanswered(subject: Subject) -> Iterator[tuple[Entry, str]]:
     for place, call_id in subject.pairing.unanswered:
-        yield subject.history[place][0], call_id
+        if call_id:  # without one it cannot be answered, which another rule says
+            yield subject.history[place][0], call_id
 
 
 def _results_without_call(subject: Subject) -> Iterator[Hit]:
@@ -46,7 +47,7 @@ def _orphans(subject: Subject) -> Iterator[tuple[Entry, str, bool]]:
         return
     for place, (entry, card, _) in enumerate(subject.history):
         called.update(call_ids(card))
-        if place in orphans and card.tool_call_id is not None:
+        if place in orphans and card.tool_call_id:
             yield entry, card.tool_call_id, card.tool_call_id in called
 
 

@@ -2,16 +2,28 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from cardbox_cli.context.blocks import tool_name
+from cardbox_cli.context.blocks import kind, text_at, tool_name
+from cardbox_cli.context.formats import openai
+from cardbox_cli.context.lint import parameters
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Call, Subject
-from cardbox_cli.context.lint.tools import arguments_problem, name_problem
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
+from cardbox_cli.model.wording import json_kind
 
 _LONGEST_ID = 40
 _MOST_TOOLS = 128
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_SPEAKER = re.compile(r"[^\s<|\\/>]+")
+# What the parts of a message's content may be, by role; of roles that are not here, text alone.
+_PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
+_FILES = ("image_url", "input_audio", "file")
+# The keys under which a part, a call or a tool has its value, and of which one must be a text in it.
+_VALUES = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
+_TOOL_TYPES = ("function", "custom")
 
+_CONTENT = "OpenAI API reference, Create chat completion: messages, content"
 _ASSISTANT = "OpenAI API reference, Create chat completion: messages, assistant message, tool_calls"
 _TOOLS = "OpenAI API reference, Create chat completion: tools"
 
@@ -53,8 +65,7 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
 
 
 def _null_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, card, message in subject.history:
-        body = message.body
+    for entry, card, body in subject.wordless:
         if body.get("content") is None and not card.tool_calls and not any(body.get(key) for key in _INSTEAD):
             yield entry, f"the {body['role']} message has no content (null)"
 
@@ -62,12 +73,127 @@ def _null_contents(subject: Subject) -> Iterator[Hit]:
 # What an assistant's message may have in the place of content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
+
+def _malformed_contents(subject: Subject) -> Iterator[Hit]:
+    for entry, _, body in subject.wordless:
+        content = body.get("content")
+        if content is None:
+            continue
+        if not isinstance(content, list):
+            yield entry, f"the content is {json_kind(content)}, and neither a text nor a list of parts"
+        elif not content:
+            yield entry, "the content is a list without parts"
+        else:
+            yield from ((entry, problem) for part in content if (problem := _part_problem(part)))
+
+
+def _part_problem(part: Any) -> str | None:
+    name = kind(part)
+    if not name:
+        return "a part of the content is no object with a type"
+    if name in ("text", "refusal"):
+        is_whole = text_at(part, name) is not None
+    elif name in _VALUES:
+        is_whole = any(text_at(part.get(name), key) for key in _VALUES[name])
+    else:
+        return f"no provider of this format knows a part of type {name!r}"
+    return None if is_whole else f"a part of type {name!r} does not hold what it should"
+
+
+def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
+    for entry, _, body in subject.wordless:
+        content, role = body.get("content"), body["role"]
+        for part in content if isinstance(content, list) else ():
+            name = kind(part)
+            if name in (*_FILES, "refusal") and name not in _PARTS.get(role, ()):
+                yield entry, f"a part of type {name!r} stands in a message of the role {role!r}"
+
+
+def _speakers(subject: Subject) -> Iterator[Hit]:
+    named = [(entry, message.body["name"]) for entry, _, message in subject.history if "name" in message.body]
+    for entry, name in named:
+        if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
+            yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
+
+
+def _malformed_tools(subject: Subject) -> Iterator[Hit]:
+    for entry, _, message in subject.history:
+        calls = message.body.get("tool_calls")
+        if calls is None:
+            continue
+        if not isinstance(calls, list) or not calls:
+            yield entry, f"tool_calls is {'empty' if calls == [] else json_kind(calls)}, and no list of calls"
+            continue
+        for call in calls:
+            name = call.get("type") if isinstance(call, dict) else None
+            if name not in _TOOL_TYPES:
+                yield entry, f"a tool call is of type {name!r}, not 'function' or 'custom'"
+            elif not isinstance(call.get(name), dict):
+                yield entry, f"a tool call has no {name!r}"
+    for number, tool in enumerate(subject.beside.get("tools", [])):
+        problem = _tool_problem(tool)
+        if problem is not None:
+            yield None, f"tool {number} {problem}"
+
+
+def _tool_problem(tool: dict[str, Any]) -> str | None:
+    name = kind(tool)
+    if name not in _TOOL_TYPES:
+        return f"is of type {name!r}, not 'function' or 'custom'"
+    value = tool.get(name)
+    if not isinstance(value, dict):
+        return f"has no {name!r}"
+    schema = value.get("parameters")
+    return None if name == "custom" or schema in (None, {}) else schema_problem(schema, "parameters")
+
+
+def _repeated_ids(subject: Subject) -> Iterator[Hit]:
+    ids = [call.id for call in subject.calls if call.id]
+    if len(set(ids)) == len(ids):
+        return
+    for run in openai.runs(message for _, _, message in subject.history):
+        seen: set[str] = set()
+        for message in run:
+            calls = message.body.get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
+                call_id = text_at(call, "id")
+                if call_id and call_id in seen:
+                    yield subject.place(message), f"two calls of one message have the id {call_id!r}"
+                seen.add(call_id or "")
+
+
 RULES = (
+    Rule(
+        id="content-malformed",
+        severity="error",
+        finds="Content that is neither a text nor a list of parts, or a part that no type of the API is: "
+        "unknown, or without its value.",
+        source=_CONTENT,
+        remedy="edit the card so that its content is a text",
+        find=_malformed_contents,
+    ),
+    Rule(
+        id="part-on-wrong-side",
+        severity="error",
+        finds="An image, audio or a file in a message that is not the user's, or a refusal in one that is "
+        "not the assistant's.",
+        source=_CONTENT,
+        remedy="say it in a message of the user's",
+        find=_misplaced_parts,
+    ),
+    Rule(
+        id="speaker-name-invalid",
+        severity="error",
+        finds="A `name` of who speaks with white space or one of `< \\ / >` or a bar in it.",
+        source="OpenAI API reference, Create chat completion: messages, name",
+        remedy="write the name with letters, digits, `_` and `-`",
+        find=_speakers,
+    ),
     Rule(
         id="content-null",
         severity="error",
         finds="A message whose content is null, and that calls no tool either.",
-        source="OpenAI API reference, Create chat completion: messages, content",
+        source=_CONTENT,
         remedy="leave the message out, or give it a text",
         find=_null_contents,
     ),
@@ -88,6 +214,23 @@ RULES = (
         find=_long_ids,
     ),
     Rule(
+        id="tool-id-repeated",
+        severity="error",
+        finds="Two tool calls of one message with the same id.",
+        source=_ASSISTANT,
+        remedy="give each call an id of its own, and its result the same one",
+        find=_repeated_ids,
+    ),
+    Rule(
+        id="tool-malformed",
+        severity="error",
+        finds="A `tool_calls` that is no list of calls, a call or a tool of no known type or without its "
+        "value, parameters of a tool that are no schema of an object.",
+        source=_TOOLS,
+        remedy="write calls and tools as functions, parameters as an object's schema",
+        find=_malformed_tools,
+    ),
+    Rule(
         id="tool-name-invalid",
         severity="error",
         finds="A tool, called or defined, whose name is not 1 to 64 letters, digits, `_` and `-`.",
@@ -103,4 +246,5 @@ RULES = (
         remedy="narrow the profile's allowed_tools",
         find=_too_many_tools,
     ),
+    *parameters.OPENAI,
 )

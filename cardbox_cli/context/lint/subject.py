@@ -11,7 +11,7 @@ import msgspec
 
 from cardbox_cli.context.blocks import kind, text_at, tool_name
 from cardbox_cli.context.explain import Explanation, explain
-from cardbox_cli.context.formats import anthropic, openai
+from cardbox_cli.context.formats import DIALECTS, anthropic, openai
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
@@ -89,6 +89,20 @@ class Subject:
     def roles(self) -> list[Any]:
         """The roles of the messages of the history, in order."""
         return [message.body["role"] for _, _, message in self.history]
+
+    @cached_property
+    def beside(self) -> dict[str, Any]:
+        """What the body says beside its messages: model, tools and parameters, as the provider gets them."""
+        return DIALECTS[self.provider].body(msgspec.structs.replace(self.request, messages=[]))
+
+    @cached_property
+    def wordless(self) -> list[tuple[Entry, Card, dict[str, Any]]]:
+        """The messages of the history whose content is no text, as OpenAI gets them."""
+        return [
+            (entry, card, message.body)
+            for entry, card, message in self.history
+            if type(message.body.get("content")) is not str
+        ]
 
     @cached_property
     def pairing(self) -> Pairing:

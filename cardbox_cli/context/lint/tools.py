@@ -1,4 +1,4 @@
-"""What is wrong with the name of a tool or the arguments of a call, as several providers see it."""
+"""What is wrong with a tool's name or schema or the arguments of a call, as several providers see it."""
 
 import re
 from functools import lru_cache
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.blocks import arguments_of
+from cardbox_cli.model.wording import json_kind
 
 
 @lru_cache
@@ -17,6 +18,15 @@ def name_problem(name: str | None, what: str, allowed: re.Pattern[str], most: in
     if not allowed.fullmatch(name):
         return f"the name {name!r} of the {what} is not 1 to {most} letters, digits, _ and -"
     return None
+
+
+def schema_problem(schema: Any, key: str) -> str | None:
+    """What keeps what a tool has under `key` from being the JSON schema of an object; None for such a one."""
+    if not isinstance(schema, dict):
+        return f"has {key} that are {json_kind(schema)}, and no JSON schema"
+    if schema.get("type") == "object":
+        return None
+    return f"has {key} that are the schema of {schema.get('type')!r}, not of 'object'"
 
 
 def arguments_problem(arguments: Any) -> str | None:

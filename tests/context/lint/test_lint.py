@@ -171,8 +171,14 @@ _strange_profiles = st.dictionaries(
     st.sampled_from(["llm_config", "system_prompt", "layers", "layout", "process", "allowed_tools"]),
     jsonb_values.values
     | st.dictionaries(
-        st.sampled_from(["model", "thinking", "stop", "tool_choice", "response_format", "cache_control"]),
-        jsonb_values.values,
+        st.sampled_from(
+            [
+                *("model", "thinking", "stop", "tool_choice", "response_format", "cache_control"),
+                *("temperature", "top_p", "max_tokens", "reasoning_effort", "n", "foo"),
+            ]
+        ),
+        jsonb_values.values
+        | st.sampled_from([{"type": "enabled", "budget_tokens": 0.5}, {"type": "json_object"}, "o1"]),
         max_size=2,
     ),
     max_size=4,

@@ -1,14 +1,18 @@
 """Every rule of every provider: a minimal context that it finds at the right card, and near misses."""
 
 import re
+from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 import pytest
+from anthropic.types import ContentBlockParam
+from anthropic.types.tool_result_block_param import Content
 
 from cardbox_cli.context.composer import compose
 from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.lint.registry import RULES, lint
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.messages import Message
@@ -59,10 +63,40 @@ BLANK_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": 
 WORDS_RESULT = {**BLANK_RESULT, "content": [{"type": "text", "text": "ok"}]}
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 THINKS = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+ADAPTIVE = {"thinking": {"type": "adaptive"}}
+JSON_MODE = {"response_format": {"type": "json_object"}}
+OBJECT = {"type": "object", "properties": {}}
+FORCED = {"type": "function", "function": {"name": "f"}}
+TEXT_PART = {"type": "text", "text": "a"}
+IMAGE_PART = {"type": "image_url", "image_url": {"url": "https://h/p.png"}}
 
 
 def words(tokens: int) -> str:
     return "word" + " word" * (tokens - 1)
+
+
+def said(content: Any, role: str = "user", **more: Any) -> Card:
+    """A card that keeps an OpenAI message with this content."""
+    return message({"role": role, "content": content, **more}, "chat.message", role)
+
+
+def image(media_type: str) -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": "AA=="}}
+
+
+def shown(*content: Any) -> Card:
+    """A user's message of these Anthropic blocks."""
+    return blocks(*content, card_type="task.instruction", role="user")
+
+
+def answered(*content: Any) -> Card:
+    """The result of the call "c" with these Anthropic blocks in it."""
+    made = {"type": "tool_result", "tool_use_id": "c", "content": list(content)}
+    return msgspec.structs.replace(blocks(made, card_type="tool.result", role="tool"), tool_call_id="c")
+
+
+def defined(*definitions: dict[str, Any]) -> Card:
+    return card("sys.tools", ToolContent(list(definitions)), "system")
 
 
 def cached(times: int) -> Card:
@@ -97,6 +131,9 @@ CASES = [
     Case("exchange-split", (user(), placed(thought(call()), box_id="a"), user("wait"), thought(text="Hm."), placed(result(), box_id="z")), 4,
          (user(), placed(thought(call()), box_id="a"), placed(result(), box_id="z"))),
     Case("tool-id-missing", (user(), thought(call(None))), 1, (user(), *PAIR)),
+    Case("tool-id-missing", (user(), thought(call("")), result()), 1, (user(), *PAIR)),
+    Case("call-without-result", (user(), thought(call())), 1, (user(), thought(call("")), result(""))),
+    Case("result-without-call", (user(), result()), 1, (user(), thought(call("")), result(""))),
     Case("tool-id-missing", (user(), result(None)), 1,
          (user(), message({"role": "function", "name": "f", "content": "ok"}, "tool.result", "function"))),
     # cards and contents
@@ -122,6 +159,10 @@ CASES = [
     Case("not-expressible", (message({"role": "user", "content": "a", "name": "ann"}, "task.instruction", "user"),), 0,
          (message({"role": "tool", "tool_call_id": "c", "content": "a", "name": "f"}, "tool.result", "tool"),), A),
     Case("not-expressible", (profile(seed=1), user()), None, (profile(top_p=1), user()), A),
+    Case("not-expressible", (profile(foo=1), user()), None, (profile(stream=True, provider_options={}, save_reasoning_content=True), user())),
+    Case("not-expressible", (profile(max_tokens="9"), user()), None, (profile(max_tokens=9, max_completion_tokens=9), user()), A),
+    Case("not-expressible", (profile(n=2), user()), None, (profile(max_tokens=4096), user()), A),
+    Case("not-expressible", (profile(top_k=2), user()), None, (profile(n=2, user="u", logprobs=True, store=False), user()), C),
     Case("no-messages", (profile(), system("a")), None, (profile(), user())),
     # OpenAI
     Case("content-null", (message({"role": "user", "content": None}, "task.instruction", "user"),), 0,
@@ -135,6 +176,29 @@ CASES = [
     Case("tool-name-invalid", (user(), thought(call(name="a.b")), result()), 1, (user(), thought(call(name="a-b")), result()), C),
     Case("tool-name-invalid", (tools("x" * 65), user()), None, (tools("x" * 64), user()), C),
     Case("too-many-tools", (tools(*map(str, range(129))), user()), None, (tools(*map(str, range(128))), user()), C),
+    Case("content-malformed", (said(5),), 0, (said("5"),), C),
+    Case("content-malformed", (said([]),), 0, (said([TEXT_PART]),), C),
+    Case("content-malformed", (said(["a"]),), 0, (said([IMAGE_PART]),), C),
+    Case("content-malformed", (said([{"type": "text"}]),), 0, (said([TEXT_PART]),), C),
+    Case("content-malformed", (said([{"type": "image_url", "image_url": {"url": ""}}]),), 0, (said([{"type": "file", "file": {"file_id": "f"}}]),), C),
+    Case("content-malformed", (said([{"type": "video", "video": {}}]),), 0,
+         (said([{"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}]),), C),
+    Case("part-on-wrong-side", (said([TEXT_PART, IMAGE_PART], "system"), user()), 0, (said([TEXT_PART, IMAGE_PART]),), C),
+    Case("part-on-wrong-side", (said([{"type": "refusal", "refusal": "No."}]),), 0, (user(), said([{"type": "refusal", "refusal": "No."}], "assistant")), C),
+    Case("speaker-name-invalid", (said("a", name="ann lee"),), 0, (said("a", name="ann.lee-é"),), C),
+    Case("tool-id-repeated", (user(), thought(call(), call()), result(), result()), 1, (user(), *PAIR, *PAIR), C),
+    Case("tool-id-repeated", (user(), *(thought(call(), metadata={"source_group": "g"}) for _ in "ab"), result(), result()), 2,
+         (user(), thought(call("a"), call("b")), result("a"), result("b")), C),
+    Case("tool-malformed", (user(), said("a", "assistant", tool_calls="abc")), 1, (user(), said("a", "assistant", tool_calls=None)), C),
+    Case("tool-malformed", (user(), said("a", "assistant", tool_calls=[])), 1, (user(), *PAIR), C),
+    Case("tool-malformed", (user(), thought({**call(), "type": None}), result()), 1,
+         (user(), thought({"id": "c", "type": "custom", "custom": {"name": "f", "input": ""}}), result()), C),
+    Case("tool-malformed", (user(), thought({"id": "c", "type": "function"}), result()), 1, (user(), *PAIR), C),
+    Case("tool-malformed", (defined({}), user()), None, (tools("f"), user()), C),
+    Case("tool-malformed", (defined({"type": "web_search_20250305", "name": "web_search"}), user()), None,
+         (defined({"name": "f", "input_schema": OBJECT}, {"type": "custom", "custom": {"name": "g"}}), user()), C),
+    Case("tool-malformed", (defined({"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}), user()), None,
+         (defined({"type": "function", "function": {"name": "f", "parameters": OBJECT}}), user()), C),
     # Anthropic
     Case("first-message-not-user", (system("s"), thought(text="Hello.")), 1, (system("s"), user(), thought(text="Hello.")), A),
     Case("prefill-refused", (user(), thought(text="{")), 1, (user(), thought(text="{"), user()), A, "claude-opus-4-6"),
@@ -143,6 +207,15 @@ CASES = [
     Case("trailing-whitespace", (user(), thought(text="{ ")), 1, (user(), thought(text="{ "), user()), A),
     Case("block-on-wrong-side", (user(), blocks(SIGNED, card_type="task.instruction", role="user")), 1,
          (user(), blocks(SIGNED, {"type": "text", "text": "a"}, card_type="agent.thought")), A),
+    Case("block-unknown", (user(), blocks({"type": "hologram"}, card_type="agent.thought"), user()), 1,
+         (user(), blocks({"type": "server_tool_use", "id": "s", "name": "f", "input": {}}), user()), A),
+    Case("block-unknown", (user(), thought(call()), answered({"type": "tool_use", "id": "d", "name": "f", "input": {}})), 2,
+         (user(), thought(call()), answered({"type": "tool_reference", "tool_name": "f"})), A),
+    Case("image-type", (shown(image("image/tiff")),), 0, (shown(image("image/webp")),), A),
+    Case("image-type", (user(), thought(call()), answered(image("image/bmp"))), 2, (user(), thought(call()), answered(image("image/png"))), A),
+    Case("tool-malformed", (defined({"name": "f", "input_schema": {}}), user()), None, (tools("f"), user()), A),
+    Case("tool-malformed", (defined({"name": "f", "input_schema": [OBJECT]}), user()), None,
+         (defined({"name": "f", "input_schema": OBJECT}, {"type": "web_search_20250305", "name": "web_search"}), user()), A),
     Case("text-blank", (profile(" "), user()), 0, (profile("a"), user()), A),
     Case("text-blank", (user(), thought(call()), msgspec.structs.replace(blocks(BLANK_RESULT, card_type="tool.result", role="tool"), tool_call_id="c")), 2,
          (user(), thought(call()), msgspec.structs.replace(blocks(WORDS_RESULT, card_type="tool.result", role="tool"), tool_call_id="c")), A),
@@ -166,10 +239,35 @@ CASES = [
     Case("tool-name-invalid", (tools("x" * 129), user()), None, (tools("x" * 128), user()), A),
     Case("tool-repeated", (tools("f", "f"), user()), None, (tools("f", "g"), user()), A),
     Case("arguments-invalid", (user(), thought(call(arguments="{")), result()), 1, (user(), thought(call(arguments=" ")), result()), A),
+    # parameters
+    Case("temperature-out-of-range", (profile(temperature=2.1), user()), None, (profile(temperature=2), user()), C),
+    Case("temperature-out-of-range", (profile(temperature=1.5), user()), None, (profile(temperature=1), user()), A),
+    Case("temperature-out-of-range", (profile(temperature=Decimal("2.10")), user()), None, (profile(temperature=Decimal("0.10")), user())),
+    Case("temperature-out-of-range", (profile(temperature=-1), user()), None, (profile(temperature=0), user())),
+    Case("tool-choice-unknown", (profile(tool_choice=FORCED), tools("g"), user()), None, (profile(tool_choice=FORCED), tools("f"), user())),
+    Case("tool-choice-unknown", (profile(tool_choice=FORCED), tools("g"), user()), None, (profile(tool_choice=FORCED), user())),
+    Case("json-unsaid", (profile(**JSON_MODE), user()), None, (profile("Answer in Json.", **JSON_MODE), user()), C),
+    Case("json-unsaid", (profile(**JSON_MODE), said([TEXT_PART])), None, (profile(**JSON_MODE), said([TEXT_PART, {"type": "text", "text": "as JSON"}])), C),
+    Case("reasoning-parameters", (profile(max_tokens=9), user()), None, (profile(max_completion_tokens=9), user()), C, "o3-mini"),
+    Case("reasoning-parameters", (profile(temperature=0), user()), None, (profile(temperature=1), user()), C, "gpt-5-mini-2025-08-07"),
+    Case("reasoning-parameters", (profile(temperature=0, reasoning_effort="low"), user()), None, (profile(temperature=0), user()), C, "gpt-5.2"),
+    Case("thinking-budget", (profile(**THINKS, max_tokens=1024), user()), None, (profile(**THINKS, max_tokens=1025), user()), A),
+    Case("thinking-budget", (profile(thinking={"type": "enabled", "budget_tokens": 4096}), user()), None,
+         (profile(**THINKS, max_tokens=1024), tools("f"), user()), A),
+    Case("thinking-budget", (profile(thinking={"type": "enabled", "budget_tokens": 100}), user()), None, (profile(**ADAPTIVE, max_tokens=9), user()), A),
+    Case("thinking-budget-interleaved", (profile(**THINKS, max_tokens=1024), tools("f"), user()), None, (profile(**THINKS, max_tokens=1024), user()), A),
+    Case("thinking-parameters", (profile(**THINKS, temperature=0.5), user()), None, (profile(**THINKS, temperature=1, top_p=0.95), user()), A),
+    Case("thinking-parameters", (profile(**ADAPTIVE, top_p=0.9), user()), None, (profile(top_p=0.9), user()), A),
+    Case("thinking-parameters", (profile(**THINKS, top_k=5), user()), None, (profile(thinking={"type": "disabled"}, top_k=5), user()), A),
+    Case("thinking-parameters", (profile(**THINKS, tool_choice="required"), tools("f"), user()), None,
+         (profile(**THINKS, tool_choice="auto"), tools("f"), user()), A),
+    Case("parameter-removed", (profile(temperature=0), user()), None, (profile(temperature=1), user()), A, "claude-opus-4-7"),
+    Case("parameter-removed", (profile(**THINKS), user()), None, (profile(**ADAPTIVE), user()), A, "claude-sonnet-5-5"),
+    Case("parameter-removed", (profile(top_k=5), user()), None, (profile(), user()), A, "claude-fable-5"),
     # economy
-    Case("over-limit", (user("word " * 300_000),), None, (user("word " * 240_000),), BOTH, "claude-2"),
-    Case("near-limit", (user("word " * 170_000),), None, (user("word " * 160_000),), BOTH, "claude-2"),
-    Case("near-limit", (user("word " * 240_000),), None, (user("word " * 300_000),), BOTH, "claude-2"),
+    Case("over-limit", (user("word " * 300_000),), None, (user("word " * 240_000),), BOTH, "claude-2.1"),
+    Case("near-limit", (user("word " * 170_000),), None, (user("word " * 160_000),), BOTH, "claude-sonnet-4-20250514"),
+    Case("near-limit", (user("word " * 240_000),), None, (user("word " * 300_000),), BOTH, "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
     Case("over-limit", (user(words(FULL + 1)),), None, (user(words(FULL)),), BOTH, "openai/gpt-4-0613"),
     Case("near-limit", (user(words(FULL - 26)), *PAIR), None, (user(words(FULL - 26)),), C, "gpt-4"),
     Case("near-limit", (user(words(FULL - 26)), *PAIR), None, (user(words(FULL - 40)), *PAIR), C, "gpt-4"),
@@ -179,6 +277,41 @@ CASES = [
     Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("f"), tools("g"), user())),
     Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("g", "f"), user())),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("claude-sonnet-4", 200_000),
+        ("claude-sonnet-4@20250514", 200_000),
+        ("anthropic/claude-sonnet-4.5", 200_000),
+        ("claude-opus-4-8", 1_000_000),
+        ("claude-opus-4-6-v1", 1_000_000),
+        ("claude-opus-4-9", None),
+        ("claude-haiku-5", None),
+        ("claude-2", 100_000),
+        ("gpt-4o-2024-08-06", 128_000),
+        ("gpt-5-chat-latest", 128_000),
+        ("gpt-5.2", 400_000),
+        ("gpt-5.9", None),
+        ("gpt-4.1-mini", 1_047_576),
+        ("gpt-4o-audio-preview", None),
+        ("o1-mini", 128_000),
+        (None, None),
+    ],
+)
+def test_a_model_holds_what_is_documented_of_it_and_no_other(model: str | None, tokens: int | None) -> None:
+    assert window(model) == tokens
+
+
+def test_every_block_of_anthropics_types_is_known() -> None:
+    kinds = {"type": "x", **dict.fromkeys(("id", "name"), "x")}
+    for union in (ContentBlockParam, Content):
+        for block in get_args(union):
+            name = get_args(get_args(get_type_hints(block, include_extras=True)["type"])[0])[0]
+            one = {**kinds, "type": name}
+            card = shown(one) if union is ContentBlockParam else answered(one)
+            assert of_rule("block-unknown", found("anthropic", user(), thought(call()), card)) == []
 
 
 def of_rule(rule: str, findings: list[Finding]) -> list[Finding]:
