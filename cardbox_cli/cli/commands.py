@@ -95,8 +95,23 @@ def _loaded(name: str, module: str) -> click.Command:
     command.name = name
     for each in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
         each.params.extend(common_options())
+        _sign_refusals(each)
         _page_answers(each)
     return command
+
+
+def _sign_refusals(command: click.Command) -> None:
+    """Let every refusal of a command line say whose it is: click forgets it where a value is missing."""
+    parse = command.parse_args
+
+    def parse_args(ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return parse(ctx, args)
+        except click.UsageError as exc:
+            exc.ctx = exc.ctx or ctx
+            raise
+
+    command.parse_args = parse_args  # type: ignore[method-assign]
 
 
 class _Group(typer.core.TyperGroup):

@@ -1,6 +1,6 @@
 """The options that say how a request is composed, and the wishes that they come to."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -72,8 +72,9 @@ def wishes(
     process: str | None = None,
     share: bool | None = None,
     layout: str | None = None,
+    is_composed: bool = True,
 ) -> "Wishes":
-    """The wishes that the options spell.
+    """The wishes that the options spell. `is_composed` False: perhaps for a request that was sent before.
 
     Raises UsageError, and InvalidInput for a name that is no layer's.
     """
@@ -83,7 +84,7 @@ def wishes(
         check_choice(process, "--process", PROCESS_NAMES, what="kind")
     if layout is not None:
         check_choice(layout, "--layout", LAYOUTS, what="layout")
-    return Wishes(
+    spelled = Wishes(
         model=model,
         process=cast("ProcessName | None", process),
         share=share,
@@ -91,6 +92,39 @@ def wishes(
         asked=_asked(layers or [], experience=experience, knowledge_query=knowledge_query),
         query=None if query is None else _not_blank(_text(query), "--query"),
     )
+    if is_composed:
+        check_words(spelled)
+    return spelled
+
+
+def check_query(query: str | None) -> None:
+    """Raise UsageError for a query beside a turn, whose boxes say what is asked."""
+    if query is not None:
+        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
+
+
+def check_words(wishes: "Wishes") -> None:
+    """Raise UsageError where a search is asked for, and nobody says for what."""
+    asked = wishes.asked
+    if KNOWLEDGE in asked.to_collect and asked.knowledge is None:
+        raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
+
+
+def idle_options(wishes: "Wishes", sent: Container[str]) -> list[str]:
+    """The options that say nothing of a request that has been sent; texts of the layers in `sent` do."""
+    asked = wishes.asked
+    given = {
+        "--process": wishes.process is not None,
+        "--share" if wishes.share else "--no-share": wishes.share is not None,
+        "--layout": wishes.layout is not None,
+        "--experience": EXPERIENCE in asked.to_collect,
+        "--knowledge-query": asked.knowledge is not None,
+    }
+    layers = {*(asked.to_collect - {EXPERIENCE}), *(name for name in asked.texts if name not in sent)}
+    return [
+        *(option for option, is_given in given.items() if is_given),
+        *(f"--layer {name}" for name in sorted(layers)),
+    ]
 
 
 def _asked(layers: Sequence[str], *, experience: bool, knowledge_query: str | None) -> Asked:
@@ -106,8 +140,6 @@ def _asked(layers: Sequence[str], *, experience: bool, knowledge_query: str | No
         else:
             to_collect.add(name)
     words = None if knowledge_query is None else _not_blank(knowledge_query, "--knowledge-query")
-    if KNOWLEDGE in to_collect and words is None:
-        raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
     if KNOWLEDGE in texts and words is not None:
         raise UsageError(f"--knowledge-query and --layer {KNOWLEDGE}=… exclude each other", hint="name one")
     return Asked(texts=texts, to_collect=frozenset(to_collect), knowledge=words)

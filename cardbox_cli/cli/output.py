@@ -124,8 +124,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Row], *, whole: bool = Fa
     from rich.cells import cell_len, set_cell_size
 
     body = [[printable(flat(cell)) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(columns, *body, strict=True)]
-    room = _width() - sum(width + _GAP for width in widths[:-1])
+    widths = _widths(columns, body)
+    room = _room(widths[:-1])
 
     def line(cells: Row, *, whole: bool = False) -> str:
         *fixed, last = (
@@ -152,6 +152,21 @@ def _folded(before: str, text: str, room: int) -> str:
     lead = before.ljust(len(indent)) if beside else indent
     text = textwrap.fill(text, _width(), initial_indent=lead, subsequent_indent=indent)
     return text if beside else f"{before.rstrip()}\n{text}"
+
+
+def room_beside(columns: Sequence[str], rows: Sequence[Row]) -> int:
+    """How many cells a further column of a table has before it is cut; in a pipe more than anybody needs."""
+    return max(_room(_widths(columns, rows)), _LEAST)
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Row]) -> list[int]:
+    from rich.cells import cell_len
+
+    return [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
+
+
+def _room(widths: Sequence[int]) -> int:
+    return _width() - sum(width + _GAP for width in widths)
 
 
 _NUMERIC = frozenset(

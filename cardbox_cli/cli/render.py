@@ -69,7 +69,8 @@ def command(
             "-f",
             metavar="|".join(FORMATS),
             help="openai (a chat-completions body), anthropic (a Messages body) or text (to read). "
-            "Default: what a step was sent in, else openai.",
+            "Default: of a turn what its step, or its last one, was sent in, else that of the model's "
+            "provider, as with --check; of boxes openai.",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
@@ -110,7 +111,8 @@ def command(
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, is_diff=diff is not None)
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
-    _check_query(query, is_turn=bool(turn or agent))
+    if turn or agent:
+        composing.check_query(query)
     wishes = composing.wishes(
         model=model,
         query=query,
@@ -120,30 +122,24 @@ def command(
         process=process,
         share=share,
         layout=layout,
+        is_composed=bool(box),
     )
     from cardbox_cli.cli import render_diff, render_explain
     from cardbox_cli.cli.render_source import Requests
-    from cardbox_cli.collecting.project import collector_for, settled
-    from cardbox_cli.store.projects import ProjectsStore
 
     with session().database() as database, database.snapshot():
-        project_id = session().project_id
-        wishes = settled(wishes, ProjectsStore(database).settings(project_id))
-        requests = Requests(
-            database,
-            project_id,
-            wishes=wishes,
-            collector=collector_for(database, project_id),
-            format=format_,
-        )
+        requests = Requests(database, session().project_id, wishes=wishes, format=format_)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
             answer = partial(render_diff.print_diff, *requests.pair(diff, before=box or [], turn=of_turn))
         elif verify and of_turn is not None:
-            step, verified = of_turn.verified(at, wishes, format_)
+            step, verified = requests.verified(of_turn, at)
             answer = partial(render_diff.print_verified, of_turn.turn.agent_turn_id, step, verified)
         else:
-            shown = requests.of_boxes(box or []) if of_turn is None else requests.of_step(of_turn, at)
+            if of_turn is None:
+                shown = requests.of_boxes(box or [], by_model=check)
+            else:
+                shown = requests.of_step(of_turn, at)
             asked = (
                 (check, _check),
                 (explain, render_explain.print_explained),
@@ -185,12 +181,6 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
         raise UsageError("--verify: the next step has sent nothing", hint="--at names one that has begun")
 
 
-def _check_query(query: str | None, *, is_turn: bool) -> None:
-    """Raise UsageError for a query beside a turn, whose boxes say what is asked."""
-    if query is not None and is_turn:
-        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
-
-
 # --- answers
 
 
@@ -198,7 +188,8 @@ def _check(shown: "Shown") -> None:
     from cardbox_cli.cli.findings import answer
     from cardbox_cli.context.lint.registry import lint
 
-    answer(lint(shown.entries, shown.request, provider_of(shown.format)))
+    provider = provider_of(shown.format)
+    answer(lint(shown.entries, shown.request, provider, awaited=shown.awaited))
 
 
 def _print(shown: "Shown") -> None:

@@ -10,6 +10,7 @@ from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings
 from cardbox_cli.execution.recorded import LOST
 from cardbox_cli.execution.turn_request import provider_of
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
@@ -117,9 +118,14 @@ def _say_difference(a: str, b: str, found: RequestDiff) -> None:
     output.say_painted([("bold", flat(f"--- {a}  {_place(one)}"))])
     output.say_painted([("bold", flat(f"+++ {b}  {_place(other)}"))])
     if one is not None and other is not None:
-        output.say_painted(compared(one.text, other.text))
+        output.say_painted(compared(_told_apart(one), _told_apart(other)))
     else:
         output.say_painted(compared(_beginning(one), _beginning(other)))
+
+
+def _told_apart(piece: Piece) -> str:
+    """What a piece says; of two that say the same what they differ in, as JSON."""
+    return piece.text if piece.differing is None else exact_json.encode(piece.differing).decode()
 
 
 def _place(piece: Piece | None) -> str:

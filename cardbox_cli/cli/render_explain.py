@@ -16,8 +16,9 @@ from cardbox_cli.model.ids import short_id, unique
 if TYPE_CHECKING:
     from cardbox_cli.cli.render_source import Shown
 
-# Cells of a bar that stands for the whole request.
+# Cells of a bar that stands for the whole request, where there is room for so many.
 _WHOLE = 40
+_SHARE_COLUMNS = ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
 
 
 def print_explained(shown: "Shown") -> None:
@@ -109,18 +110,17 @@ def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) ->
     if not found:
         return
     mark = "#" if os.environ.get("TERM") == "dumb" else "▇"
-    output.say()
-    output.print_table(
-        ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE", ""],
+    rows = [
         [
-            [
-                each.layer,
-                str(each.messages),
-                str(each.characters),
-                token_count(each.tokens, exact=each.tokens_exact),
-                f"{each.share:.1%}",
-                mark * max(round(each.share * _WHOLE), 1 if each.tokens else 0),
-            ]
-            for each in found
-        ],
-    )
+            each.layer,
+            str(each.messages),
+            str(each.characters),
+            token_count(each.tokens, exact=each.tokens_exact),
+            f"{each.share:.1%}",
+        ]
+        for each in found
+    ]
+    whole = min(_WHOLE, output.room_beside(_SHARE_COLUMNS, rows))
+    bars = [mark * max(round(each.share * whole), 1 if each.tokens else 0) for each in found]
+    output.say()
+    output.print_table([*_SHARE_COLUMNS, ""], [[*row, bar] for row, bar in zip(rows, bars, strict=True)])

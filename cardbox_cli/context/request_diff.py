@@ -35,6 +35,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is sent: a message or a part of one, a tool, a text of the system prompt, a parameter.
 
     `number` counts those of its section from 1; parts of one message share theirs. `text` is what it says.
+    `differing` are the keys of what is sent that the other piece lacks or has otherwise, where both say the
+    same; else None.
     """
 
     section: str
@@ -45,6 +47,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     tokens_exact: bool
     text: str
+    differing: dict[str, Any] | None = None
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +60,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
     """Where request `b` parts from request `a`.
 
-    `kept` is what both begin with. From the difference on, itself included, `a_after` is what of the cache of
-    `a` is lost, and `b_after` what is read anew.
+    `kept` is what both begin with; of equal ones all, with the beginning of the reply that no cache holds.
+    From the difference on, itself included, `a_after` is what of the cache of `a` is lost, and `b_after` what
+    is read anew.
     """
 
     equal: bool
@@ -70,13 +74,14 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 def diff(a: Request, b: Request, provider: str) -> RequestDiff:
     """Compare two requests as `provider` gets them; both are spelled in its dialect."""
-    ones, others = list(_pieces(a, provider)), list(_pieces(b, provider))
+    told = explain(a)
+    ones, others = list(_pieces(a, told, provider)), list(_pieces(b, explain(b), provider))
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
     return RequestDiff(
         equal=is_equal,
-        kept=_extent(ones[:parting]),
+        kept=_whole(ones, told) if is_equal else _extent(ones[:parting]),
         difference=None if is_equal else _difference(ones[parting:], others[parting:]),
         a_after=_extent(ones[parting:]),
         b_after=_extent(others[parting:]),
@@ -84,24 +89,37 @@ def diff(a: Request, b: Request, provider: str) -> RequestDiff:
 
 
 class _Compared(NamedTuple):
-    """A piece, how early its section stands, and what of it is compared: no cache knows the marks of what to
-    cache."""
+    """A piece, how early its section stands, and what of it is compared, as a value and in bytes: no cache
+    knows the marks of what to cache."""
 
     piece: Piece
     rank: int
+    value: Any
     sent: bytes
 
 
 def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Difference:
     """The first of each; of two sections the earlier one, which the other request has no more of."""
     ranks = [rest[0].rank for rest in (ones, others) if rest]
-    first = [rest[0].piece if rest and rest[0].rank == min(ranks) else None for rest in (ones, others)]
-    return Difference(a=first[0], b=first[1])
+    a, b = (rest[0] if rest and rest[0].rank == min(ranks) else None for rest in (ones, others))
+    if a is None or b is None or a.piece.text != b.piece.text:
+        return Difference(a=a and a.piece, b=b and b.piece)
+    return Difference(a=_told_from(b, a), b=_told_from(a, b))
 
 
-def _pieces(request: Request, provider: str) -> Iterator[_Compared]:
+def _told_from(other: _Compared, one: _Compared) -> Piece:
+    """The piece `one` with what tells it from another of the same text, be it the order of keys."""
+    if not isinstance(one.value, dict) or not isinstance(other.value, dict):
+        return one.piece
+    sides = [{key: exact_json.encode(each) for key, each in side.value.items()} for side in (one, other)]
+    keys = {key for key, _ in sides[0].items() ^ sides[1].items()} or one.value.keys()
+    return msgspec.structs.replace(
+        one.piece, differing={key: each for key, each in one.value.items() if key in keys}
+    )
+
+
+def _pieces(request: Request, told: Explanation, provider: str) -> Iterator[_Compared]:
     """All that is sent, in the order of the cache; parameters that it does not depend on come last."""
-    told = explain(request)
     body = DIALECTS[provider].body(request)
     before = _BEFORE_MESSAGES[provider]
     yield _parameter("model", _MODEL, body.get("model"))
@@ -190,7 +208,8 @@ def _compared(
         tokens_exact=all(line.tokens_exact for line in lines),
         text=exact_json.encode(value).decode() if text is None else text,
     )
-    return _Compared(piece, rank, section.encode() + exact_json.encode(_unmarked(value)))
+    bare = _unmarked(value)
+    return _Compared(piece, rank, bare, section.encode() + exact_json.encode(bare))
 
 
 def _unmarked(value: Any) -> Any:
@@ -201,6 +220,12 @@ def _unmarked(value: Any) -> Any:
     if isinstance(bare.get("content"), list):
         bare["content"] = [_unmarked(block) for block in bare["content"]]
     return bare
+
+
+def _whole(pieces: Sequence[_Compared], told: Explanation) -> Extent:
+    """A request that another equals, as its explanation counts it."""
+    messages = _extent(pieces).messages
+    return Extent(messages=messages, tokens=told.tokens, tokens_exact=told.tokens_exact)
 
 
 def _extent(pieces: Sequence[_Compared]) -> Extent:

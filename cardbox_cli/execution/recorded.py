@@ -6,7 +6,7 @@ lived for the call alone are known by them only.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -33,6 +33,8 @@ REQUEST = "request"
 
 # Why a layer cannot be shown or compared.
 LOST = "it lived for the call: of its text only the hash is kept"
+# Why a layer is not shown whose text somebody gives.
+_OTHER = "the text given for it is not the one that was sent"
 
 _PROMPT = "sys.rendered_prompt"
 
@@ -55,11 +57,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as its box has it: what it is made of, and `lost`, the layers whose texts are not kept."""
+    """A request as its box has it: what it is made of, and `lost`, the layers whose texts cannot be had."""
 
     entries: list[Entry]
     request: Request
-    lost: list[str]
+    lost: list[LayerLeftOut]
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +123,7 @@ def recorded(
         # The box holds what was sent and no more, whatever kind of process that was for.
         own={entry.slot.card_id for entry in history},
     )
-    request, lost = _with_layers(made, kept)
+    request, lost = _with_layers(made, kept, wishes.asked.texts)
     return Recorded(
         entries=[*of_profile, *prompt, *history],
         request=msgspec.structs.replace(
@@ -169,19 +171,26 @@ def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
     )
 
 
-def _with_layers(request: Request, kept: Kept | None) -> tuple[Request, list[str]]:
-    """The request with those layers alone that were sent, and the names of those whose texts are missing."""
+def _with_layers(
+    request: Request, kept: Kept | None, given: Mapping[str, str]
+) -> tuple[Request, list[LayerLeftOut]]:
+    """The request with those layers alone that were sent, and those whose texts are missing: not `given`
+    either, or otherwise."""
     if kept is None:
         return request, []
     there = {layer.name for layer in request.layers if _hash(layer.text) == kept.layers.get(layer.name)}
-    lost = [name for name in kept.layers if name not in there]
+    lost = [
+        LayerLeftOut(layer=name, reason=_OTHER if name in given else LOST)
+        for name in kept.layers
+        if name not in there
+    ]
     dropped = {layer.name for layer in request.layers} - there
     return (
         msgspec.structs.replace(
             request,
             messages=[message for message in request.messages if message.layer not in dropped],
             layers=[layer for layer in request.layers if layer.name in there],
-            layers_left_out=[LayerLeftOut(layer=name, reason=LOST) for name in lost],
+            layers_left_out=lost,
         ),
         lost,
     )
@@ -201,7 +210,9 @@ def verify(
     stored = recorded(box, boxes.profile, kept, format, wishes)
     then = boxes.at(*_output_of(box, boxes, kept))
     asked = request_with_tools(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
-    composed, lost = _with_layers(asked.request, kept)
+    given = wishes.asked.texts
+    composed, left_out = _with_layers(asked.request, kept, given)
+    lost = [left.layer for left in left_out]
     by_hash = kept is not None and not lost
     is_proven = kept is not None and hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
     # What is proven needs no snapshot, which may have been deleted.
@@ -212,7 +223,7 @@ def verify(
         equal=equal,
         compared_by="sha256" if by_hash else "messages",
         lost=[name for name in lost if name not in changed],
-        reasons=[] if equal else _reasons(box, found, changed),
+        reasons=[] if equal else _reasons(box, found, changed, given),
         difference=found,
     )
 
@@ -227,8 +238,13 @@ def _output_of(box: Source, boxes: TurnBoxes, kept: Kept | None) -> tuple[int, i
     return cards, min(boxes.output_start, cards)
 
 
-def _reasons(box: Source, found: RequestDiff, changed: list[str]) -> list[str]:
-    reasons = [f"the layer {name} says something else now" for name in changed]
+def _reasons(box: Source, found: RequestDiff, changed: Iterable[str], given: Container[str]) -> list[str]:
+    reasons = [
+        f"the text given for the layer {name} is not the one that was sent"
+        if name in given
+        else f"the layer {name} says something else now"
+        for name in changed
+    ]
     reasons += [
         f"card {short_id(slot.card_id)} at position {slot.position} of the request box is {slot.fate}"
         for slot in box.slots

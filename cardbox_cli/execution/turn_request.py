@@ -162,12 +162,16 @@ def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Too
 
 
 def _function_tool(tool: Tool) -> dict[str, Any]:
-    """A tool as OpenAI defines functions."""
-    described = {} if tool.description is None else {"description": tool.description}
+    """A tool as OpenAI defines functions.
+
+    The keys stand in the order of jsonb, shorter ones first, so that what is stored of a request is what was
+    sent, to the byte.
+    """
     parameters = tool.parameters or {"type": "object", "properties": {}}
+    described = {} if tool.description is None else {"description": tool.description}
     return {
         "type": "function",
-        "function": {"name": tool.tool_name, **described, "parameters": parameters},
+        "function": {"name": tool.tool_name, "parameters": parameters, **described},
     }
 
 

@@ -30,7 +30,7 @@ def ask(cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path:
     (tmp_path / "clerk.yaml").write_text(PROFILE)
     succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
     succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
-    succeed(cbx("tool", "add", "look", "--exec", "cat"))
+    succeed(cbx("tool", "add", "look", "--exec", "cat", "--description", "Look at what is there."))
     context = box_of(add("Find the cause."))
 
     def dispatch() -> str:
@@ -84,6 +84,41 @@ class TestTurns:
         succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
         assert told() == f"note: agent 'clerk': turn {second}, ended"
 
+    def test_a_step_is_to_the_byte_what_the_command_got(self, cbx: Cbx, ask: Ask, tmp_path: Path) -> None:
+        turn = ask()
+        command = f"tee {tmp_path}/body-$CBX_STEP | {CLIENT} --call look '{{}}'"
+        succeed(cbx("worker", "run", "--exec", command, "--drain"))
+        first, second = sorted(tmp_path.glob("body-*"))
+        assert cbx("render", "--turn", turn, "--at", "1", "-o", "jsonl").out == first.read_text()
+        assert cbx("render", "--turn", turn, "-o", "jsonl").out == second.read_text()
+        assert cbx("render", "--turn", turn, "--at", "1", "--verify").code == 0
+        difference = cbx("render", "--turn", turn, "--diff", "1", "next", "-o", "json").json()["difference"]
+        assert difference["b"]["section"] == "messages"
+
+    def test_it_comes_in_the_format_of_the_last_step_else_of_the_model(
+        self, cbx: Cbx, ask: Ask, add: Callable[..., str], box_of: Callable[..., str]
+    ) -> None:
+        def is_anthropic(*options: str) -> bool:
+            return "system" in json.loads(cbx("render", "--turn", *options).out)
+
+        assert not is_anthropic(ask())
+        succeed(cbx("worker", "run", "--exec", "printf done", "--format", "anthropic", "--drain"))
+        assert is_anthropic("@last")
+        assert is_anthropic("@last", "--at", "next")
+        assert not is_anthropic("@last", "--at", "next", "--format", "openai")
+        box = box_of(add("Hi.", type="agent.thought"), add("Go on."))
+        claude = ("--runtime-config", '{"model": "claude-sonnet-4-5"}', "--context-box", box)
+        succeed(cbx("dispatch", "--agent", "clerk", *claude))
+        assert is_anthropic("@last")
+        check = ("--check", "-o", "json")
+        refused, _ = cbx("dispatch", "--agent", "clerk", *claude, *check).err.splitlines()
+        [found] = cbx("render", "--turn", "@last", *check).json()
+        assert [found] == json.loads(refused)
+        assert (found["rule"], found["provider"]) == ("first-message-not-user", "anthropic")
+        assert "system" not in json.loads(cbx("render", "--box", box, "--model", "claude-opus-4-5").out)
+        [found] = cbx("render", "--box", box, "--model", "claude-opus-4-5", *check).json()
+        assert found["provider"] == "anthropic"
+
     def test_what_its_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:
         check = ("render", "--turn", ran, "--check", "-o", "json")
         assert cbx(*check).json() == []
@@ -99,6 +134,60 @@ class TestTurns:
             result = cbx("render", *option)
             assert result.code == (5 if "several" in message else 3)
             assert result.err.startswith(f"error: {message}")
+
+
+class TestWaiting:
+    """A turn that called `look` and `wait`, whose results are reported."""
+
+    CALLS = (
+        '{"role": "assistant", "content": null, "tool_calls": ['
+        + ", ".join(
+            f'{{"id": "{name}_0", "type": "function", "function": {{"name": "look", "arguments": "{{}}"}}}}'
+            for name in ("a", "b")
+        )
+        + "]}"
+    )
+
+    @pytest.fixture
+    def suspended(self, cbx: Cbx, ask: Ask) -> str:
+        turn = ask()
+        succeed(cbx("tool", "add", "look", "--replace"))
+        succeed(cbx("worker", "run", "--exec", f"printf %s {shlex.quote(self.CALLS)}", "--drain"))
+        return turn
+
+    def test_what_is_reported_is_in_its_next_request(self, cbx: Cbx, suspended: str, tmp_path: Path) -> None:
+        render = ("render", "--turn", suspended, "-o", "jsonl")
+        composed, waits = (
+            "note: as cbx would compose it\n",
+            "note: waits for {}_0: its result is not in it yet\n",
+        )
+        assert cbx(*render).err == composed + waits.format("a") + waits.format("b")
+        check = ("render", "--turn", suspended, "--check", "-o", "json")
+        assert cbx(*check).json() == []
+        report = ("turn", "report", suspended, "--result", '"seen"', "--tool-call-id")
+        succeed(cbx(*report, "b_0"))
+        assert cbx(*render).err == composed + waits.format("a")
+        assert cbx(*check).json() == []
+        succeed(cbx(*report, "a_0"))
+        result = cbx(*render)
+        assert result.err == composed
+        answered = [each.get("tool_call_id") for each in json.loads(result.out)["messages"]]
+        assert answered == [None, None, None, "b_0", "a_0"]
+        assert cbx(*check).json() == []
+        succeed(cbx("worker", "run", "--exec", f"tee {tmp_path}/body | {CLIENT}", "--drain"))
+        assert (tmp_path / "body").read_text() == result.out
+
+    def test_one_whose_worker_answers_its_calls_waits_for_them(
+        self, cbx: Cbx, ask: Ask, tmp_path: Path
+    ) -> None:
+        turn = ask()
+        home = f"{sys.executable} -m cardbox_cli"
+        look = f"{home} render --turn $CBX_TURN_ID --check -o json > {tmp_path}/found 2> {tmp_path}/said"
+        succeed(cbx("tool", "add", "look", "--exec", f"cat > /dev/null; {look}", "--replace"))
+        succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain"))
+        assert turn
+        assert json.loads((tmp_path / "found").read_text()) == []
+        assert "note: waits for call_0: its result is not in it yet" in (tmp_path / "said").read_text()
 
 
 class TestExplaining:
@@ -167,6 +256,10 @@ class TestStats:
         assert shown[5].split() == ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
         assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "checkpoint_messages", "tools"]
         assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
+        with monkeypatch.context() as terminal:
+            terminal.setattr("cardbox_cli.cli.output._width", lambda: 70)
+            narrow = lines(cbx(*stats))
+        assert all(set(line.split()[-1]) == {"▇"} and len(line) <= 70 for line in narrow[6:])
         monkeypatch.setenv("TERM", "dumb")
         assert all(set(line.split()[-1]) == {"#"} for line in lines(cbx(*stats))[6:])
 
@@ -220,10 +313,45 @@ class TestDiff:
         found = cbx(*compare, "-o", "json").json()
         assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after"]
         assert (found["a"], found["b"], found["kept"]["messages"]) == (f"box {a}", f"box {b}", 2)
-        keys = ["section", "number", "role", "layer", "card_ids", "tokens", "tokens_exact", "text"]
+        keys = [
+            "section",
+            "number",
+            "role",
+            "layer",
+            "card_ids",
+            "tokens",
+            "tokens_exact",
+            "text",
+            "differing",
+        ]
         assert [list(found["difference"][side]) for side in "ab"] == [keys] * 2
         assert [found["difference"][side]["card_ids"] for side in "ab"] == [[one], [other]]
         assert cbx(*compare, "-o", "id").out == f"{other}\n"
+
+    def test_texts_that_are_equal_are_told_apart(
+        self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str]
+    ) -> None:
+        a, b = (box_of(add("ok", "--tool-call-id", each, type="tool.result")) for each in ("c1", "c2"))
+        result = cbx("render", "--diff", a, b)
+        assert '    {"tool_call_id":"[-c1-]{+c2+}"}\n' in result.out
+        found = cbx("render", "--diff", a, b, "-o", "json").json()["difference"]
+        assert [found[side]["differing"] for side in "ab"] == [{"tool_call_id": "c1"}, {"tool_call_id": "c2"}]
+
+    def test_a_query_is_for_boxes(self, cbx: Cbx, ran: str) -> None:
+        result = cbx("render", "--diff", ran, ran, "--query", "Go on")
+        assert (result.code, result.err.splitlines()[0]) == (
+            2,
+            "error: --query: a turn is asked by its context box",
+        )
+
+    def test_options_must_change_one_of_them(self, cbx: Cbx, ran: str) -> None:
+        layer = ("--layer", "framework__context=Rules.")
+        assert cbx("render", "--turn", ran, "--diff", "2", "next", *layer).code == 8
+        result = cbx("render", "--turn", ran, "--diff", "1", "2", *layer)
+        assert (result.code, result.err.splitlines()[0]) == (
+            2,
+            "error: --layer framework__context changes nothing: the step is shown as it was sent",
+        )
 
     def test_of_turns_and_steps_by_their_ids(self, cbx: Cbx, ran: str) -> None:
         first, second = cbx("turn", "show", ran, "-o", "json").json()["steps"]
@@ -260,6 +388,8 @@ class TestVerify:
             "difference": None,
         }
         assert lines(cbx(*verify, "-o", "id")) == [step["request_box_id"]]
+        explained = cbx("render", "--turn", ran, "--explain", "-o", "json").json()["explanation"]
+        assert found["kept"]["tokens"] == explained["tokens"]
         asked = cbx("card", "list", "--type", "task.instruction", "-o", "id").out.strip()
         succeed(cbx("card", "delete", asked, "--yes"))
         result = cbx(*verify, "--at", "1")
@@ -274,6 +404,50 @@ class TestVerify:
             3,
             f"error: turn '{turn}' has recorded no request",
         )
+        lists = (
+            f"hint: `cbx turn show {turn[-8:]}` lists its steps; one is verified once a worker has begun it"
+        )
+        assert result.err.splitlines()[1] == lists
+        succeed(cbx("turn", "stop", turn))
+        tells = f"hint: it has ended, and will send none: `cbx turn show {turn[-8:]}` tells how"
+        assert cbx("render", "--turn", turn, "--verify").err.splitlines()[1] == tells
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("--share", "--share"),
+        ("--no-share", "--no-share"),
+        ("--process sequential", "--process"),
+        ("--layout cache", "--layout"),
+        ("--experience", "--experience"),
+        ("--knowledge-query order", "--knowledge-query"),
+        ("--layer knowledge__context", "--layer knowledge__context"),
+        ("--layer todo__context", "--layer todo__context"),
+        ("--layer notes__context=x", "--layer notes__context"),
+        ("--layer notes__context=x --verify", "--layer notes__context"),
+    ],
+)
+def test_a_request_that_was_sent_is_composed_no_other_way(
+    cbx: Cbx, ran: str, words: str, option: str
+) -> None:
+    result = cbx("render", "--turn", ran, *words.split())
+    assert (result.code, result.out, result.err.splitlines()) == (
+        2,
+        "",
+        [
+            f"error: {option} changes nothing: the step is shown as it was sent",
+            "hint: --at next composes the next one; --layer NAME=TEXT gives back a layer that was not kept",
+        ],
+    )
+
+
+def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
+    result = cbx("render", "--turn", ran, "--at", "next", "--layer", "knowledge__context")
+    assert (result.code, result.err.splitlines()[0]) == (
+        2,
+        "error: --layer knowledge__context needs words to search for",
+    )
 
 
 @pytest.mark.parametrize(
@@ -290,6 +464,8 @@ class TestVerify:
         ("--box b --verify", "--verify is for what a turn has sent"),
         ("--turn t --at next --verify", "--verify: the next step has sent nothing"),
         ("--turn t --format nope", "--format: unknown format 'nope'"),
+        ("--turn t --query x --diff 1 2", "--query: a turn is asked by its context box"),
+        ("--turn t --diff 1", "Option '--diff' requires 2 arguments."),
     ],
 )
 def test_what_does_not_go_together(offline: Cbx, words: str, message: str) -> None:

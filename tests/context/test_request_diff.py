@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.request import Entry, Request, request_of
 from cardbox_cli.context.request_diff import Difference, Extent, Piece, RequestDiff, diff
@@ -115,6 +116,25 @@ def test_a_message_that_anthropic_gets_longer_keeps_its_beginning() -> None:
         ),
     )
     assert found.a_after == Extent(messages=0, tokens=0, tokens_exact=True)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_says_the_same_is_told_apart_by_its_keys(provider: str) -> None:
+    found = diff(request(provider, user("q"), user("r")), request(provider, user("q"), answer("r")), provider)
+    assert found.difference is not None
+    assert found.difference.a is not None
+    assert found.difference.b is not None
+    assert found.difference.a.text == found.difference.b.text
+    assert [side.differing for side in (found.difference.a, found.difference.b)] == [
+        {"role": "user"},
+        {"role": "assistant"},
+    ]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_equal_ones_have_the_tokens_of_their_explanation(provider: str) -> None:
+    a = request(provider, user("q"), tools=["f"])
+    assert diff(a, a, provider).kept.tokens == explain(a).tokens
 
 
 def test_results_are_compared_in_the_order_in_which_they_are_sent() -> None:

@@ -17,7 +17,7 @@ _INHERITED = "inherit_context"
 
 def _calls_without_result(subject: Subject) -> Iterator[Hit]:
     for entry, call_id in _unanswered(subject):
-        if not _is_inherited(entry):
+        if not _is_inherited(entry) and call_id not in subject.awaited:
             yield entry, f"the tool call {call_id!r} has no result"
 
 

@@ -4,7 +4,7 @@ Rules that providers share stand in each one's list, with that provider's own so
 give the same findings in the same order, and nothing handed in is changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, openai
@@ -45,12 +45,15 @@ def check(
     return lint(entries, request_of(entries, Wishes(model=model), spell=DIALECTS[provider].spell), provider)
 
 
-def lint(entries: Sequence[Entry], request: Request, provider: str) -> list[Finding]:
+def lint(
+    entries: Sequence[Entry], request: Request, provider: str, *, awaited: Container[str] = ()
+) -> list[Finding]:
     """What the rules of `provider` find, in the order of the boxes; what is about the whole request, last.
 
-    `request` was made of these very `entries`, and is spelled in the provider's dialect.
+    `request` was made of these very `entries`, and is spelled in the provider's dialect. Calls that are
+    `awaited` need no result yet.
     """
-    subject = Subject(provider, entries, request)
+    subject = Subject(provider, entries, request, awaited)
     hits = [(rule, entry, words) for rule in RULES[provider] for entry, words in rule.find(subject)]
     if not hits:
         return []

@@ -3,7 +3,7 @@
 Answers the questions that several rules ask. Pure, and decides nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -39,12 +39,18 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Subject:
-    """The cards of boxes in order, and the request that they make in the dialect of `provider`."""
+    """The cards of boxes in order, and the request that they make in the dialect of `provider`.
 
-    def __init__(self, provider: str, entries: Sequence[Entry], request: Request) -> None:
+    `awaited` are the calls whose results are still to come.
+    """
+
+    def __init__(
+        self, provider: str, entries: Sequence[Entry], request: Request, awaited: Container[str] = ()
+    ) -> None:
         self.provider = provider
         self.entries = entries
         self.request = request
+        self.awaited = awaited
 
     @cached_property
     def cards(self) -> list[tuple[Entry, Card]]:
@@ -71,11 +77,12 @@ class Subject:
     @cached_property
     def history(self) -> list[tuple[Entry, Card, Message]]:
         """The messages that cards make, with their cards and where these stand."""
-        cards = {entry.slot.card_id: (entry, card) for entry, card in self.cards}
+        places = self.request.places
         return [
-            (*cards[message.card_id], message)
+            (entry, card, message)
             for message in self.request.messages
-            if message.layer == CHECKPOINT and message.card_id in cards
+            if message.layer == CHECKPOINT and message.card_id is not None
+            if (entry := places.get(message.card_id)) is not None and (card := entry.slot.card) is not None
         ]
 
     @cached_property

@@ -20,6 +20,7 @@ from cardbox_cli.execution.running.answers import INVALID, BadAnswer
 from cardbox_cli.execution.running.calls import Call, result_card
 from cardbox_cli.execution.running.command import MAX_OUTPUT, Ran, run_command
 from cardbox_cli.execution.running.steps import (
+    InvalidLayers,
     Turn,
     add_result,
     author_of,
@@ -178,8 +179,10 @@ class Run:
             step = self._attempt(
                 lambda runtime: begin_step(runtime, turn, format=program.format, wishes=program.wishes)
             )
+        except InvalidLayers as exc:
+            raise _Failed("invalid_layers", str(exc)) from exc
         except InvalidInput as exc:
-            raise _Failed("invalid_layers", exc.message) from exc
+            raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
             raise _Failed(*_why_failed(ran, "the command", program.timeout), details=_diagnostics(ran))

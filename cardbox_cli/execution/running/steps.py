@@ -14,7 +14,7 @@ import msgspec
 from cardbox_cli.collecting.project import collector_for, settled
 from cardbox_cli.context.request import Wishes
 from cardbox_cli.context.state import request_box_ids, request_cards
-from cardbox_cli.errors import CardConflict
+from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.applying import ended_by
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.recorded import REQUEST, kept_of
@@ -44,6 +44,10 @@ from cardbox_cli.store.projects import ProjectsStore
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
 _LOST = "given up before it was done"
+
+
+class InvalidLayers(Exception):
+    """Layers that are asked for and cannot be had."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,17 +125,11 @@ def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
 def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> Step:
     """Begin a step, and keep what its model is about to see as its request box.
 
-    Raises StaleEpoch, and InvalidInput for layers that are asked for and cannot be had.
+    Raises StaleEpoch, InvalidLayers, and InvalidInput for a request that cannot be stored.
     """
     with runtime.database.snapshot():
         settings = ProjectsStore(runtime.database).settings(runtime.project_id)
-        asked = turn_request(
-            turn.boxes,
-            turn.tools,
-            settled(wishes, settings),
-            format=format,
-            collector=collector_for(runtime.database, runtime.project_id),
-        )
+        asked = _composed(runtime, turn, settled(wishes, settings), format)
     step_id = new_step_id()
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
@@ -152,6 +150,14 @@ def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> 
         )
         runtime.tell_step(head, step_id, "started")
     return Step(step_id=step_id, asked=asked, written=len(turn.boxes.own))
+
+
+def _composed(runtime: Runtime, turn: Turn, wishes: Wishes, format: str) -> TurnRequest:
+    collector = collector_for(runtime.database, runtime.project_id)
+    try:
+        return turn_request(turn.boxes, turn.tools, wishes, format=format, collector=collector)
+    except InvalidInput as exc:
+        raise InvalidLayers(exc.message) from exc
 
 
 def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:

@@ -121,3 +121,13 @@ def test_a_layer_that_the_process_cannot_have_fails_the_turn(
     rest = run("printf done", wishes=Wishes(asked=Layers(texts={"todo__context": "x"})))
     assert (rest.kind, rest.error_code) == ("ended", "invalid_layers")
     assert "a mapreduce_worker cannot have it" in rest.said
+
+
+def test_a_request_that_cannot_be_stored_fails_the_turn(
+    runtime: Runtime, ask: Asked, run: Callable[..., Rest]
+) -> None:
+    ProjectsStore(runtime.database).configure(PROJECT, reproducible_layers=["notes__context"])
+    ask()
+    rest = run("printf done", wishes=Wishes(asked=Layers(texts={"notes__context": "a\0b"})))
+    assert (rest.kind, rest.error_code) == ("ended", "invalid_request")
+    assert rest.said.startswith("the request cannot be stored: ")

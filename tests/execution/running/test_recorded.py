@@ -14,7 +14,7 @@ from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.recorded import Verified, read_kept
 from cardbox_cli.execution.running.runner import Rest
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_context import StepRequest, TurnRequests
+from cardbox_cli.execution.step_requests import StepRequest, TurnRequests
 from cardbox_cli.execution.turn_request import FORMATS, sent
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
@@ -84,8 +84,8 @@ def ran(runtime: Runtime, ask: Asked, run: Run, tmp_path: Path) -> Callable[...,
         )
         tool = Tool(
             tool_name="look",
-            description=None,
-            parameters={"type": "object", "properties": {}},
+            description="Looks at the sky, or where it is told to.",
+            parameters={"type": "object", "required": ["at"], "properties": {"at": {"type": "string"}}},
             target_subject=None,
             after_execution=None,
             options={"exec": "cat"},
@@ -152,7 +152,11 @@ class TestShowing:
         ]
         assert b"Notes." not in turn.body("1")
         assert turn.body("1", asked=Layers(texts={NOTES: "Notes."})) == turn.bodies[0]
-        assert turn.body("1", asked=Layers(texts={NOTES: "Others."})) == turn.body("1")
+        others = turn.shown("1", asked=Layers(texts={NOTES: "Others."}))
+        assert sent(others.request, others.format) == turn.body("1")
+        assert others.notes == [
+            f"the layer {NOTES} is left out: the text given for it is not the one that was sent"
+        ]
 
     def test_a_layer_that_is_kept_is_shown_as_it_was(
         self, runtime: Runtime, ran: Callable[..., Turn]
@@ -309,7 +313,12 @@ class TestVerifying:
         turn = ran(layers={NOTES: "Notes."})
         found = turn.verified("1", asked=Layers(texts={NOTES: "Other notes."}))
         assert (found.equal, found.lost) == (False, [])
-        assert found.reasons == [f"the layer {NOTES} says something else now"]
+        assert found.reasons == [f"the text given for the layer {NOTES} is not the one that was sent"]
+        turn.runtime.database.connection.execute(
+            "UPDATE public.cards SET content = jsonb_set(content, '{data,layers,notes__context}', '\"More.\"')"
+            " WHERE metadata ->> 'type' = 'sys.profile'"
+        )
+        assert turn.verified("1").reasons == [f"the layer {NOTES} says something else now"]
 
     def test_a_step_that_kept_no_hashes_is_compared_with_its_box(
         self, runtime: Runtime, ran: Callable[..., Turn]
