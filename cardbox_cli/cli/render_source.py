@@ -70,8 +70,14 @@ class Requests:
         fitting = provider_for(entries, self._wishes.model) if by_model else DEFAULT_FORMAT
         format = format or self._format or fitting
         request = request_of(entries, self._wishes, spell=dialect_of(format).spell, collector=self._collector)
-        name = f"box {box_ids[-1]}"
-        return Shown(name=name, format=format, entries=entries, request=request)
+        missed = [left for left in request.layers_left_out if left.layer in self._wishes.asked.names]
+        return Shown(
+            name=f"box {box_ids[-1]}",
+            format=format,
+            entries=entries,
+            request=request,
+            notes=[f"the layer {left.layer} is left out: {left.reason}" for left in missed],
+        )
 
     def _entries(self, box_id: str) -> list[Entry]:
         self._boxes.require(box_id)

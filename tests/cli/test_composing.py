@@ -78,6 +78,14 @@ def test_knowledge_and_experience_are_searched_for_when_asked(
     ]
 
 
+def test_a_layer_that_was_asked_for_in_vain_is_told(cbx: Cbx, context: str) -> None:
+    shown = cbx("render", "--box", context, "--layer", "notes__context", "--knowledge-query", "nowhere")
+    assert shown.err.splitlines()[:2] == [
+        "note: the layer knowledge__context is left out: nothing was found",
+        "note: the layer notes__context is left out: nothing was found",
+    ]
+
+
 def test_a_kind_without_history_answers_the_query(cbx: Cbx, contents: Contents, context: str) -> None:
     assert contents("--process", "mapreduce_worker", "--query", "Go on") == ["Be brief.", "Go on"]
     told = cbx("render", "--box", context, "--process", "mapreduce_worker", "--explain", "-o", "json").json()
