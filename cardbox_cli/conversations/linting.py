@@ -37,7 +37,7 @@ def provider_beside(conversation: Conversation) -> str | None:
 
     None where nothing tells.
     """
-    if any(key in conversation.beside for key in _OF_ANTHROPIC):
+    if any(held(conversation.beside.get(key)) is not None for key in _OF_ANTHROPIC):
         return "anthropic"
     model = _text(held(conversation.beside.get("model")))
     return None if model is None else provider_of(model)

@@ -23,10 +23,10 @@ def name_problem(name: str | None, what: str, allowed: re.Pattern[str], most: in
 def schema_problem(schema: Any, key: str) -> str | None:
     """What keeps what a tool has under `key` from being the JSON schema of an object; None for such a one."""
     if not isinstance(schema, dict):
-        return f"has {key} that are {json_kind(schema)}, and no JSON schema"
+        return f"has {json_kind(schema)} as its {key}, and no JSON schema"
     if schema.get("type") == "object":
         return None
-    return f"has {key} that are the schema of {schema.get('type')!r}, not of 'object'"
+    return f"has {key} of the type {schema.get('type')!r}, not 'object'"
 
 
 def arguments_problem(arguments: Any) -> str | None:

@@ -425,6 +425,31 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
 
 
 @pytest.mark.parametrize(
+    ("provider", "cards", "model", "message"),
+    [
+        ("openai", (said(5),), None, "the content is a number, and neither a text nor a list of parts"),
+        ("openai", (said([{"type": "text"}]),), None, "a part of type 'text' does not hold what it should"),
+        ("openai", (said("a", name="a b"),), None, "the name 'a b' is no text, or has a space or one of <|\\/> in it"),
+        ("openai", (said("a", tool_calls=[]),), None, "tool_calls is empty, and no list of calls"),
+        ("openai", (user(), thought(call(), call()), result(), result()), None, "two calls of one message have the id 'c'"),
+        ("openai", (profile(max_tokens=9), user()), "o1", "o1 takes no max_tokens, but max_completion_tokens"),
+        ("anthropic", (defined({"name": "f", "input_schema": {"type": "string"}}), user()), None,
+         "tool 0 has input_schema of the type 'string', not 'object'"),
+        ("anthropic", (shown(image("image/tiff")),), None,
+         "an image is of type 'image/tiff', none of image/jpeg, image/png, image/gif, image/webp"),
+        ("anthropic", (profile(**THINKS, max_tokens=9), user()), None, "the thinking may take 1024 tokens, and the whole answer 9 (max_tokens)"),
+        ("anthropic", (profile(top_k=5), user()), "claude-opus-5", "claude-opus-5 takes no top_k, which is 5"),
+    ],
+)  # fmt: skip
+def test_messages_say_what_is_malformed_or_refused(
+    provider: str, cards: Cards, model: str | None, message: str
+) -> None:
+    assert [each.message for each in found(provider, *cards, model=model) if each.severity == "error"] == [
+        message
+    ]
+
+
+@pytest.mark.parametrize(
     ("cards", "message"),
     [
         ((user(words(FULL + 1)),), "8193 tokens, and gpt-4 holds 8192"),
