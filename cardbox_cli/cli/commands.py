@@ -111,6 +111,8 @@ def _sign_refusals(command: click.Command) -> None:
             exc.ctx = exc.ctx or ctx
             raise
 
+    # typer makes the commands, verbs and nouns of several classes, so this one's method is replaced in place;
+    # mypy forbids that of any method.
     command.parse_args = parse_args  # type: ignore[method-assign]
 
 

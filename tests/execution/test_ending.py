@@ -14,12 +14,10 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.turns import END_STATUSES, EndStatus
 from cardbox_cli.store.database import Database
-from cardbox_cli.store.schema import add_missing_tables
-from cardbox_cli.store.target import Target
-from tests.conftest import PROJECT
 from tests.execution.by_hand import write
 from tests.execution.conftest import Asked, Heard
 from tests.execution.desk import Desk, unwatched
+from tests.execution.their_tables import OnTheirTables
 from tests.foreign.writer import Deployment
 
 AtOnce = Callable[[Callable[[], Any]], Future[Any]]
@@ -182,17 +180,7 @@ class TestOnce:
         assert (desk.end_of(turn), desk.output(turn)) == ("success", ["task.deliverable"])
 
 
-class TestOnTablesOfAnotherProgram:
-    @pytest.fixture
-    def target(self, foreign_target: Target) -> Target:
-        return foreign_target
-
-    @pytest.fixture
-    def runtime(self, database: Database, deployment: Deployment) -> Runtime:
-        add_missing_tables(database)
-        database.forget_tables()
-        return Runtime(database, PROJECT)
-
+class TestOnTablesOfAnotherProgram(OnTheirTables):
     def test_a_turn_whose_output_box_is_another_project_s_ends_too(
         self, desk: Desk, runtime: Runtime, deployment: Deployment
     ) -> None:

@@ -19,11 +19,9 @@ from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.turns import PENDING, TOOL_RESULT, new_inbox_id
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.inbox import NewRow
-from cardbox_cli.store.schema import add_missing_tables
-from cardbox_cli.store.target import Target
-from tests.conftest import PROJECT
 from tests.execution.conftest import Asked, Heard
 from tests.execution.desk import Desk, unwatched
+from tests.execution.their_tables import OnTheirTables
 from tests.foreign.writer import Deployment
 
 AtOnce = Callable[[Callable[[], Any]], Future[Any]]
@@ -428,18 +426,8 @@ class TestParents:
         assert (desk.end_of(child), desk.end_of(parent.row.turn_id)) == ("canceled", "canceled")
 
 
-class TestOnTablesOfAnotherProgram:
+class TestOnTablesOfAnotherProgram(OnTheirTables):
     """One tool result a call, and reports that their tools write; cbx's own tables are there too."""
-
-    @pytest.fixture
-    def target(self, foreign_target: Target) -> Target:
-        return foreign_target
-
-    @pytest.fixture
-    def runtime(self, database: Database, deployment: Deployment) -> Runtime:
-        add_missing_tables(database)
-        database.forget_tables()
-        return Runtime(database, PROJECT)
 
     def test_their_result_resumes_our_turn(self, turn: str, desk: Desk, runtime: Runtime) -> None:
         for call in "ab":

@@ -1,0 +1,24 @@
+"""Tests on the tables of another program, to which cbx has added its own."""
+
+import pytest
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.target import Target
+from tests.conftest import PROJECT
+from tests.foreign.writer import Deployment
+
+
+class OnTheirTables:
+    """A class of tests that inherits this runs there."""
+
+    @pytest.fixture
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
+
+    @pytest.fixture
+    def runtime(self, database: Database, deployment: Deployment) -> Runtime:
+        add_missing_tables(database)
+        database.forget_tables()
+        return Runtime(database, PROJECT)
