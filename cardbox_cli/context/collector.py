@@ -4,7 +4,7 @@ Takes the cards of boxes and the providers that search for more, and gives texts
 `__context`. Renders no message, writes nothing, and asks a provider only for what was asked for by name.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
 
 import msgspec
@@ -96,12 +96,13 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collecting(msgspec.Struct, frozen=True, kw_only=True):
-    """What layers are collected for: the places of the boxes, those of their cards that can be read and the
-    box of the profile; who asks for which; the kind of process; and the one switch of sharing, None where
+    """What layers are collected for: the places of the boxes, those of their cards that can be read, the
+    types of these and the box of the profile; who asks for which; the kind of process; and the one switch of sharing, None where
     nobody set it."""
 
     slots: Sequence[Slot]
     cards: Sequence[Card]
+    types: Set[str]
     profile_box_id: str | None
     here: Asked
     by_profile: Asked
@@ -174,10 +175,9 @@ WITHOUT_PROVIDERS = ContextCollector()
 def _candidates(wanted: Collecting) -> Iterator[str]:
     """The layers that somebody asks for, or that the cards themselves bring, in order."""
     asked = wanted.here.names | wanted.by_profile.names
-    types = {card.type for card in wanted.cards}
-    kept = _of_type(wanted.cards, STORED_LAYER) if STORED_LAYER in types else []
+    kept = _of_type(wanted.cards, STORED_LAYER) if STORED_LAYER in wanted.types else []
     brought = {name for card in kept if (name := kept_layer(card)) is not None}
-    brought.update(layer for card_type, layer in _MAKERS.items() if card_type in types)
+    brought.update(layer for card_type, layer in _MAKERS.items() if card_type in wanted.types)
     for name in sorted(asked):
         check_layer(name)
     known = [name for name in CONTEXT_LAYERS if name in asked or name in brought]

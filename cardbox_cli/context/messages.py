@@ -35,7 +35,7 @@ ASIDES = {
 }
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of a request in its dialect, with the layer and the card that it comes from.
 
     Neighbours of one `group` are parts of one message.
@@ -91,7 +91,7 @@ def standard_body(card: Card | CardDraft) -> dict[str, Any]:
         body = {"role": "tool", "tool_call_id": card.tool_call_id, "content": card_text(card.content)}
         name = card.metadata.get("function_name")
         return {**body, "name": name} if isinstance(name, str) else body
-    content = card.content.text if isinstance(card.content, TextContent) else _content_of(card)
+    content = card.content.text if type(card.content) is TextContent else _content_of(card)
     if card.tool_calls:
         return {"role": "assistant", "content": content or None, "tool_calls": card.tool_calls}
     return {"role": card.role or "user", "content": content}

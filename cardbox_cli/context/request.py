@@ -37,7 +37,7 @@ from cardbox_cli.model.layers import (
 Spell = Callable[[Card], dict[str, Any] | Silence]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A place of a box as rendering takes it in: its slot, its box, and the rule that brought it if known.
 
     `box_id` is empty where the box does not exist (yet).
@@ -116,14 +116,15 @@ def request_of(
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
     history ends with.
     """
-    places, left_out = _readable(entries)
-    cards = [entry.slot.card for entry in places.values() if entry.slot.card is not None]
-    profile_id, profile = next(_profiles(cards), (None, {}))
+    sorted_out = _sorted_out(entries)
+    places, cards = sorted_out.places, sorted_out.cards
+    profile_id, profile = next(_profiles(cards if "sys.profile" in sorted_out.types else ()), (None, {}))
     process = process_of(wishes.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
             slots=[entry.slot for entry in entries],
             cards=cards,
+            types=sorted_out.types,
             profile_box_id=None if profile_id is None else places[profile_id].box_id,
             here=wishes.asked,
             by_profile=asked_by(profile),
@@ -141,32 +142,51 @@ def request_of(
             query=wishes.query,
             layout=layout,
         ),
-        tools=_tools(cards),
+        tools=sorted_out.tools,
         model=wishes.model or model_of(profile),
         config=_config(profile),
         process=process.name,
         layout=layout,
         layers=collected.layers,
         layers_left_out=collected.left_out,
-        left_out=left_out + silent,
+        left_out=sorted_out.left_out + silent,
         places=places,
         profile_id=profile_id,
     )
 
 
-def _readable(entries: Sequence[Entry]) -> tuple[dict[str, Entry], list[Omitted]]:
-    """The places whose cards are taken in, by card, and why the others are not."""
-    kept: dict[str, Entry] = {}
+class _SortedOut(msgspec.Struct, frozen=True):
+    """The places whose cards are taken in, by card; the cards, their types, the tools that they bring; and
+    why other places are not."""
+
+    places: dict[str, Entry]
+    cards: list[Card]
+    types: set[str]
+    tools: list[dict[str, Any]]
+    left_out: list[Omitted]
+
+
+def _sorted_out(entries: Sequence[Entry]) -> _SortedOut:
+    """What `entries` bring, asked of each card once: boxes are long."""
+    places: dict[str, Entry] = {}
+    cards: list[Card] = []
+    types: set[str] = set()
+    tools: list[dict[str, Any]] = []
     left_out: list[Omitted] = []
     for entry in entries:
         slot = entry.slot
-        if slot.card is None or slot.fate != "present":
+        card = slot.card
+        if card is None or slot.fate != "present":
             left_out.append(_left_out(entry, f"{slot.fate} card"))
-        elif slot.card_id in kept:
+        elif slot.card_id in places:
             left_out.append(_left_out(entry, "stands at an earlier place already"))
         else:
-            kept[slot.card_id] = entry
-    return kept, left_out
+            places[slot.card_id] = entry
+            cards.append(card)
+            types.add(card.type)
+            if type(card.content) is ToolContent:
+                tools += card.content.tools
+    return _SortedOut(places, cards, types, tools, left_out)
 
 
 def _history(
@@ -179,18 +199,13 @@ def _history(
         card = entry.slot.card
         assert card is not None
         body = spell(card)
-        if isinstance(body, Silence):
+        if not isinstance(body, dict):
             left_out.append(_left_out(entry, body.reason))
         elif process.takes_history or card.card_id in own:
-            group = sources.group(card)
-            messages.append(Message(layer=CHECKPOINT, body=body, card_id=card.card_id, group=group))
+            messages.append(Message(CHECKPOINT, body, card.card_id, sources.group(card)))
         else:
             left_out.append(_left_out(entry, f"history, and a {process.name} takes none"))
     return messages, left_out
-
-
-def _tools(cards: Iterable[Card]) -> list[dict[str, Any]]:
-    return [tool for card in cards if isinstance(card.content, ToolContent) for tool in card.content.tools]
 
 
 def _left_out(entry: Entry, reason: str) -> Omitted:

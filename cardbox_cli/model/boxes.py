@@ -29,7 +29,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
 
 
-class Slot(msgspec.Struct, frozen=True):
+class Slot(msgspec.Struct, frozen=True, gc=False):
     """One place in a box: its position from 0, the id that stands there, and the card if there is one."""
 
     position: int

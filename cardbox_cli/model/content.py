@@ -16,7 +16,9 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.wording import json_kind
 
 
-class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="__type__", tag=True):
+class _Content(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="__type__", tag=True, gc=False
+):
     pass
 
 

@@ -36,29 +36,31 @@ def pair_calls(cards: Sequence[Card | None]) -> Pairing:
             continue
         for call_id in call_ids(card) if card.tool_calls else ():
             open_calls.setdefault(call_id, []).append(position)
-        if card.tool_call_id is None or card.type not in ("tool.call", "tool.result"):
+        answered = card.tool_call_id
+        if answered is None:
             continue
-        waiting = open_calls.setdefault(card.tool_call_id, [])
-        if card.type == "tool.call":
-            if waiting:
+        if card.type == "tool.result":
+            if waiting := open_calls.get(answered):
+                results[position] = waiting.pop()
+            else:
+                orphans.append(position)
+        elif card.type == "tool.call":
+            if waiting := open_calls.get(answered):
                 scheduled[position] = waiting[-1]
             else:
-                waiting.append(position)
-        elif waiting:
-            results[position] = waiting.pop()
-        else:
-            orphans.append(position)
+                open_calls.setdefault(answered, []).append(position)
     unanswered = [(position, call_id) for call_id, waiting in open_calls.items() for position in waiting]
     return Pairing(results, scheduled, sorted(unanswered), orphans)
 
 
 def call_ids(card: Card) -> list[str]:
     """The ids of the tool calls that an assistant card makes, in order."""
-    if not isinstance(card.tool_calls, list):
-        return []
-    return [
-        call["id"] for call in card.tool_calls if isinstance(call, dict) and isinstance(call.get("id"), str)
-    ]
+    ids: list[str] = []
+    for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
+        call_id = call.get("id") if isinstance(call, dict) else None
+        if isinstance(call_id, str):
+            ids.append(call_id)
+    return ids
 
 
 def exchanges(cards: Sequence[Card]) -> list[list[int]]:
