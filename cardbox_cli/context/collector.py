@@ -96,9 +96,11 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collecting(msgspec.Struct, frozen=True, kw_only=True):
-    """What layers are collected for: the places of the boxes, those of their cards that can be read, the
-    types of these and the box of the profile; who asks for which; the kind of process; and the one switch of sharing, None where
-    nobody set it."""
+    """What layers are collected for.
+
+    The places of the boxes, those of their cards that can be read, the types of these and the box of the
+    profile; who asks for which; the kind of process; and the one switch of sharing, None where nobody set it.
+    """
 
     slots: Sequence[Slot]
     cards: Sequence[Card]

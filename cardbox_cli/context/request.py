@@ -202,7 +202,8 @@ def _history(
         if not isinstance(body, dict):
             left_out.append(_left_out(entry, body.reason))
         elif process.takes_history or card.card_id in own:
-            messages.append(Message(CHECKPOINT, body, card.card_id, sources.group(card)))
+            group = sources.group(card) if sources.GROUP in card.metadata else None
+            messages.append(Message(CHECKPOINT, body, card.card_id, group))
         else:
             left_out.append(_left_out(entry, f"history, and a {process.name} takes none"))
     return messages, left_out

@@ -21,6 +21,8 @@ OPENAI = "openai"
 ANTHROPIC = "anthropic"
 CLAUDE_CODE = "claude-code"
 
+GROUP = "source_group"
+
 
 def openai_message(card: Card | CardDraft) -> dict[str, Any] | None:
     """The original of an imported OpenAI message that cards cannot express, if this card keeps one."""
@@ -44,7 +46,7 @@ def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, 
 
 def group(card: Card | CardDraft) -> str | None:
     """The mark of the message that this card is a part of; None for a card that is a whole one."""
-    mark = card.metadata.get("source_group")
+    mark = card.metadata.get(GROUP)
     return mark if isinstance(mark, str) else None
 
 

@@ -25,32 +25,52 @@ class Pairing(msgspec.Struct, frozen=True):
     orphans: list[int]
 
 
+class Pairs:
+    """Calls and results as they come, position by position, each paired as soon as that can be said."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[int]] = {}
+        self._results: dict[int, int] = {}
+        self._scheduled: dict[int, int] = {}
+        self._orphans: list[int] = []
+
+    def called(self, position: int, call_id: str) -> None:
+        """A call that waits for its result."""
+        self._open.setdefault(call_id, []).append(position)
+
+    def scheduled(self, position: int, call_id: str) -> None:
+        """A `tool.call` card; it waits itself where no call does."""
+        if waiting := self._open.get(call_id):
+            self._scheduled[position] = waiting[-1]
+        else:
+            self.called(position, call_id)
+
+    def answered(self, position: int, call_id: str) -> None:
+        """A result."""
+        if waiting := self._open.get(call_id):
+            self._results[position] = waiting.pop()
+        else:
+            self._orphans.append(position)
+
+    def pairing(self) -> Pairing:
+        """The exchanges so far."""
+        unanswered = [(position, call_id) for call_id, waiting in self._open.items() for position in waiting]
+        return Pairing(self._results, self._scheduled, sorted(unanswered), self._orphans)
+
+
 def pair_calls(cards: Sequence[Card | None]) -> Pairing:
     """Pair the calls and results among `cards`; None stands for a card that cannot be read."""
-    open_calls: dict[str, list[int]] = {}
-    results: dict[int, int] = {}
-    scheduled: dict[int, int] = {}
-    orphans: list[int] = []
+    pairs = Pairs()
     for position, card in enumerate(cards):
         if card is None:
             continue
         for call_id in call_ids(card) if card.tool_calls else ():
-            open_calls.setdefault(call_id, []).append(position)
-        answered = card.tool_call_id
-        if answered is None:
-            continue
-        if card.type == "tool.result":
-            if waiting := open_calls.get(answered):
-                results[position] = waiting.pop()
-            else:
-                orphans.append(position)
-        elif card.type == "tool.call":
-            if waiting := open_calls.get(answered):
-                scheduled[position] = waiting[-1]
-            else:
-                open_calls.setdefault(answered, []).append(position)
-    unanswered = [(position, call_id) for call_id, waiting in open_calls.items() for position in waiting]
-    return Pairing(results, scheduled, sorted(unanswered), orphans)
+            pairs.called(position, call_id)
+        if card.tool_call_id is not None and card.type == "tool.result":
+            pairs.answered(position, card.tool_call_id)
+        elif card.tool_call_id is not None and card.type == "tool.call":
+            pairs.scheduled(position, card.tool_call_id)
+    return pairs.pairing()
 
 
 def call_ids(card: Card) -> list[str]:

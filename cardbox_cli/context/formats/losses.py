@@ -36,25 +36,32 @@ class Loss(msgspec.Struct, frozen=True):
 
 def losses(request: Request, provider: str) -> list[Loss]:
     """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
-    of_card = _of_blocks if provider == "openai" else _of_message
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
-    suspects = [
-        card
-        for card in cards
-        if "source_message" in card.metadata
-        or "source_blocks" in card.metadata
-        or card.type in ASIDES
-        or type(card.content) in _FILES
-        or (card.tool_calls and not _are_functions(card.tool_calls))
-    ]
+    return losses_of(filter(may_lose, cards), request, provider)
+
+
+def losses_of(cards: Iterable[Card], request: Request, provider: str) -> list[Loss]:
+    """The same where only these cards of the request may lose something."""
+    of_card = _of_blocks if provider == "openai" else _of_message
     if not process_of(request.process).takes_history:
         sent = {message.card_id for message in request.messages}
-        suspects = [card for card in suspects if card.card_id in sent]
-    lost = [Loss(card.card_id, what) for card in suspects for what in of_card(card)]
+        cards = [card for card in cards if card.card_id in sent]
+    lost = [Loss(card.card_id, what) for card in cards for what in of_card(card)]
     return lost + [Loss(None, f"the parameter {name!r} is not sent") for name in _idle(request, provider)]
 
 
-_FILES = frozenset({FileContent, *FileContent.__subclasses__(), MultiFileContent})
+def may_lose(card: Card) -> bool:
+    """Whether some format may be unable to say all of a card."""
+    return (
+        "source_message" in card.metadata
+        or "source_blocks" in card.metadata
+        or card.type in ASIDES
+        or type(card.content) in FILES
+        or (bool(card.tool_calls) and not _are_functions(card.tool_calls))
+    )
+
+
+FILES = frozenset({FileContent, *FileContent.__subclasses__(), MultiFileContent})
 
 
 def _are_functions(calls: Any) -> bool:

@@ -161,7 +161,7 @@ def _renamed(subject: Subject) -> Iterator[Hit]:
 
 
 def _id_characters(subject: Subject) -> Iterator[Hit]:
-    for call in subject.calls:
+    for call in subject.history.calls:
         if call.id and block_id(call.id) != call.id:
             yield call.entry, f"the id {call.id!r} is sent as {block_id(call.id)!r}"
 
@@ -194,7 +194,7 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     if not any(_is_raw(block.get("input")) for block, _ in subject.blocks.get("tool_use", [])):
         return
-    for entry, card, _ in subject.history:
+    for entry, card, _ in subject.history.said:
         if not isinstance(card.tool_calls, list) or sources.anthropic_blocks(card) is not msgspec.UNSET:
             continue  # blocks are sent as they came
         for call in card.tool_calls:

@@ -1,19 +1,15 @@
 """Rules about single cards and what they say, which hold for every provider."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from cardbox_cli.context.blocks import tool_name
-from cardbox_cli.context.formats.losses import losses
+from cardbox_cli.context.formats.losses import FILES, losses_of, may_lose
+from cardbox_cli.context.lint.history import LONG, Said
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.messages import SILENT_TYPES
+from cardbox_cli.context.messages import ASIDES, SILENT_TYPES
 from cardbox_cli.context.request import Entry
 from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, card_text
-from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
-
-# Texts that are shorter may well be said twice: "continue", "ok", an empty list.
-_LONG = 400
 
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
@@ -46,7 +42,7 @@ def _expired(subject: Subject) -> Iterable[Hit]:
 
 
 def _unknown_roles(subject: Subject) -> Iterator[Hit]:
-    if {card.role for _, card in subject.cards} <= _ROLES:
+    if subject.roles <= _ROLES:
         return
     for entry, card in subject.cards:
         if card.role in _ROLES or card.type in SILENT_TYPES or card.type == "tool.result" or card.tool_calls:
@@ -74,22 +70,17 @@ def _unknown_types(subject: Subject) -> Iterator[Hit]:
 
 
 def _unknown_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.cards:
+    for entry, card in subject.cards if dict in subject.classes else ():
         if isinstance(card.content, dict):
             yield entry, f"the content is of class {card.content.get('__type__')!r}, and is sent as JSON"
 
 
 def _empty(subject: Subject) -> Iterator[Hit]:
-    wordless = [
-        (entry, card)
-        for entry, card in subject.cards
-        if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not _has_words(card.content)
-    ]
-    said: dict[str, Any] = {}
-    if wordless:
-        said = {card.card_id: message.body.get("content") for _, card, message in subject.history}
-    for entry, card in wordless:
-        if _is_empty(said.get(card.card_id, "")):
+    history = subject.history
+    wordless = [said for said in history.wordless if said[2].body.get("content") == []]
+    said_nothing = [(entry, card) for entry, card, _ in (*history.blank, *wordless)]
+    for entry, card in (*said_nothing, *subject.silent):
+        if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not card_text(card.content).strip():
             yield entry, "the card says nothing"
 
 
@@ -97,21 +88,12 @@ def _empty(subject: Subject) -> Iterator[Hit]:
 _MAY_BE_EMPTY = frozenset({"tool.result", "agent.reasoning", "agent.aside", *SILENT_TYPES})
 
 
-def _has_words(content: StoredContent) -> bool:
-    text = content.text if isinstance(content, TextContent) else card_text(content)
-    return text != "" and not text.isspace()
-
-
-def _is_empty(content: Any) -> bool:
-    return not content.strip() if isinstance(content, str) else content == []
-
-
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
-    roles = subject.roles
+    roles = subject.history.roles
     begun = next((place for place, role in enumerate(roles) if role not in _SYSTEM), len(roles))
     if not any(role in roles[begun:] for role in _SYSTEM):
         return
-    for (entry, card, _), role in zip(subject.history[begun:], roles[begun:], strict=True):
+    for (entry, card, _), role in zip(subject.history.said[begun:], roles[begun:], strict=True):
         if role in _SYSTEM and card.type not in _LATE_SYSTEM:
             yield entry, f"system text ({card.type}) stands within the history"
 
@@ -120,29 +102,27 @@ _SYSTEM = ("system", "developer")
 
 
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
-    before: tuple[Card, Any] | None = None
-    for (entry, card, message), role in zip(subject.history, subject.roles, strict=True):
-        if role == "user" and card.type != "tool.result":
-            content = message.body.get("content")
-            if content and before and before[0].type == card.type and before[1] == content:
-                yield entry, f"the user says again what card {before[0].card_id!r} said right before"
-            before = (card, content)
+    before: int | None = None
+    for place, role in enumerate(subject.history.roles):
+        if role == "user":
+            if before is not None:
+                yield from _repeated_query(subject.history.said[before], subject.history.said[place])
+            before = place
         elif role != "system":
             before = None
 
 
+def _repeated_query(one: Said, other: Said) -> Iterator[Hit]:
+    _, asked, message = one
+    entry, card, again = other
+    content = again.body.get("content")
+    if asked.type == card.type != "tool.result" and content and message.body.get("content") == content:
+        yield entry, f"the user says again what card {asked.card_id!r} said right before"
+
+
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
     first: dict[str, Entry] = {}
-    for entry, card, _ in subject.history:
-        content = card.content
-        if isinstance(content, TextContent):
-            text = content.text
-        elif isinstance(content, ToolResultContent) and isinstance(content.result, str):
-            text = content.result
-        else:
-            continue  # no text, and too dear to spell only to compare
-        if len(text) < _LONG:
-            continue
+    for entry, text in subject.history.long:
         earlier = first.setdefault(text, entry)
         if earlier is not entry:
             slot = earlier.slot
@@ -151,7 +131,7 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
 
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
     summaries = subject.of_type("context.compression")
-    spoken = {entry.slot.card_id for entry, _, _ in subject.history} if summaries else set()
+    spoken = {entry.slot.card_id for entry, _, _ in subject.history.said} if summaries else set()
     for entry, card in summaries:
         covers = card.metadata.get("covers")
         covered = [each for each in covers if isinstance(each, str)] if isinstance(covers, list) else []
@@ -162,7 +142,7 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
 
 def _uncallable(subject: Subject) -> Iterator[Hit]:
     offered = {tool_name(tool) for tool in subject.request.tools}
-    for call in subject.calls if offered else []:
+    for call in subject.history.calls if offered else []:
         if call.name is not None and call.name not in offered:
             yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"
 
@@ -173,8 +153,17 @@ def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
 
 
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
-    for loss in losses(subject.request, subject.provider):
+    for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
         yield None if loss.card_id is None else subject.place_of(loss.card_id), loss.what
+
+
+def _doubtful(subject: Subject) -> Iterable[Card]:
+    """The cards that may lose something: few, unless there are kinds of which each card must be asked."""
+    history = subject.history
+    are_plain = not subject.types & ASIDES.keys() and not subject.classes & FILES
+    if are_plain and all(call.function is not None for call in history.calls):
+        return [*history.kept, *(card for _, card in subject.silent)]
+    return (card for _, card in subject.cards if may_lose(card))
 
 
 def rules(source: str) -> tuple[Rule, ...]:
@@ -262,7 +251,7 @@ def rules(source: str) -> tuple[Rule, ...]:
         Rule(
             id="content-repeated",
             severity="warning",
-            finds=f"Two cards that say the same text of {_LONG} characters or more.",
+            finds=f"Two cards that say the same text of {LONG} characters or more.",
             source=_LAYERS,
             remedy="leave one of them out",
             find=_repeated_contents,

@@ -22,9 +22,9 @@ def _calls_without_result(subject: Subject) -> Iterator[Hit]:
 
 
 def _unanswered(subject: Subject) -> Iterator[tuple[Entry, str]]:
-    for place, call_id in subject.pairing.unanswered:
+    for place, call_id in subject.history.pairing.unanswered:
         if call_id:  # without one it cannot be answered, which another rule says
-            yield subject.history[place][0], call_id
+            yield subject.history.said[place][0], call_id
 
 
 def _results_without_call(subject: Subject) -> Iterator[Hit]:
@@ -42,10 +42,10 @@ def _repeated_results(subject: Subject) -> Iterator[Hit]:
 def _orphans(subject: Subject) -> Iterator[tuple[Entry, str, bool]]:
     """The results that answer no call, and whether a call before them has their id: it was answered then."""
     called: set[str] = set()
-    orphans = set(subject.pairing.orphans)
+    orphans = set(subject.history.pairing.orphans)
     if not orphans:
         return
-    for place, (entry, card, _) in enumerate(subject.history):
+    for place, (entry, card, _) in enumerate(subject.history.said):
         called.update(call_ids(card))
         if place in orphans and card.tool_call_id:
             yield entry, card.tool_call_id, card.tool_call_id in called
@@ -73,8 +73,8 @@ def _apart(subject: Subject) -> Iterator[tuple[Entry, Entry, str | None, str]]:
     """The places of calls and results that are a pair and no neighbours, and what is between them."""
     for call_place, place, between in subject.apart:
         where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
-        entry, card, _ = subject.history[place]
-        yield subject.history[call_place][0], entry, card.tool_call_id, where
+        entry, card, _ = subject.history.said[place]
+        yield subject.history.said[call_place][0], entry, card.tool_call_id, where
 
 
 def _is_inherited(entry: Entry) -> bool:
@@ -82,11 +82,11 @@ def _is_inherited(entry: Entry) -> bool:
 
 
 def _missing_ids(subject: Subject) -> Iterator[Hit]:
-    for call in subject.calls:
+    for call in subject.history.calls:
         if not call.id:
             yield call.entry, "a tool call of this card has no id"
-    for entry, card, _ in subject.history if "tool.result" in subject.types else []:
-        if not card.tool_call_id and card.type == "tool.result" and card.role != "function":
+    for entry, card in subject.history.unaddressed:
+        if card.role != "function":
             yield entry, "this tool result does not say which call it answers"
 
 

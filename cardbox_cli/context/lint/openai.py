@@ -7,8 +7,9 @@ from typing import Any
 from cardbox_cli.context.blocks import kind, text_at, tool_name
 from cardbox_cli.context.formats import openai
 from cardbox_cli.context.lint import parameters
+from cardbox_cli.context.lint.history import Call
 from cardbox_cli.context.lint.rule import Hit, Rule
-from cardbox_cli.context.lint.subject import Call, Subject
+from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
 from cardbox_cli.model.wording import json_kind
 
@@ -33,14 +34,14 @@ def _is_function(call: Call) -> bool:
 
 
 def _long_ids(subject: Subject) -> Iterator[Hit]:
-    for call in subject.calls:
+    for call in subject.history.calls:
         if call.id is not None and len(call.id) > _LONGEST_ID and _is_function(call):
             size = len(call.id)
             yield call.entry, f"the id {call.id!r} has {size} characters, not up to {_LONGEST_ID}"
 
 
 def _names(subject: Subject) -> Iterator[Hit]:
-    for call in subject.calls:
+    for call in subject.history.calls:
         problem = name_problem(call.name, "called tool", _NAME, 64)
         if problem is not None and _is_function(call):
             yield call.entry, problem
@@ -57,15 +58,17 @@ def _too_many_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _bad_arguments(subject: Subject) -> Iterator[Hit]:
-    for call in subject.calls:
-        function = call.value.get("function") if _is_function(call) else None
-        problem = arguments_problem(function.get("arguments")) if isinstance(function, dict) else None
+    for call in subject.history.calls:
+        if call.function is None or not _is_function(call):
+            continue
+        problem = arguments_problem(call.function.get("arguments"))
         if problem is not None:
             yield call.entry, f"the arguments of {call.name!r} are {problem}"
 
 
 def _null_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, card, body in subject.wordless:
+    for entry, card, message in subject.history.wordless:
+        body = message.body
         if body.get("content") is None and not card.tool_calls and not any(body.get(key) for key in _INSTEAD):
             yield entry, f"the {body['role']} message has no content (null)"
 
@@ -75,8 +78,8 @@ _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 def _malformed_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, _, body in subject.wordless:
-        content = body.get("content")
+    for entry, _, message in subject.history.wordless:
+        content = message.body.get("content")
         if content is None:
             continue
         if not isinstance(content, list):
@@ -101,8 +104,8 @@ def _part_problem(part: Any) -> str | None:
 
 
 def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
-    for entry, _, body in subject.wordless:
-        content, role = body.get("content"), body["role"]
+    for entry, _, message in subject.history.wordless:
+        content, role = message.body.get("content"), message.body["role"]
         for part in content if isinstance(content, list) else ():
             name = kind(part)
             if name in (*_FILES, "refusal") and name not in _PARTS.get(role, ()):
@@ -110,14 +113,25 @@ def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
 
 
 def _speakers(subject: Subject) -> Iterator[Hit]:
-    named = [(entry, message.body["name"]) for entry, _, message in subject.history if "name" in message.body]
-    for entry, name in named:
+    for entry, _, message in subject.history.named:
+        name = message.body["name"]
         if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
             yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
 
 
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    for entry, _, message in subject.history:
+    history = subject.history
+    others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
+    if history.rewritten or any(others):
+        yield from _malformed_calls(subject)
+    for number, tool in enumerate(subject.beside.get("tools", [])):
+        problem = _tool_problem(tool)
+        if problem is not None:
+            yield None, f"tool {number} {problem}"
+
+
+def _malformed_calls(subject: Subject) -> Iterator[Hit]:
+    for entry, _, message in subject.history.said:
         calls = message.body.get("tool_calls")
         if calls is None:
             continue
@@ -130,10 +144,6 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"a tool call is of type {name!r}, not 'function' or 'custom'"
             elif not isinstance(call.get(name), dict):
                 yield entry, f"a tool call has no {name!r}"
-    for number, tool in enumerate(subject.beside.get("tools", [])):
-        problem = _tool_problem(tool)
-        if problem is not None:
-            yield None, f"tool {number} {problem}"
 
 
 def _tool_problem(tool: dict[str, Any]) -> str | None:
@@ -148,10 +158,10 @@ def _tool_problem(tool: dict[str, Any]) -> str | None:
 
 
 def _repeated_ids(subject: Subject) -> Iterator[Hit]:
-    ids = [call.id for call in subject.calls if call.id]
+    ids = [call.id for call in subject.history.calls if call.id]
     if len(set(ids)) == len(ids):
         return
-    for run in openai.runs(message for _, _, message in subject.history):
+    for run in openai.runs(message for _, _, message in subject.history.said):
         seen: set[str] = set()
         for message in run:
             calls = message.body.get("tool_calls")

@@ -9,15 +9,14 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import kind, text_at, tool_name
+from cardbox_cli.context.blocks import kind
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.formats import DIALECTS, anthropic, openai
+from cardbox_cli.context.lint.history import History
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.context.tool_use_ids import Renamed
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.layers import CHECKPOINT
-from cardbox_cli.model.pairing import Pairing, pair_calls
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -26,16 +25,6 @@ class Turn(msgspec.Struct, frozen=True):
     role: str
     blocks: list[tuple[Any, Message]]
     kinds: list[str]
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A tool call of the history: the place of its card, the call as OpenAI gets it, and of it the id and
-    the tool's name where they are texts."""
-
-    entry: Entry
-    value: Any
-    id: str | None
-    name: str | None
 
 
 class Subject:
@@ -75,39 +64,22 @@ class Subject:
         return explain(self.request)
 
     @cached_property
-    def history(self) -> list[tuple[Entry, Card, Message]]:
-        """The messages that cards make, with their cards and where these stand."""
-        places = self.request.places
-        return [
-            (entry, card, message)
-            for message in self.request.messages
-            if message.layer == CHECKPOINT and message.card_id is not None
-            if (entry := places.get(message.card_id)) is not None and (card := entry.slot.card) is not None
-        ]
+    def history(self) -> History:
+        """The messages that cards make."""
+        return History(self.request)
 
     @cached_property
-    def roles(self) -> list[Any]:
-        """The roles of the messages of the history, in order."""
-        return [message.body["role"] for _, _, message in self.history]
+    def silent(self) -> list[tuple[Entry, Card]]:
+        """The cards that a reader of the boxes sees, and that make no message."""
+        if len(self.request.places) == len(self.history.said):
+            return []
+        said = {card.card_id for _, card, _ in self.history.said}
+        return [pair for pair in self.cards if pair[1].card_id not in said]
 
     @cached_property
     def beside(self) -> dict[str, Any]:
         """What the body says beside its messages: model, tools and parameters, as the provider gets them."""
         return DIALECTS[self.provider].body(msgspec.structs.replace(self.request, messages=[]))
-
-    @cached_property
-    def wordless(self) -> list[tuple[Entry, Card, dict[str, Any]]]:
-        """The messages of the history whose content is no text, as OpenAI gets them."""
-        return [
-            (entry, card, message.body)
-            for entry, card, message in self.history
-            if type(message.body.get("content")) is not str
-        ]
-
-    @cached_property
-    def pairing(self) -> Pairing:
-        """Which result of the history answers which call, by place in it."""
-        return pair_calls([card for _, card, _ in self.history])
 
     @cached_property
     def gone(self) -> list[Entry]:
@@ -117,21 +89,21 @@ class Subject:
     @cached_property
     def types(self) -> set[str]:
         """The types that cards have."""
-        return {card.type for _, card in self.cards}
+        return self.history.types.union(card.type for _, card in self.silent)
+
+    @cached_property
+    def roles(self) -> set[str | None]:
+        """The roles that cards have."""
+        return self.history.roles_of_cards.union(card.role for _, card in self.silent)
+
+    @cached_property
+    def classes(self) -> set[type]:
+        """The classes that the contents of cards are of."""
+        return self.history.classes.union(type(card.content) for _, card in self.silent)
 
     def of_type(self, card_type: str) -> list[tuple[Entry, Card]]:
         """The cards of this type."""
         return [pair for pair in self.cards if pair[1].type == card_type] if card_type in self.types else []
-
-    @cached_property
-    def calls(self) -> list[Call]:
-        """The tool calls of the history, as their cards have them."""
-        return [
-            Call(entry, call, text_at(call, "id"), tool_name(call))
-            for entry, card, _ in self.history
-            if isinstance(card.tool_calls, list)
-            for call in card.tool_calls
-        ]
 
     @cached_property
     def apart(self) -> list[tuple[int, int, int]]:
@@ -140,20 +112,22 @@ class Subject:
 
         A step is a message as it is sent; for OpenAI the neighbouring tool messages together are one.
         """
-        steps = self._steps
+        results, roles = self.history.pairing.results.items(), self.history.roles
+        if all(result == call + 1 and roles[result] != roles[call] for result, call in results):
+            return []
+        steps = self._steps()
         return [
             (call, result, steps[result] - steps[call] - 1)
-            for result, call in self.pairing.results.items()
+            for result, call in results
             if steps[result] != steps[call] + 1
         ]
 
-    @cached_property
     def _steps(self) -> list[int]:
         """The step that each message of the history belongs to; -1 for Anthropic's system text."""
         merges = self.provider == "anthropic"
         steps: list[int] = []
         number, before, role_before = 0, None, None
-        for (_, _, message), role in zip(self.history, self.roles, strict=True):
+        for (_, _, message), role in zip(self.history.said, self.history.roles, strict=True):
             if merges and role == "system":
                 steps.append(-1)
                 continue

@@ -33,7 +33,7 @@ def _unsigned(subject: Subject) -> Iterator[Hit]:
 
 def _modified(subject: Subject) -> Iterator[Hit]:
     said: dict[str, str] = {}
-    for entry, card, message in subject.history if _REASONING in subject.types else []:
+    for entry, card, message in subject.history.said if _REASONING in subject.types else []:
         if card.type != _REASONING:
             continue
         for block in as_blocks(message.body["content"]):
@@ -59,7 +59,7 @@ def _late(subject: Subject) -> Iterator[Hit]:
 def _torn(subject: Subject) -> Iterator[Hit]:
     """Thinking that another message parts from the message that it belongs to, and came later in."""
     ended: set[str | None] = {None}
-    for group, run in groupby(subject.history, key=lambda each: each[2].group):
+    for group, run in groupby(subject.history.said, key=lambda each: each[2].group):
         for entry, card, _ in run:
             if group in ended and group is not None and card.type == _REASONING:
                 yield entry, "another message parts the thinking from its own"

@@ -10,6 +10,9 @@ from cardbox_cli.context.blocks import arguments_of
 from cardbox_cli.model.wording import json_kind
 
 
+_decode = msgspec.json.Decoder().decode
+
+
 @lru_cache
 def name_problem(name: str | None, what: str, allowed: re.Pattern[str], most: int) -> str | None:
     """What is wrong with a tool's name, if anything. Names are few, and called often."""
@@ -34,7 +37,7 @@ def arguments_problem(arguments: Any) -> str | None:
     if not isinstance(arguments, str):
         return "no string that holds JSON"
     try:
-        value = msgspec.json.decode(arguments)
+        value = _decode(arguments)
     except (msgspec.DecodeError, ValueError) as exc:
         # It refuses numbers of very many digits, too.
         is_large = arguments.strip() != "" and arguments_of(arguments) is not None
