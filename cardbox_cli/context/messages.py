@@ -67,7 +67,13 @@ def message_body(card: Card) -> dict[str, Any] | Silence:
 
     What was imported and fits no content class comes out as it went in.
     """
-    return _SILENT_OR_ASIDE.get(card.type) or spoken_body(card)
+    silent = _SILENT_OR_ASIDE.get(card.type)
+    if silent is not None:
+        return silent
+    metadata = card.metadata
+    if "source_message" in metadata or "source_blocks" in metadata:
+        return spoken_body(card)
+    return standard_body(card)
 
 
 def spoken_body(card: Card | CardDraft) -> dict[str, Any]:

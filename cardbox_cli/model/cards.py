@@ -295,13 +295,14 @@ def _json_text(content: Any) -> str:
 
 def tool_result_text(content: ToolResultContent) -> str:
     """What a model reads of a tool's answer: the result, or on failure the error and the result if any."""
-    result = None if content.result is msgspec.UNSET else content.result
+    result = content.result
+    has_result = result is not None and result is not msgspec.UNSET
     if content.status != "success":
-        failure = {"error": content.error} if result is None else {"error": content.error, "result": result}
+        failure = {"error": content.error, "result": result} if has_result else {"error": content.error}
         return exact_json.encode(failure).decode()
-    if result is None:
-        return ""
-    return result if isinstance(result, str) else exact_json.encode(result).decode()
+    if isinstance(result, str):
+        return result
+    return exact_json.encode(result).decode() if has_result else ""
 
 
 # What each class says. Asked for by class, because `isinstance` takes long to say no of a class of msgspec's.

@@ -52,9 +52,9 @@ spell = message_body
 def body(request: Request) -> dict[str, Any]:
     """The JSON body of `request`; without a model when none is known."""
     parts: dict[str, Any] = {} if request.model is None else {"model": request.model}
-    has_parts = any(message.group is not None for message in request.messages)
+    is_whole = {message.group for message in request.messages} <= {None}
     parts["messages"] = (
-        list(welded(request.messages)) if has_parts else [message.body for message in request.messages]
+        [message.body for message in request.messages] if is_whole else list(welded(request.messages))
     )
     if request.tools:
         parts["tools"] = [_tool(tool) for tool in request.tools]

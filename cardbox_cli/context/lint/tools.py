@@ -9,7 +9,6 @@ import msgspec
 from cardbox_cli.context.blocks import arguments_of
 from cardbox_cli.model.wording import json_kind
 
-
 _decode = msgspec.json.Decoder().decode
 
 
