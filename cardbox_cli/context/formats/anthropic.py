@@ -3,7 +3,7 @@
 Source: `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -169,9 +169,10 @@ def placed(messages: Iterable[Message]) -> list[Message]:
     return said
 
 
-def runs(messages: Iterable[Message]) -> list[list[Message]]:
+def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
     """The messages, in lists of neighbours of one role, which are sent as one."""
-    return [list(run) for _, run in groupby(messages, key=lambda message: message.body["role"])]
+    for _, run in groupby(messages, key=lambda message: message.body["role"]):
+        yield list(run)
 
 
 def results_first(block: Any) -> bool:

@@ -102,22 +102,24 @@ _SYSTEM = ("system", "developer")
 
 
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
+    said = subject.history.said
     before: int | None = None
     for place, role in enumerate(subject.history.roles):
         if role == "user":
-            if before is not None:
-                yield from _repeated_query(subject.history.said[before], subject.history.said[place])
+            if before is not None and _is_repeated(said[before], said[place]):
+                asked = said[before][1].card_id
+                yield said[place][0], f"the user says again what card {asked!r} said right before"
             before = place
         elif role != "system":
             before = None
 
 
-def _repeated_query(one: Said, other: Said) -> Iterator[Hit]:
-    _, asked, message = one
-    entry, card, again = other
-    content = again.body.get("content")
-    if asked.type == card.type != "tool.result" and content and message.body.get("content") == content:
-        yield entry, f"the user says again what card {asked.card_id!r} said right before"
+def _is_repeated(one: Said, other: Said) -> bool:
+    (_, asked, message), (_, again, repeated) = one, other
+    if asked.type != again.type or asked.type == "tool.result":
+        return False
+    content = repeated.body.get("content")
+    return bool(content) and message.body.get("content") == content
 
 
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:

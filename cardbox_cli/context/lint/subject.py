@@ -5,6 +5,7 @@ Answers the questions that several rules ask. Pure, and decides nothing.
 
 from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -142,11 +143,16 @@ class Subject:
     @property
     def turns(self) -> Iterator[Turn]:
         """The messages as Anthropic gets them, which are many; most rules need but a few, or their blocks."""
-        return map(_turn, self._runs)
+        return map(_turn, anthropic.runs(self._spoken[0]))
 
     def turn(self, index: int) -> Turn | None:
         """The message of this index, which may count from the end, as Anthropic gets it."""
-        return _turn(self._runs[index]) if -len(self._runs) <= index < len(self._runs) else None
+        messages = self._spoken[0]
+        if index >= 0:
+            run = next(islice(anthropic.runs(messages), index, None), None)
+        else:
+            run = next(islice(anthropic.runs(reversed(messages)), -index - 1, None), [])[::-1]
+        return _turn(run) if run else None
 
     @property
     def prefill(self) -> Turn | None:
@@ -170,10 +176,6 @@ class Subject:
             for block in content if isinstance(content, list) else ():
                 kinds.setdefault(kind(block), []).append((block, message))
         return kinds
-
-    @cached_property
-    def _runs(self) -> list[list[Message]]:
-        return anthropic.runs(self._spoken[0])
 
     @property
     def renamed(self) -> list[Renamed]:
