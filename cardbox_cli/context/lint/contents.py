@@ -164,7 +164,7 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & ASIDES.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.kept, *(card for _, card in subject.silent)]
+        return [*history.kept, *(card for _, card in subject.silent if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))
 
 

@@ -38,7 +38,7 @@ class History:
     """The messages that cards make, in order, the role of each, and those of which rules ask more.
 
     Of messages: `wordless` have no text as their content, `blank` one that says nothing; `named` have a name,
-    `rewritten` tool calls that are not the very ones of their cards. Of cards: `unaddressed` are results of
+    `rewritten` tool calls that are not the very list of their cards. Of cards: `unaddressed` are results of
     tools that say no id, `kept` keep something of an original, `long` are their texts of some length, `calls`
     their tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
     """
@@ -102,7 +102,8 @@ class History:
             self.blank.append(said)
         if "name" in body:
             self.named.append(said)
-        if "tool_calls" in body and body["tool_calls"] is not card.tool_calls:
+        calls = body.get("tool_calls")
+        if calls is not None and (calls is not card.tool_calls or not isinstance(calls, list)):
             self.rewritten.append(said)
         self.roles.append(body["role"])
         self.said.append(said)

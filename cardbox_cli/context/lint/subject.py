@@ -114,8 +114,11 @@ class Subject:
         A step is a message as it is sent; for OpenAI the neighbouring tool messages together are one.
         """
         results, roles = self.history.pairing.results.items(), self.history.roles
-        if all(result == call + 1 and roles[result] != roles[call] for result, call in results):
-            return []
+        if all(
+            result == call + 1 and roles[call] == "assistant" and roles[result] in ("tool", "user")
+            for result, call in results
+        ):
+            return []  # as in most histories: each result is the very next message
         steps = self._steps()
         return [
             (call, result, steps[result] - steps[call] - 1)

@@ -18,7 +18,7 @@ from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, request_of
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.content import ToolContent
+from cardbox_cli.model.content import TextContent, ToolContent
 from tests.context.lint.cards import (
     blocks,
     call,
@@ -122,6 +122,8 @@ CASES = [
          (user(), thought(call()), result(), user("wait")), C),
     Case("result-not-after-call", (user(), thought(call()), user("wait"), thought(text="Hm."), result()), 4,
          (user(), thought(call()), user("wait"), result()), A),
+    Case("result-not-after-call", (user(), card("agent.thought", TextContent(""), "system", tool_calls=[call()]), result()), 2,
+         (user(), *PAIR), A),
     Case("result-not-after-call", (user(), thought(call("a"), call("b")), result("a"), user(), thought(text="Hm."), result("b")), 5,
          (user(), thought(call("a"), call("b")), result("a"), result("b"), user(), thought(text="Hm."))),
     Case("exchange-split", (user(), placed(thought(call()), rule=INHERITED)), 1,
@@ -156,6 +158,8 @@ CASES = [
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (tools("f"), user(), *PAIR)),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (user(), *PAIR)),
     Case("not-expressible", (user(), thinking()), 1, (user(), thought(call())), C),
+    Case("not-expressible", (user(), message({"role": "function", "content": "a"}, "tool.result", "function")), 1,
+         (user(), card("session.event", TextContent("a"), "tool")), A),
     Case("not-expressible", (message({"role": "user", "content": "a", "name": "ann"}, "task.instruction", "user"),), 0,
          (message({"role": "tool", "tool_call_id": "c", "content": "a", "name": "f"}, "tool.result", "tool"),), A),
     Case("not-expressible", (profile(seed=1), user()), None, (profile(top_p=1), user()), A),
@@ -191,6 +195,8 @@ CASES = [
          (user(), thought(call("a"), call("b")), result("a"), result("b")), C),
     Case("tool-malformed", (user(), said("a", "assistant", tool_calls="abc")), 1, (user(), said("a", "assistant", tool_calls=None)), C),
     Case("tool-malformed", (user(), said("a", "assistant", tool_calls=[])), 1, (user(), *PAIR), C),
+    Case("tool-malformed", (user(), card("agent.thought", TextContent("a"), "assistant", tool_calls={"id": "c"})), 1,
+         (user(), card("agent.thought", TextContent("a"), "assistant", tool_calls=[])), C),
     Case("tool-malformed", (user(), thought({**call(), "type": None}), result()), 1,
          (user(), thought({"id": "c", "type": "custom", "custom": {"name": "f", "input": ""}}), result()), C),
     Case("tool-malformed", (user(), thought({"id": "c", "type": "function"}), result()), 1, (user(), *PAIR), C),
