@@ -41,9 +41,10 @@ def _rows(bench: Workbench, cards: Sequence[CardDraft]) -> list[str]:
 
 def _render(rows: Sequence[str], provider: str) -> tuple[list[Entry], Request]:
     """Make the body's bytes, and give back what a lint of them needs."""
-    cards = map(decode_card, rows)
-    slots = (Slot(place, card.card_id, card, "present") for place, card in enumerate(cards))
-    entries = [Entry(slot=slot, box_id="box") for slot in slots]
+    entries = [
+        Entry(slot=Slot(place, card.card_id, card, "present"), box_id="box")
+        for place, card in enumerate(map(decode_card, rows))
+    ]
     dialect = DIALECTS[provider]
     request = request_of(entries, spell=dialect.spell)
     exact_json.encode(dialect.body(request))

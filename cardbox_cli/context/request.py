@@ -116,15 +116,15 @@ def request_of(
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
     history ends with.
     """
-    sorted_out = _sorted_out(entries)
-    places, cards = sorted_out.places, sorted_out.cards
-    profile_id, profile = next(_profiles(cards if "sys.profile" in sorted_out.types else ()), (None, {}))
+    found = _sorted_out(entries)
+    places, cards = found.places, found.cards
+    profile_id, profile = next(_profiles(cards if "sys.profile" in found.types else ()), (None, {}))
     process = process_of(wishes.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
             slots=[entry.slot for entry in entries],
             cards=cards,
-            types=sorted_out.types,
+            types=found.types,
             profile_box_id=None if profile_id is None else places[profile_id].box_id,
             here=wishes.asked,
             by_profile=asked_by(profile),
@@ -132,7 +132,7 @@ def request_of(
             share=wishes.share,
         )
     )
-    history, silent = _history(places.values(), process, spell, own)
+    history, silent = _history(found, process, spell, own)
     layout = _layout(wishes, profile)
     return Request(
         messages=compose(
@@ -142,14 +142,14 @@ def request_of(
             query=wishes.query,
             layout=layout,
         ),
-        tools=sorted_out.tools,
+        tools=found.tools,
         model=wishes.model or model_of(profile),
         config=_config(profile),
         process=process.name,
         layout=layout,
         layers=collected.layers,
         layers_left_out=collected.left_out,
-        left_out=sorted_out.left_out + silent,
+        left_out=found.left_out + silent,
         places=places,
         profile_id=profile_id,
     )
@@ -167,7 +167,7 @@ class _SortedOut(msgspec.Struct, frozen=True):
 
 
 def _sorted_out(entries: Sequence[Entry]) -> _SortedOut:
-    """What `entries` bring, asked of each card once: boxes are long."""
+    """What these places bring, asked of each card once: boxes are long."""
     places: dict[str, Entry] = {}
     cards: list[Card] = []
     types: set[str] = set()
@@ -190,22 +190,21 @@ def _sorted_out(entries: Sequence[Entry]) -> _SortedOut:
 
 
 def _history(
-    entries: Iterable[Entry], process: Process, spell: Spell, own: Container[str]
+    found: _SortedOut, process: Process, spell: Spell, own: Container[str]
 ) -> tuple[list[Message], list[Omitted]]:
-    """The messages that the cards of these places make, in order, and why the others make none."""
+    """The messages that the cards make, in order, and why some make none."""
     messages: list[Message] = []
     left_out: list[Omitted] = []
-    for entry in entries:
-        card = entry.slot.card
-        assert card is not None
+    for card in found.cards:
         body = spell(card)
         if not isinstance(body, dict):
-            left_out.append(_left_out(entry, body.reason))
+            left_out.append(_left_out(found.places[card.card_id], body.reason))
         elif process.takes_history or card.card_id in own:
             group = sources.group(card) if sources.GROUP in card.metadata else None
             messages.append(Message(CHECKPOINT, body, card.card_id, group))
         else:
-            left_out.append(_left_out(entry, f"history, and a {process.name} takes none"))
+            reason = f"history, and a {process.name} takes none"
+            left_out.append(_left_out(found.places[card.card_id], reason))
     return messages, left_out
 
 
