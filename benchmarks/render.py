@@ -23,7 +23,7 @@ from cardbox_cli.store.cards import CardStore
 
 _CARDS = 10_000
 _TIMES = 10
-_ROUNDS = 20
+_ROUNDS = 40
 
 Drafts = Callable[[int], list[CardDraft]]
 

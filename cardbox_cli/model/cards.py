@@ -296,13 +296,16 @@ def _json_text(content: Any) -> str:
 def tool_result_text(content: ToolResultContent) -> str:
     """What a model reads of a tool's answer: the result, or on failure the error and the result if any."""
     result = content.result
-    has_result = result is not None and result is not msgspec.UNSET
     if content.status != "success":
-        failure = {"error": content.error, "result": result} if has_result else {"error": content.error}
-        return exact_json.encode(failure).decode()
+        failure = {"error": content.error, "result": result}
+        return exact_json.encode(failure if _is_given(result) else {"error": content.error}).decode()
     if isinstance(result, str):
         return result
-    return exact_json.encode(result).decode() if has_result else ""
+    return exact_json.encode(result).decode() if _is_given(result) else ""
+
+
+def _is_given(result: Any) -> bool:
+    return result is not None and result is not msgspec.UNSET
 
 
 # What each class says. Asked for by class, because `isinstance` takes long to say no of a class of msgspec's.

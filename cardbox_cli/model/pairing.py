@@ -40,17 +40,21 @@ class Pairs:
 
     def scheduled(self, position: int, call_id: str) -> None:
         """A `tool.call` card; it waits itself where no call does."""
-        if waiting := self._open.get(call_id):
-            self._scheduled[position] = waiting[-1]
-        else:
+        waiting = self._open.get(call_id)
+        if waiting is None:
             self.called(position, call_id)
+        else:
+            self._scheduled[position] = waiting[-1]
 
     def answered(self, position: int, call_id: str) -> None:
         """A result."""
-        if waiting := self._open.get(call_id):
-            self._results[position] = waiting.pop()
-        else:
+        waiting = self._open.get(call_id)
+        if waiting is None:
             self._orphans.append(position)
+            return
+        self._results[position] = waiting.pop()
+        if not waiting:
+            del self._open[call_id]
 
     def pairing(self) -> Pairing:
         """The exchanges so far."""
