@@ -4,7 +4,7 @@ Reads for whoever shows or proves requests; what they are made of is `turn_conte
 Never writes; methods take part in the caller's snapshot.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.lint.registry import provider_for
 from cardbox_cli.context.request import Entry, Request, Wishes
 from cardbox_cli.errors import AmbiguousId, NotFound
+from cardbox_cli.execution.applying import ended_by_last_calls
 from cardbox_cli.execution.recorded import Kept, Verified, read_kept, recorded, verify
 from cardbox_cli.execution.running.calls import pending_calls
 from cardbox_cli.execution.turn_context import read_context, source_of
@@ -147,8 +148,14 @@ class TurnRequests:
             notes=[
                 "as cbx would compose it",
                 *(f"waits for {call_id}: its result is not in it yet" for call_id in awaited),
+                *self._end(boxes, awaited),
             ],
         )
+
+    def _end(self, boxes: TurnBoxes, awaited: Sequence[str]) -> Iterator[str]:
+        status = ended_by_last_calls(boxes.own) if self.turn.status in ACTIVE and not awaited else None
+        if status is not None:
+            yield f"a result ends the turn ({status}): no worker will send it"
 
     def _with_reports(self, boxes: TurnBoxes) -> tuple[TurnBoxes, list[str]]:
         """The boxes of an active turn once what is reported is applied, and the calls that wait even then."""

@@ -177,6 +177,16 @@ class TestWaiting:
         succeed(cbx("worker", "run", "--exec", f"tee {tmp_path}/body | {CLIENT}", "--drain"))
         assert (tmp_path / "body").read_text() == result.out
 
+    def test_a_result_that_ends_the_turn(self, cbx: Cbx, suspended: str) -> None:
+        report = ("turn", "report", suspended, "--result", '"seen"', "--tool-call-id")
+        succeed(cbx(*report, "b_0", "--after-execution", "terminate"))
+        assert "ends the turn" not in cbx("render", "--turn", suspended).err
+        succeed(cbx(*report, "a_0"))
+        note = "note: a result ends the turn (success): no worker will send it\n"
+        assert cbx("render", "--turn", suspended).err.endswith(note)
+        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        assert cbx("turn", "show", suspended, "-o", "json").json()["steps"][1:] == []
+
     def test_one_whose_worker_answers_its_calls_waits_for_them(
         self, cbx: Cbx, ask: Ask, tmp_path: Path
     ) -> None:

@@ -15,12 +15,12 @@ from cardbox_cli.collecting.project import collector_for, settled
 from cardbox_cli.context.request import Wishes
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
-from cardbox_cli.execution.applying import ended_by
+from cardbox_cli.execution.applying import ended_by_last_calls
 from cardbox_cli.execution.ending import end_turn
 from cardbox_cli.execution.recorded import REQUEST, kept_of
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.running.answers import Answer, BadAnswer, read_answer
-from cardbox_cli.execution.running.calls import Author, Call, calls_of, pending_calls
+from cardbox_cli.execution.running.calls import Author, Call, pending_calls
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_context import read_context
 from cardbox_cli.execution.turn_request import TurnBoxes, TurnRequest, present_cards, turn_request
@@ -33,7 +33,6 @@ from cardbox_cli.model.turns import (
     RUNNING,
     SUSPENDED,
     End,
-    EndStatus,
     Fence,
     Head,
     InboxRow,
@@ -221,7 +220,7 @@ def complete_step(runtime: Runtime, turn: Turn) -> End | None:
         if turn.step_id is not None:
             runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
             runtime.tell_step(head, turn.step_id, "completed")
-        status = _ended_by_result(own)
+        status = ended_by_last_calls(own)
         if status is not None:
             return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
         if runtime.turns.last_deliverable(
@@ -289,10 +288,3 @@ def _append(
     if new:
         runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
     return new
-
-
-def _ended_by_result(own: Sequence[Card]) -> EndStatus | None:
-    """How the turn ends where a result of the last thought's calls says that it does."""
-    thoughts = [card for card in own if calls_of(card)]
-    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
-    return ended_by(card for card in own if card.type == "tool.result" and card.tool_call_id in asked)
