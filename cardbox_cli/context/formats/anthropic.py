@@ -227,7 +227,7 @@ def _choice(choice: Any) -> dict[str, Any] | None:
     if isinstance(choice, dict):
         function = choice.get("function")
         return {"type": "tool", "name": function.get("name")} if isinstance(function, dict) else choice
-    return {"type": _CHOICES[choice]} if choice in _CHOICES else None
+    return {"type": _CHOICES[choice]} if isinstance(choice, str) and choice in _CHOICES else None
 
 
 def _max_tokens(config: dict[str, Any]) -> int:

@@ -45,7 +45,7 @@ class History:
 
     def __init__(self, request: Request) -> None:
         self.said: list[Said] = []
-        self.roles: list[Any] = []
+        self.roles: list[str] = []
         self.wordless: list[Said] = []
         self.blank: list[Said] = []
         self.named: list[Said] = []
