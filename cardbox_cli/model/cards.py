@@ -112,8 +112,7 @@ def decode_card(row: str | bytes) -> Card:
 
 
 def _decode_patiently(row: str | bytes) -> Card:
-    """For types, roles and classes of content that we do not know, and integers of very many digits: the fast
-    way takes none of them."""
+    """Decode what the fast way refuses: an unknown type, role or content, an integer of very many digits."""
     values = exact_json.decode(row)
     moments = msgspec.convert(values, _Moments)
     return Card(**{**values, "content": _content_of(values), **msgspec.structs.asdict(moments)})
@@ -130,6 +129,7 @@ class _Holder(msgspec.Struct):
 
 
 def _content_of(values: dict[str, Any]) -> StoredContent:
+    """The content of a row; an object of no known class as it stands, and what is no object within one."""
     try:
         return msgspec.convert(values, _Holder).content
     except msgspec.ValidationError:
