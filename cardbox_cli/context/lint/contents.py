@@ -77,8 +77,8 @@ def _unknown_contents(subject: Subject) -> Iterator[Hit]:
 
 def _empty(subject: Subject) -> Iterator[Hit]:
     history = subject.history
-    wordless = [said for said in history.wordless if said[2].body.get("content") == []]
-    said_nothing = [(entry, card) for entry, card, _ in (*history.blank, *wordless)]
+    without_parts = [said for said in history.not_text if said[2].body.get("content") == []]
+    said_nothing = [(entry, card) for entry, card, _ in (*history.blank, *without_parts)]
     for entry, card in (*said_nothing, *subject.silent):
         if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not card_text(card.content).strip():
             yield entry, "the card says nothing"
@@ -124,7 +124,7 @@ def _is_repeated(one: Said, other: Said) -> bool:
 
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
     first: dict[str, Entry] = {}
-    for entry, text in subject.history.long:
+    for entry, text in subject.history.long_texts:
         earlier = first.setdefault(text, entry)
         if earlier is not entry:
             slot = earlier.slot
@@ -164,7 +164,7 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & ASIDES.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.kept, *(card for _, card in subject.silent if may_lose(card))]
+        return [*history.with_originals, *(card for _, card in subject.silent if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))
 
 
