@@ -64,9 +64,10 @@ def _unreadable(subject: Subject) -> Iterator[Hit]:
 
 
 def _unknown_types(subject: Subject) -> Iterator[Hit]:
-    for card_type in subject.types - CARD_TYPES.keys():
-        for entry, _ in subject.of_type(card_type):
-            yield entry, f"cbx does not know the card type {card_type!r}, and sends it as a message"
+    unknown = subject.types - CARD_TYPES.keys()
+    for entry, card in subject.cards if unknown else ():
+        if card.type in unknown:
+            yield entry, f"cbx does not know the card type {card.type!r}, and sends it as a message"
 
 
 def _unknown_contents(subject: Subject) -> Iterator[Hit]:

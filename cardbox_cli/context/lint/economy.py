@@ -78,7 +78,9 @@ def _text(content: Any) -> str:
 def _tool_order(subject: Subject) -> Iterator[Hit]:
     if len(subject.request.tools) < 2:
         return
-    bringing = [entry for entry, card in subject.cards if isinstance(card.content, ToolContent)]
+    bringing = [
+        entry for entry, card in subject.cards if isinstance(card.content, ToolContent) and card.content.tools
+    ]
     names = [tool_name(tool) or "" for tool in subject.request.tools]
     if len(bringing) > 1 and names != sorted(names):
         yield bringing[1], f"{len(bringing)} cards bring the tools, which are not in the order of their names"

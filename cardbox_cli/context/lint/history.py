@@ -84,13 +84,13 @@ class History:
         for value in calls if isinstance(calls, list) else ():
             call = _call(entry, value)
             self.calls.append(call)
-            if call.id is not None:
+            if call.id:
                 self._pairer.called(len(self.said), call.id)
 
     def _note_answer(self, entry: Entry, card: Card) -> None:
-        if card.tool_call_id is not None:
+        if card.tool_call_id:
             self._pairer.answered(len(self.said), card.tool_call_id)
-        if not card.tool_call_id:
+        else:
             self.unaddressed.append((entry, card))
 
     def _note_message(self, said: Said) -> None:
@@ -111,7 +111,7 @@ class History:
 
     @cached_property
     def pairing(self) -> Pairing:
-        """Which result answers which call, by place in `said`."""
+        """Which result answers which call, by place in `said`; those without an id are left out."""
         return self._pairer.pairing()
 
 
