@@ -49,8 +49,9 @@ CARD_TYPES: dict[str, str] = {
 # The agent that a person at a command line is: the author of their cards, the parent of what they pack.
 OPERATOR = "sys.operator"
 
-# Those that some provider knows.
+# The roles that some provider knows, and those of them that instruct the model.
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")
+SYSTEM_ROLES = ("system", "developer")
 
 # What a reader gets is any name. The known ones are decoded to one string each, which takes no memory of its
 # own and is found sooner than ten thousand copies; other names are decoded with more patience.

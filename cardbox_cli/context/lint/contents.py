@@ -9,7 +9,7 @@ from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import ASIDES, SILENT_TYPES
 from cardbox_cli.context.request import Entry
-from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, card_text
+from cardbox_cli.model.cards import CARD_TYPES, ROLES, SYSTEM_ROLES, Card, card_text
 
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
@@ -91,15 +91,12 @@ _MAY_BE_EMPTY = frozenset({"tool.result", "agent.reasoning", "agent.aside", *SIL
 
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
     roles = subject.history.roles
-    begun = next((place for place, role in enumerate(roles) if role not in _SYSTEM), len(roles))
-    if not any(role in roles[begun:] for role in _SYSTEM):
+    begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
+    if not any(role in roles[begun:] for role in SYSTEM_ROLES):
         return
     for (entry, card, _), role in zip(subject.history.said[begun:], roles[begun:], strict=True):
-        if role in _SYSTEM and card.type not in _LATE_SYSTEM:
+        if role in SYSTEM_ROLES and card.type not in _LATE_SYSTEM:
             yield entry, f"system text ({card.type}) stands within the history"
-
-
-_SYSTEM = ("system", "developer")
 
 
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
@@ -151,7 +148,7 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
 
 
 def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
-    if all(message.body.get("role") in _SYSTEM for message in subject.request.messages):
+    if all(message.body.get("role") in SYSTEM_ROLES for message in subject.request.messages):
         yield None, "the request has no message besides system text"
 
 
