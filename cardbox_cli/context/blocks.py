@@ -63,6 +63,14 @@ def text_at(value: Any, key: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
+def texts_in(content: Any) -> str:
+    """A message's content where it is a text, else the texts of its parts or blocks, a line each."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(text for part in parts if (text := text_at(part, "text")) is not None)
+
+
 def tool_name(value: Any) -> str | None:
     """The name of a tool, in a definition or a call of either form."""
     function = value.get("function") if isinstance(value, dict) else None

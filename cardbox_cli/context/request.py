@@ -116,15 +116,15 @@ def request_of(
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
     history ends with.
     """
-    found = _sorted_out(entries)
-    places, cards = found.places, found.cards
-    profile_id, profile = next(_profiles(cards if "sys.profile" in found.types else ()), (None, {}))
+    taken = _take_in(entries)
+    places, cards = taken.places, taken.cards
+    profile_id, profile = next(_profiles(cards if "sys.profile" in taken.types else ()), (None, {}))
     process = process_of(wishes.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
             slots=[entry.slot for entry in entries],
             cards=cards,
-            types=found.types,
+            types=taken.types,
             profile_box_id=None if profile_id is None else places[profile_id].box_id,
             here=wishes.asked,
             by_profile=asked_by(profile),
@@ -132,7 +132,7 @@ def request_of(
             share=wishes.share,
         )
     )
-    history, silent = _history(found, process, spell, own)
+    history, unsaid = _history(taken, process, spell, own)
     layout = _layout(wishes, profile)
     return Request(
         messages=compose(
@@ -142,20 +142,20 @@ def request_of(
             query=wishes.query,
             layout=layout,
         ),
-        tools=found.tools,
+        tools=taken.tools,
         model=wishes.model or model_of(profile),
         config=_config(profile),
         process=process.name,
         layout=layout,
         layers=collected.layers,
         layers_left_out=collected.left_out,
-        left_out=found.left_out + silent,
+        left_out=taken.left_out + unsaid,
         places=places,
         profile_id=profile_id,
     )
 
 
-class _SortedOut(msgspec.Struct, frozen=True):
+class _TakenIn(msgspec.Struct, frozen=True):
     """The places whose cards are taken in, by card; the cards, their types, the tools that they bring; and
     why other places are not."""
 
@@ -166,7 +166,7 @@ class _SortedOut(msgspec.Struct, frozen=True):
     left_out: list[Omitted]
 
 
-def _sorted_out(entries: Sequence[Entry]) -> _SortedOut:
+def _take_in(entries: Sequence[Entry]) -> _TakenIn:
     """What these places bring, asked of each card once: boxes are long."""
     places: dict[str, Entry] = {}
     cards: list[Card] = []
@@ -186,25 +186,25 @@ def _sorted_out(entries: Sequence[Entry]) -> _SortedOut:
             types.add(card.type)
             if type(card.content) is ToolContent:
                 tools += card.content.tools
-    return _SortedOut(places, cards, types, tools, left_out)
+    return _TakenIn(places, cards, types, tools, left_out)
 
 
 def _history(
-    found: _SortedOut, process: Process, spell: Spell, own: Container[str]
+    taken: _TakenIn, process: Process, spell: Spell, own: Container[str]
 ) -> tuple[list[Message], list[Omitted]]:
     """The messages that the cards make, in order, and why some make none."""
     messages: list[Message] = []
     left_out: list[Omitted] = []
-    for card in found.cards:
+    for card in taken.cards:
         body = spell(card)
         if not isinstance(body, dict):
-            left_out.append(_left_out(found.places[card.card_id], body.reason))
+            left_out.append(_left_out(taken.places[card.card_id], body.reason))
         elif process.takes_history or card.card_id in own:
             group = sources.group(card) if sources.GROUP in card.metadata else None
             messages.append(Message(CHECKPOINT, body, card.card_id, group))
         else:
             reason = f"history, and a {process.name} takes none"
-            left_out.append(_left_out(found.places[card.card_id], reason))
+            left_out.append(_left_out(taken.places[card.card_id], reason))
     return messages, left_out
 
 

@@ -28,7 +28,8 @@ def openai_message(card: Card | CardDraft) -> dict[str, Any] | None:
     """The original of an imported OpenAI message that cards cannot express, if this card keeps one."""
     source = card.metadata.get("source_message")
     is_openai = card.metadata.get("source_format", OPENAI) == OPENAI
-    return source if is_openai and isinstance(source, dict) and "role" in source else None
+    is_message = isinstance(source, dict) and isinstance(source.get("role"), str)
+    return source if is_openai and is_message else None
 
 
 def anthropic_blocks(card: Card | CardDraft) -> Any:

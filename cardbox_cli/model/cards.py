@@ -49,8 +49,9 @@ CARD_TYPES: dict[str, str] = {
 # The agent that a person at a command line is: the author of their cards, the parent of what they pack.
 OPERATOR = "sys.operator"
 
-# Those that some provider knows.
+# The roles that some provider knows, and those of them that instruct the model.
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")
+SYSTEM_ROLES = ("system", "developer")
 
 # What a reader gets is any name. The known ones are decoded to one string each, which takes no memory of its
 # own and is found sooner than ten thousand copies; other names are decoded with more patience.
@@ -112,8 +113,7 @@ def decode_card(row: str | bytes) -> Card:
 
 
 def _decode_patiently(row: str | bytes) -> Card:
-    """For types, roles and classes of content that we do not know, and integers of very many digits: the fast
-    way takes none of them."""
+    """Decode what the fast way refuses: an unknown type, role or content, an integer of very many digits."""
     values = exact_json.decode(row)
     moments = msgspec.convert(values, _Moments)
     return Card(**{**values, "content": _content_of(values), **msgspec.structs.asdict(moments)})
@@ -130,6 +130,7 @@ class _Holder(msgspec.Struct):
 
 
 def _content_of(values: dict[str, Any]) -> StoredContent:
+    """The content of a row; an object of no known class as it stands, and what is no object within one."""
     try:
         return msgspec.convert(values, _Holder).content
     except msgspec.ValidationError:

@@ -5,7 +5,8 @@ read each other's rows. A key that a stored row leaves out stays left out. Owns 
 says nothing about how content is shown or sent.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,6 +15,9 @@ from msgspec import UNSET, UnsetType
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.wording import json_kind
+
+# JSON has no infinity, which the nearest float to a number of very many digits is.
+FiniteFloat: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
 class _Content(
@@ -95,7 +99,7 @@ class PreviewImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int | UnsetType | None = UNSET
     checksum: str | UnsetType | None = UNSET
     etag: str | UnsetType | None = UNSET
-    source_frame_ts: float | UnsetType | None = UNSET
+    source_frame_ts: FiniteFloat | UnsetType | None = UNSET
 
     def __post_init__(self) -> None:
         _check_uri(self.uri)
@@ -139,7 +143,7 @@ class TextFileContent(FileContent, frozen=True):
 class VideoFileContent(FileContent, frozen=True):
     """A video; `bitrate` in bits per second."""
 
-    duration_seconds: float | UnsetType | None = UNSET
+    duration_seconds: FiniteFloat | UnsetType | None = UNSET
     width: int | UnsetType | None = UNSET
     height: int | UnsetType | None = UNSET
     codec: str | UnsetType | None = UNSET
@@ -149,7 +153,7 @@ class VideoFileContent(FileContent, frozen=True):
 class AudioFileContent(FileContent, frozen=True):
     """A sound; `bitrate` in bits per second."""
 
-    duration_seconds: float | UnsetType | None = UNSET
+    duration_seconds: FiniteFloat | UnsetType | None = UNSET
     codec: str | UnsetType | None = UNSET
     bitrate: int | UnsetType | None = UNSET
 

@@ -25,8 +25,8 @@ class Pairing(msgspec.Struct, frozen=True):
     orphans: list[int]
 
 
-class Pairs:
-    """Calls and results as they come, position by position, each paired as soon as that can be said."""
+class Pairer:
+    """Pairs calls and results as they come, told of in the order of their positions."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[int]] = {}
@@ -64,17 +64,17 @@ class Pairs:
 
 def pair_calls(cards: Sequence[Card | None]) -> Pairing:
     """Pair the calls and results among `cards`; None stands for a card that cannot be read."""
-    pairs = Pairs()
+    pairer = Pairer()
     for position, card in enumerate(cards):
         if card is None:
             continue
-        for call_id in call_ids(card) if card.tool_calls else ():
-            pairs.called(position, call_id)
+        for call_id in call_ids(card):
+            pairer.called(position, call_id)
         if card.tool_call_id is not None and card.type == "tool.result":
-            pairs.answered(position, card.tool_call_id)
+            pairer.answered(position, card.tool_call_id)
         elif card.tool_call_id is not None and card.type == "tool.call":
-            pairs.scheduled(position, card.tool_call_id)
-    return pairs.pairing()
+            pairer.scheduled(position, card.tool_call_id)
+    return pairer.pairing()
 
 
 def call_ids(card: Card) -> list[str]:

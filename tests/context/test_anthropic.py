@@ -313,6 +313,7 @@ class TestTools:
             ({"tool_choice": "required"}, {"type": "any"}),
             ({"tool_choice": "none"}, {"type": "none"}),
             ({"tool_choice": "whatever"}, None),
+            ({"tool_choice": ["auto"]}, None),
             ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, {"type": "tool", "name": "f"}),
             ({"tool_choice": {"type": "tool", "name": "f"}}, {"type": "tool", "name": "f"}),
             ({"parallel_tool_calls": True}, None),

@@ -123,6 +123,10 @@ def request(
         ),
         (card("x", {"__type__": "New", "a": 1}, None), {"role": "user", "content": '{"a":1}'}),
         (card("x", None), {"role": "user", "content": ""}),
+        (
+            card("chat.message", TextContent("hi"), metadata={"source_message": {"role": ["user"], "content": []}}),
+            {"role": "user", "content": "hi"},
+        ),
     ],
     ids=lambda value: value.type if isinstance(value, Card) else "",
 )  # fmt: skip

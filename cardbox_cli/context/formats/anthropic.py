@@ -23,7 +23,7 @@ from cardbox_cli.context.messages import Message, Silence, silence, spoken_body
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, CardDraft, card_text
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card, CardDraft, card_text
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.layers import CHECKPOINT
 
@@ -57,7 +57,7 @@ _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 def role_of(card: Card | CardDraft) -> str:
     """Who speaks: system, assistant or user, who also brings the tools' results."""
-    if card.role in ("system", "developer"):
+    if card.role in SYSTEM_ROLES:
         return "system"
     return "assistant" if card.role == "assistant" else "user"
 
@@ -227,7 +227,7 @@ def _choice(choice: Any) -> dict[str, Any] | None:
     if isinstance(choice, dict):
         function = choice.get("function")
         return {"type": "tool", "name": function.get("name")} if isinstance(function, dict) else choice
-    return {"type": _CHOICES[choice]} if choice in _CHOICES else None
+    return {"type": _CHOICES[choice]} if isinstance(choice, str) and choice in _CHOICES else None
 
 
 def _max_tokens(config: dict[str, Any]) -> int:

@@ -6,7 +6,7 @@ are marks of what to cache, which change no answer.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -16,7 +16,7 @@ from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.messages import ASIDES, spoken_body
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.content import FileContent, ImageFileContent, MultiFileContent
+from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import process_of
 
 # Keys of an llm_config that steer who sends the request, and are no loss; the model is sent by its own rules.
@@ -25,6 +25,9 @@ _STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 # Parameters that say something only when there are tools.
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")
+
+# The classes of contents that are files, which formats take as their addresses.
+FILES = frozenset({*get_args(AnyFile), MultiFileContent})
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -59,9 +62,6 @@ def may_lose(card: Card) -> bool:
         or type(card.content) in FILES
         or (bool(card.tool_calls) and not _are_functions(card.tool_calls))
     )
-
-
-FILES = frozenset({FileContent, *FileContent.__subclasses__(), MultiFileContent})
 
 
 def _are_functions(calls: Any) -> bool:

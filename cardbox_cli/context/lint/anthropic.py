@@ -87,8 +87,8 @@ def _wrong_sides(subject: Subject) -> Iterator[Hit]:
 
 
 def _unknown_blocks(subject: Subject) -> Iterator[Hit]:
-    for name in subject.blocks.keys() - _BLOCKS:
-        for _, message in subject.blocks[name]:
+    for name, blocks in subject.blocks.items():
+        for _, message in blocks if name not in _BLOCKS else ():
             yield subject.place(message), f"no message has a block of type {name!r}"
     for inner, message in _within_results(subject):
         if kind(inner) not in _IN_RESULTS:
@@ -194,15 +194,17 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     if not any(_is_raw(block.get("input")) for block, _ in subject.blocks.get("tool_use", [])):
         return
-    for entry, card, _ in subject.history.said:
-        if not isinstance(card.tool_calls, list) or sources.anthropic_blocks(card) is not msgspec.UNSET:
+    history = subject.history
+    with_blocks = {
+        card.card_id for card in history.with_originals if sources.anthropic_blocks(card) is not msgspec.UNSET
+    }
+    for call in history.calls:
+        if call.function is None or call.entry.slot.card_id in with_blocks:
             continue  # blocks are sent as they came
-        for call in card.tool_calls:
-            function = call.get("function") if isinstance(call, dict) else None
-            arguments = function.get("arguments") if isinstance(function, dict) else None
-            if arguments_of(arguments) is None:
-                problem = arguments_problem(arguments)
-                yield entry, f"the arguments of {tool_name(call)!r} are sent as text: they are {problem}"
+        arguments = call.function.get("arguments")
+        if arguments_of(arguments) is None:
+            problem = arguments_problem(arguments)
+            yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
 
 
 def _is_raw(called_with: Any) -> bool:

@@ -9,7 +9,7 @@ from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import ASIDES, SILENT_TYPES
 from cardbox_cli.context.request import Entry
-from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, card_text
+from cardbox_cli.model.cards import CARD_TYPES, ROLES, SYSTEM_ROLES, Card, card_text
 
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
@@ -64,9 +64,10 @@ def _unreadable(subject: Subject) -> Iterator[Hit]:
 
 
 def _unknown_types(subject: Subject) -> Iterator[Hit]:
-    for card_type in subject.types - CARD_TYPES.keys():
-        for entry, _ in subject.of_type(card_type):
-            yield entry, f"cbx does not know the card type {card_type!r}, and sends it as a message"
+    unknown = subject.types - CARD_TYPES.keys()
+    for entry, card in subject.cards if unknown else ():
+        if card.type in unknown:
+            yield entry, f"cbx does not know the card type {card.type!r}, and sends it as a message"
 
 
 def _unknown_contents(subject: Subject) -> Iterator[Hit]:
@@ -77,8 +78,8 @@ def _unknown_contents(subject: Subject) -> Iterator[Hit]:
 
 def _empty(subject: Subject) -> Iterator[Hit]:
     history = subject.history
-    wordless = [said for said in history.wordless if said[2].body.get("content") == []]
-    said_nothing = [(entry, card) for entry, card, _ in (*history.blank, *wordless)]
+    without_parts = [said for said in history.not_text if said[2].body.get("content") == []]
+    said_nothing = [(entry, card) for entry, card, _ in (*history.blank, *without_parts)]
     for entry, card in (*said_nothing, *subject.silent):
         if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not card_text(card.content).strip():
             yield entry, "the card says nothing"
@@ -90,15 +91,12 @@ _MAY_BE_EMPTY = frozenset({"tool.result", "agent.reasoning", "agent.aside", *SIL
 
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
     roles = subject.history.roles
-    begun = next((place for place, role in enumerate(roles) if role not in _SYSTEM), len(roles))
-    if not any(role in roles[begun:] for role in _SYSTEM):
+    begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
+    if not any(role in roles[begun:] for role in SYSTEM_ROLES):
         return
     for (entry, card, _), role in zip(subject.history.said[begun:], roles[begun:], strict=True):
-        if role in _SYSTEM and card.type not in _LATE_SYSTEM:
+        if role in SYSTEM_ROLES and card.type not in _LATE_SYSTEM:
             yield entry, f"system text ({card.type}) stands within the history"
-
-
-_SYSTEM = ("system", "developer")
 
 
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
@@ -124,7 +122,7 @@ def _is_repeated(one: Said, other: Said) -> bool:
 
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
     first: dict[str, Entry] = {}
-    for entry, text in subject.history.long:
+    for entry, text in subject.history.long_texts:
         earlier = first.setdefault(text, entry)
         if earlier is not entry:
             slot = earlier.slot
@@ -150,7 +148,7 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
 
 
 def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
-    if all(message.body.get("role") in _SYSTEM for message in subject.request.messages):
+    if all(message.body.get("role") in SYSTEM_ROLES for message in subject.request.messages):
         yield None, "the request has no message besides system text"
 
 
@@ -164,7 +162,7 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & ASIDES.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.kept, *(card for _, card in subject.silent if may_lose(card))]
+        return [*history.with_originals, *(card for _, card in subject.silent if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))
 
 

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import Any
 
-from cardbox_cli.context.blocks import tool_name
+from cardbox_cli.context.blocks import texts_in, tool_name
 from cardbox_cli.context.composer import PER_CALL
 from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.layers import CHECKPOINT
 
@@ -56,29 +56,24 @@ def _beside_limit(subject: Subject, limit: int) -> str:
 
 def _volatile_texts(subject: Subject) -> Iterator[Hit]:
     for message in subject.request.messages:
-        if message.body.get("role") not in ("system", "developer"):
+        if message.body.get("role") not in SYSTEM_ROLES:
             return
         entry = subject.place(message)
         card = None if entry is None else entry.slot.card
         if card is not None and card.type == "meta.parent_pointer":
             continue
         for name, pattern in _VOLATILE.items():
-            found = pattern.search(_text(message.body.get("content")))
+            found = pattern.search(texts_in(message.body.get("content")))
             if found:
                 yield entry, f"{name} ({found[0]!r}) stands in system text before the history"
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and "text" in part)
 
 
 def _tool_order(subject: Subject) -> Iterator[Hit]:
     if len(subject.request.tools) < 2:
         return
-    bringing = [entry for entry, card in subject.cards if isinstance(card.content, ToolContent)]
+    bringing = [
+        entry for entry, card in subject.cards if isinstance(card.content, ToolContent) and card.content.tools
+    ]
     names = [tool_name(tool) or "" for tool in subject.request.tools]
     if len(bringing) > 1 and names != sorted(names):
         yield bringing[1], f"{len(bringing)} cards bring the tools, which are not in the order of their names"

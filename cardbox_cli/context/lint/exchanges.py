@@ -23,8 +23,7 @@ def _calls_without_result(subject: Subject) -> Iterator[Hit]:
 
 def _unanswered(subject: Subject) -> Iterator[tuple[Entry, str]]:
     for place, call_id in subject.history.pairing.unanswered:
-        if call_id:  # without one it cannot be answered, which another rule says
-            yield subject.history.said[place][0], call_id
+        yield subject.history.said[place][0], call_id
 
 
 def _results_without_call(subject: Subject) -> Iterator[Hit]:
@@ -39,7 +38,7 @@ def _repeated_results(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the tool call {call_id!r} has a result already"
 
 
-def _orphans(subject: Subject) -> Iterator[tuple[Entry, str, bool]]:
+def _orphans(subject: Subject) -> Iterator[tuple[Entry, str | None, bool]]:
     """The results that answer no call, and whether a call before them has their id: it was answered then."""
     called: set[str] = set()
     orphans = set(subject.history.pairing.orphans)
@@ -47,7 +46,7 @@ def _orphans(subject: Subject) -> Iterator[tuple[Entry, str, bool]]:
         return
     for place, (entry, card, _) in enumerate(subject.history.said):
         called.update(call_ids(card))
-        if place in orphans and card.tool_call_id:
+        if place in orphans:
             yield entry, card.tool_call_id, card.tool_call_id in called
 
 

@@ -14,7 +14,7 @@ from cardbox_cli.context.request import Entry, Request
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
 from cardbox_cli.model.layers import CHECKPOINT
-from cardbox_cli.model.pairing import Pairing, Pairs
+from cardbox_cli.model.pairing import Pairer, Pairing
 
 # A message, its card, and where that stands.
 Said = tuple[Entry, Card, Message]
@@ -37,27 +37,28 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 class History:
     """The messages that cards make, in order, the role of each, and those of which rules ask more.
 
-    Of messages: `wordless` have no text as their content, `blank` one that says nothing; `named` have a name,
-    `rewritten` tool calls that are not the very list of their cards. Of cards: `unaddressed` are results of
-    tools that say no id, `kept` keep something of an original, `long` are their texts of some length, `calls`
-    their tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
+    Of messages: `not_text` have another content than a text, `blank` a text that says nothing; `named` have a
+    name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
+    results of tools that say no id, `with_originals` keep something of an original, `long_texts` are their
+    texts of `LONG` characters or more, `calls` their tool calls; `types`, `roles_of_cards` and `classes` of
+    contents are those that there are.
     """
 
     def __init__(self, request: Request) -> None:
         self.said: list[Said] = []
-        self.roles: list[Any] = []
-        self.wordless: list[Said] = []
+        self.roles: list[str] = []
+        self.not_text: list[Said] = []
         self.blank: list[Said] = []
         self.named: list[Said] = []
-        self.rewritten: list[Said] = []
+        self.with_other_calls: list[Said] = []
         self.unaddressed: list[tuple[Entry, Card]] = []
-        self.kept: list[Card] = []
-        self.long: list[tuple[Entry, str]] = []
+        self.with_originals: list[Card] = []
+        self.long_texts: list[tuple[Entry, str]] = []
         self.calls: list[Call] = []
         self.types: set[str] = set()
         self.roles_of_cards: set[str | None] = set()
         self.classes: set[type] = set()
-        self._pairs = Pairs()
+        self._pairer = Pairer()
         for message in request.messages:
             entry = request.places.get(message.card_id or "") if message.layer == CHECKPOINT else None
             if entry is not None and entry.slot.card is not None:
@@ -70,26 +71,26 @@ class History:
         self.roles_of_cards.add(card.role)
         self.classes.add(type(content))
         if "source_message" in metadata or "source_blocks" in metadata:
-            self.kept.append(card)
+            self.with_originals.append(card)
         if card.tool_calls:
             self._note_calls(entry, card.tool_calls)
         if card.type == "tool.result":
             self._note_answer(entry, card)
         text = content.text if type(content) is TextContent else _result(content)
         if len(text) >= LONG:
-            self.long.append((entry, text))
+            self.long_texts.append((entry, text))
 
     def _note_calls(self, entry: Entry, calls: Any) -> None:
         for value in calls if isinstance(calls, list) else ():
             call = _call(entry, value)
             self.calls.append(call)
-            if call.id is not None:
-                self._pairs.called(len(self.said), call.id)
+            if call.id:
+                self._pairer.called(len(self.said), call.id)
 
     def _note_answer(self, entry: Entry, card: Card) -> None:
-        if card.tool_call_id is not None:
-            self._pairs.answered(len(self.said), card.tool_call_id)
-        if not card.tool_call_id:
+        if card.tool_call_id:
+            self._pairer.answered(len(self.said), card.tool_call_id)
+        else:
             self.unaddressed.append((entry, card))
 
     def _note_message(self, said: Said) -> None:
@@ -97,21 +98,21 @@ class History:
         body = message.body
         content = body.get("content")
         if type(content) is not str:
-            self.wordless.append(said)
+            self.not_text.append(said)
         elif not content or content.isspace():
             self.blank.append(said)
         if "name" in body:
             self.named.append(said)
         calls = body.get("tool_calls")
         if calls is not None and (calls is not card.tool_calls or not isinstance(calls, list)):
-            self.rewritten.append(said)
+            self.with_other_calls.append(said)
         self.roles.append(body["role"])
         self.said.append(said)
 
     @cached_property
     def pairing(self) -> Pairing:
-        """Which result answers which call, by place in `said`."""
-        return self._pairs.pairing()
+        """Which result answers which call, by place in `said`; those without an id are left out."""
+        return self._pairer.pairing()
 
 
 def _result(content: StoredContent) -> str:

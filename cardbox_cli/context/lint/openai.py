@@ -67,7 +67,7 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
 
 
 def _null_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, card, message in subject.history.wordless:
+    for entry, card, message in subject.history.not_text:
         body = message.body
         if body.get("content") is None and not card.tool_calls and not any(body.get(key) for key in _INSTEAD):
             yield entry, f"the {body['role']} message has no content (null)"
@@ -78,7 +78,7 @@ _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 def _malformed_contents(subject: Subject) -> Iterator[Hit]:
-    for entry, _, message in subject.history.wordless:
+    for entry, _, message in subject.history.not_text:
         content = message.body.get("content")
         if content is None:
             continue
@@ -104,7 +104,7 @@ def _part_problem(part: Any) -> str | None:
 
 
 def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
-    for entry, _, message in subject.history.wordless:
+    for entry, _, message in subject.history.not_text:
         content, role = message.body.get("content"), message.body["role"]
         for part in content if isinstance(content, list) else ():
             name = kind(part)
@@ -122,7 +122,7 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     history = subject.history
     others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
-    if history.rewritten or any(others):
+    if history.with_other_calls or any(others):
         yield from _malformed_calls(subject)
     for number, tool in enumerate(subject.beside.get("tools", [])):
         problem = _tool_problem(tool)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from cardbox_cli.context.blocks import text_at, tool_name
+from cardbox_cli.context.blocks import text_at, texts_in, tool_name
 from cardbox_cli.context.lint.models import is_reasoning, reasons, takes_sampling
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
@@ -107,14 +107,9 @@ def _removed(subject: Subject) -> Iterator[Hit]:
 def _json_unsaid(subject: Subject) -> Iterator[Hit]:
     if text_at(subject.request.config.get("response_format"), "type") != "json_object":
         return
-    if not any("json" in _said(message.body).lower() for message in subject.request.messages):
+    messages = subject.request.messages
+    if not any("json" in texts_in(message.body.get("content")).lower() for message in messages):
         yield None, "response_format is json_object, and no message says the word JSON"
-
-
-def _said(body: dict[str, Any]) -> str:
-    content = body.get("content")
-    parts = content if isinstance(content, list) else [{"text": content}]
-    return "\n".join(text_at(part, "text") or "" for part in parts)
 
 
 def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:

@@ -1,6 +1,7 @@
 """The lint as a whole: real conversations, any cards at all, and what the renaming of tool calls keeps."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import DIALECTS, anthropic, text
+from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.lint.registry import RULES, check, lint
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import Message
@@ -35,6 +37,7 @@ from cardbox_cli.model.content import (
     ToolContent,
     ToolResultContent,
 )
+from cardbox_cli.model.pairing import pair_calls
 from tests import anthropic_types, jsonb_values, openai_types
 from tests.context.lint.cards import call, places, result, thought, user
 from tests.context.test_anthropic import messages as sent
@@ -220,20 +223,27 @@ _cards = st.builds(
     tool_call_id=_ids,
     metadata=_metadata,
 )
-_entries = st.lists(
-    st.builds(
-        lambda each, fate, rule: (each, fate, rule),
-        _cards,
-        st.sampled_from(["present", "present", "present", "dangling", "deleted", "expired"]),
-        st.sampled_from([None, "inherit_context a (box 1)"]),
-    ),
-    max_size=10,
-).map(
-    lambda drawn: [
-        Entry(slot=Slot(place, each.card_id, None if fate == "dangling" else each, fate), box_id="b", rule=rule)
-        for place, (each, fate, rule) in enumerate(drawn)
-    ]
-)  # fmt: skip
+
+
+def _entries_of(most: int) -> st.SearchStrategy[list[Entry]]:
+    """Up to so many places of a box."""
+    return st.lists(
+        st.builds(
+            lambda each, fate, rule: (each, fate, rule),
+            _cards,
+            st.sampled_from(["present", "present", "present", "dangling", "deleted", "expired"]),
+            st.sampled_from([None, "inherit_context a (box 1)"]),
+        ),
+        max_size=most,
+    ).map(
+        lambda drawn: [
+            Entry(slot=Slot(place, each.card_id, None if fate == "dangling" else each, fate), box_id="b", rule=rule)
+            for place, (each, fate, rule) in enumerate(drawn)
+        ]
+    )  # fmt: skip
+
+
+_entries = _entries_of(10)
 
 
 @settings(max_examples=60, deadline=None)
@@ -276,3 +286,36 @@ def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[Entry]) -> 
         for message in anthropic.body(request)["messages"]
     ]
     lint(entries, request, "anthropic")
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries=_entries, provider=st.sampled_from(sorted(RULES)))
+def test_what_a_history_notes_is_what_its_cards_say(entries: list[Entry], provider: str) -> None:
+    request = request_of(entries, spell=DIALECTS[provider].spell)
+    subject = Subject(provider, entries, request)
+    cards = [card for _, card in subject.cards]
+    assert subject.types == {card.type for card in cards}
+    assert subject.roles == {card.role for card in cards}
+    assert subject.classes == {type(card.content) for card in cards}
+    said = [card for _, card, _ in subject.history.said]
+    assert sorted(card.card_id for card in cards) == sorted(
+        [card.card_id for card in said] + [card.card_id for _, card in subject.silent]
+    )
+    told, all_pairs = subject.history.pairing, pair_calls(said)
+    assert told.unanswered == [(place, call_id) for place, call_id in all_pairs.unanswered if call_id]
+    assert told.orphans == [place for place in all_pairs.orphans if said[place].tool_call_id]
+    assert told.results == {
+        place: call for place, call in all_pairs.results.items() if said[place].tool_call_id
+    }
+
+
+# Of few cards, because one that must be asked makes the lint ask all of them.
+@settings(max_examples=200, deadline=None)
+@given(entries=_entries_of(2), provider=st.sampled_from(sorted(RULES)))
+def test_what_is_not_expressible_is_what_rendering_says_is_lost(entries: list[Entry], provider: str) -> None:
+    request = request_of(entries, spell=DIALECTS[provider].spell)
+    lost = Counter((loss.card_id, loss.what) for loss in losses(request, provider))
+    findings = lint(entries, request, provider)
+    assert lost == Counter(
+        (each.card_id, each.message) for each in findings if each.rule == "not-expressible"
+    )

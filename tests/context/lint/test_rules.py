@@ -282,6 +282,7 @@ CASES = [
     Case("volatile-text", (system("This is turn #12."), user()), 0, (system("Take up to 12 turns."), user())),
     Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("f"), tools("g"), user())),
     Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("g", "f"), user())),
+    Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools(), tools("g", "f"), user())),
 ]  # fmt: skip
 
 
@@ -398,6 +399,24 @@ def test_a_sound_context_is_clean(provider: str) -> None:
 def test_blocks_that_are_none_break_nothing(provider: str, card_type: str) -> None:
     strange = blocks("x", None, 3, [], {}, {"type": "thinking"}, {"type": "tool_use"}, card_type=card_type)
     assert [each for each in found(provider, user(), strange, user("And?")) if each.position != 1] == []
+
+
+@pytest.mark.parametrize("provider", RULES)
+def test_a_call_and_a_result_without_ids_are_no_pair(provider: str) -> None:
+    findings = found(provider, user(), thought(call("")), user("wait"), result(""))
+    assert [(each.position, each.rule) for each in findings] == [
+        (1, "tool-id-missing"),
+        (3, "tool-id-missing"),
+    ]
+
+
+def test_unknown_types_and_blocks_are_told_in_their_order() -> None:
+    names = [f"x{number}" for number in range(8)]
+    cards = [shown(*({"type": name} for name in names)), *(system("a", name) for name in names)]
+    findings = found("anthropic", user(), *cards)
+    blocks_told = [each.message for each in of_rule("block-unknown", findings)]
+    assert blocks_told == [f"no message has a block of type {name!r}" for name in names]
+    assert [each.position for each in of_rule("type-unknown", findings)] == list(range(2, 10))
 
 
 def test_what_is_about_the_whole_request_comes_last() -> None:
