@@ -341,8 +341,9 @@ class TestATerminal:
     def test_psql_takes_the_terminal_and_gives_it_back(self, typist: Typist) -> None:
         typist.type("db psql -- -X -P pager=off\r")
         typist.see(r"=[#>] $")
-        typist.type("select 40 + 2;\x03")
-        typist.see(r"=[#>] $")
+        typist.type("select 40 + 2;")
+        typist.see(r"40 \+ 2;$")
+        typist.press_until("\x03", r"=[#>] $")
         typist.type("select 1 + 1 as two;\r")
         typist.see(r" two[ \n-]+2\n")
         typist.type("\\q\r")

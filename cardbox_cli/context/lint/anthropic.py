@@ -17,7 +17,7 @@ from cardbox_cli.context.lint import parameters, thinking
 from cardbox_cli.context.lint.models import takes_prefill
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
+from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry
 
@@ -203,7 +203,7 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
             continue  # blocks are sent as they came
         arguments = call.function.get("arguments")
         if arguments_of(arguments) is None:
-            problem = arguments_problem(arguments)
+            problem = arguments_problem(arguments) or TOO_DEEP
             yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
 
 

@@ -6,6 +6,7 @@ request the subject's.
 
 from collections.abc import Iterator
 
+from cardbox_cli.context.blocks import text_at
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.request import Entry
@@ -86,7 +87,16 @@ def _missing_ids(subject: Subject) -> Iterator[Hit]:
             yield call.entry, "a tool call of this card has no id"
     for entry, card in subject.history.unaddressed:
         if card.role != "function":
-            yield entry, "this tool result does not say which call it answers"
+            yield entry, _UNADDRESSED
+    history = subject.history
+    if history.roles.count("tool") != len(history.pairing.results) + len(history.pairing.orphans):
+        for entry, card, message in history.said:
+            is_told = card.type == "tool.result" or text_at(message.body, "tool_call_id")
+            if message.body["role"] == "tool" and not is_told:
+                yield entry, _UNADDRESSED
+
+
+_UNADDRESSED = "this tool result does not say which call it answers"
 
 
 def rules(source: str) -> tuple[Rule, ...]:

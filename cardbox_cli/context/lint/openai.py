@@ -117,6 +117,9 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
         name = message.body["name"]
         if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
             yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
+    for entry, _, message in subject.history.said if "function" in subject.history.roles else ():
+        if message.body["role"] == "function" and message.body.get("name") is None:
+            yield entry, "the message of a function does not name it"
 
 
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
@@ -194,7 +197,8 @@ RULES = (
     Rule(
         id="speaker-name-invalid",
         severity="error",
-        finds="A `name` of who speaks with white space or one of `< \\ / >` or a bar in it.",
+        finds="A `name` of who speaks with white space or one of `< \\ / >` or a bar in it; a function's "
+        "message without one.",
         source="OpenAI API reference, Create chat completion: messages, name",
         remedy="write the name with letters, digits, `_` and `-`",
         find=_speakers,

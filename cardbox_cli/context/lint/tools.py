@@ -9,6 +9,7 @@ import msgspec
 from cardbox_cli.context.blocks import arguments_of
 from cardbox_cli.model.wording import json_kind
 
+TOO_DEEP = "nested too deeply"
 _decode = msgspec.json.Decoder().decode
 
 
@@ -37,6 +38,8 @@ def arguments_problem(arguments: Any) -> str | None:
         return "no string that holds JSON"
     try:
         value = _decode(arguments)
+    except RecursionError:
+        return TOO_DEEP
     except (msgspec.DecodeError, ValueError) as exc:
         # It refuses numbers of very many digits, too.
         is_large = arguments.strip() != "" and arguments_of(arguments) is not None
