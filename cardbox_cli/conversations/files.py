@@ -4,7 +4,7 @@ Finds in documents the conversations that are lists of messages, in the file's o
 and files of another build, are the formats' business.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -115,8 +115,8 @@ def _one(item: Any, place: str, at: str | None) -> MessageList:
                 f"{place}: there is no list of messages at {at!r}", hint=_keys_hint(item)
             )
         return _found(messages, _holder(item, at), item, place)
-    if is_list(item) and _all_messages(item):
-        return _found(item, {}, {}, place)
+    if is_list(item) and (_begins_with_message(item) or _all_messages(item)):
+        return _found(item, {}, {}, place)  # what is none among them is told by its place
     found = _message_lists(item)
     if len(found) == 1:
         [(messages, holder)] = found.values()
@@ -155,13 +155,17 @@ def _message_lists(item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]
 def _is_message_list(path: str, value: Any) -> bool:
     if not is_list(value):
         return False
-    if value == []:
-        return path.split(".")[-1] == "messages"
-    return _all_messages(value)
+    if path.split(".")[-1] == "messages":
+        return value == [] or not _all(value, lambda item: not _is_message(item))
+    return value != [] and _all_messages(value)
 
 
 def _all_messages(items: Any) -> bool:
-    return items.all(_is_message) if isinstance(items, LazyList) else all(map(_is_message, items))
+    return _all(items, _is_message)
+
+
+def _all(items: Any, test: Callable[[Any], bool]) -> bool:
+    return items.all(test) if isinstance(items, LazyList) else all(map(test, items))
 
 
 def _is_message(item: Any) -> bool:

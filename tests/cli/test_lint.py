@@ -98,6 +98,11 @@ class TestCardLint:
         result = offline("card", "lint", "-", "-o", "json")
         assert [each["message"] for each in result.json()] == [f"standard input[1]: message 1: {TORN}"]
 
+    def test_a_message_without_a_role_is_named(self, offline: Cbx, file: Callable[..., str]) -> None:
+        strange = file({"content": "hi"}, ASKED)
+        [finding] = offline("card", "lint", strange, "-o", "json").json()
+        assert (finding["rule"], finding["position"]) == ("role-unknown", 0)
+
     def test_a_message_that_cannot_be_imported_is_a_finding(
         self, offline: Cbx, file: Callable[..., str]
     ) -> None:

@@ -32,6 +32,8 @@ def lines(*documents: Any) -> str:
         ([A, B], [[A, B]]),
         ({"messages": [A, B]}, [[A, B]]),
         ({"messages": []}, [[]]),
+        ({"messages": [{"content": "no role"}, A, "no object"]}, [[{"content": "no role"}, A, "no object"]]),
+        ([A, {"content": "no role"}], [[A, {"content": "no role"}]]),
         ({"traj": [A], "tools": [{"name": "t"}]}, [[A]]),
         ({"request": {"body": {"messages": [A]}}, "n": 1}, [[A]]),
         ([{"traj": [A]}, {"traj": [B]}], [[A], [B]]),
