@@ -85,7 +85,7 @@ def wishes(
     if layout is not None:
         check_choice(layout, "--layout", LAYOUTS, what="layout")
     spelled = Wishes(
-        model=model,
+        model=None if model is None else _not_blank(model, "--model"),
         process=cast("ProcessName | None", process),
         share=share,
         layout=cast("Layout | None", layout),
