@@ -13,6 +13,9 @@ from cardbox_cli.context.lint.rule import Finding, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.request import Entry, Request, Wishes, model_of, profile_of, request_of
 
+# Characters of a finding's message; ids, names and numbers of cards may have any number of them.
+_WIDEST = 400
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "openai": (
         *exchanges.rules("OpenAI API reference, Create chat completion: messages, tool message"),
@@ -62,6 +65,11 @@ def lint(
     return [_finding(rule, provider, entry, words) for rule, entry, words in hits]
 
 
+def _abridged(message: str) -> str:
+    """A message without its middle where it names a value that is long."""
+    return message if len(message) <= _WIDEST else f"{message[: _WIDEST - 100]}…{message[-99:]}"
+
+
 def _finding(rule: Rule, provider: str, entry: Entry | None, message: str) -> Finding:
     return Finding(
         rule=rule.id,
@@ -70,7 +78,7 @@ def _finding(rule: Rule, provider: str, entry: Entry | None, message: str) -> Fi
         card_id=None if entry is None else entry.slot.card_id,
         box_id=None if entry is None else entry.box_id or None,
         position=None if entry is None else entry.slot.position,
-        message=message,
+        message=_abridged(message),
         source=rule.source,
         remedy=rule.remedy,
     )

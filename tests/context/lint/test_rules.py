@@ -489,3 +489,11 @@ def test_messages_say_what_is_malformed_or_refused(
 )
 def test_a_count_beside_the_limit_is_marked_unless_it_is_exact(cards: tuple[Card, ...], message: str) -> None:
     assert [each.message for each in found("openai", *cards, model="gpt-4")] == [message]
+
+
+def test_a_message_leaves_out_the_middle_of_a_long_value() -> None:
+    [found_id] = of_rule(
+        "tool-id-too-long", found("openai", user(), thought(call("c" * 5000)), result("c" * 5000))
+    )
+    assert re.fullmatch(r"the id 'c+…c+' has 5000 characters, not up to 40", found_id.message)
+    assert len(found_id.message) == 400
