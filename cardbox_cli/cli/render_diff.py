@@ -8,7 +8,7 @@ from cardbox_cli.cli.terminal import flat, one_line
 from cardbox_cli.cli.word_diff import compared
 from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings
-from cardbox_cli.execution.recorded import LOST
+from cardbox_cli.execution.recorded import LOST, UNPROVED
 from cardbox_cli.execution.turn_request import provider_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _SHOWN = 200
 # Sections whose pieces are counted and called so; any other is a parameter, called by its name.
 _COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
+# What is said of a step that nothing tells from what its cards make, by what was compared.
+_SAME = {
+    "sha256": "the cards make the same request, to the byte",
+    "rest_sha256": "the cards make the same request but for layers that lived for the call, to the byte",
+    "messages": "nothing differs from its request box, which does not prove what was sent",
+}
 
 
 def print_diff(a: "Shown", b: "Shown") -> None:
@@ -57,6 +63,7 @@ def print_verified(turn_id: str, step: "Step", verified: "Verified") -> None:
         "equal": verified.equal,
         "compared_by": verified.compared_by,
         "lost_layers": verified.lost,
+        "unproved": UNPROVED if verified.compared_by == "messages" else None,
         "reasons": verified.reasons,
         "kept": found.kept,
         "difference": None
@@ -93,22 +100,23 @@ def _say(a: str, b: str, found: RequestDiff) -> None:
 
 def _say_verified(step: "Step", verified: "Verified") -> None:
     found = verified.difference
-    how = "to the byte" if verified.compared_by == "sha256" else "message by message"
     if verified.equal:
-        output.say(f"{step.step_id}: the cards make the same request, {how}: {_extent(found.kept)}")
-        _say_lost(verified)
+        output.say(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
+        _say_uncompared(verified)
         return
     output.facts([("step", step.step_id), ("kept", _extent(found.kept))])
     if found.difference is not None:
         _say_difference("stored", "composed again", found)
     for reason in verified.reasons:
         output.say(f"- {reason}")
-    _say_lost(verified)
+    _say_uncompared(verified)
 
 
-def _say_lost(verified: "Verified") -> None:
+def _say_uncompared(verified: "Verified") -> None:
     for name in verified.lost:
         output.say(f"- the layer {name} was not compared: {LOST}")
+    if verified.compared_by == "messages":
+        output.say(f"- not proved: {UNPROVED}")
 
 
 def _say_difference(a: str, b: str, found: RequestDiff) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cardbox_cli.store.database import Database
 from tests.cli.conftest import Offered, lines, succeed
 from tests.conftest import Cbx, Result
 
@@ -44,6 +45,15 @@ def ran(cbx: Cbx, ask: Ask) -> str:
     """A turn whose model called `look` and then answered."""
     turn = ask()
     succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain"))
+    return turn
+
+
+@pytest.fixture
+def ran_with_notes(cbx: Cbx, ask: Ask) -> str:
+    """Such a turn with a layer that lived for the calls, and said the same in both."""
+    turn = ask()
+    notes = ("--layer", "notes__context=Notes.")
+    succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain", *notes))
     return turn
 
 
@@ -393,6 +403,7 @@ class TestVerify:
             "equal": True,
             "compared_by": "sha256",
             "lost_layers": [],
+            "unproved": None,
             "reasons": [],
             "kept": {"messages": 4, **{key: found["kept"][key] for key in ("tokens", "tokens_exact")}},
             "difference": None,
@@ -406,6 +417,39 @@ class TestVerify:
         assert result.code == 8
         assert f"- card {asked[-8:]} at position 2 of the request box is deleted\n" in result.out
         assert result.err.startswith("error: the cards do not make the request of step_")
+
+    def test_a_layer_that_lived_for_the_call_hides_no_overwritten_card(
+        self, cbx: Cbx, ran_with_notes: str, database: Database
+    ) -> None:
+        verify = ("render", "--turn", ran_with_notes, "--at", "1", "--verify")
+        said, lost = lines(cbx(*verify))
+        assert (
+            ": the cards make the same request but for layers that lived for the call, to the byte: " in said
+        )
+        assert lost == (
+            "- the layer notes__context was not compared: it lived for the call: of its text only the hash is kept"
+        )
+        asked = cbx("card", "list", "--type", "task.instruction", "-o", "id").out.strip()
+        overwrite = ("card", "add", "--id", asked, "--type", "task.instruction", "--text", "GO", "--repair")
+        succeed(cbx(*overwrite))
+        result = cbx(*verify)
+        assert result.code == 8
+        assert result.out.splitlines()[2:] == [
+            "- the messages are those of the request box, and not what was sent: a card was overwritten, or "
+            "the profile changed",
+            lost,
+        ]
+        database.connection.execute(
+            "UPDATE state.agent_steps SET metadata = metadata #- '{request,rest_sha256}'"
+        )
+        said, *uncompared = lines(cbx(*verify))
+        assert ": nothing differs from its request box, which does not prove what was sent: " in said
+        unproved = (
+            "the history, the tools, the model and its parameters were compared with what they say now: the "
+            "step kept no hash of them, and what was overwritten since does not show"
+        )
+        assert uncompared == [lost, f"- not proved: {unproved}"]
+        assert cbx(*verify, "-o", "json").json()["unproved"] == unproved
 
     def test_of_a_turn_that_sent_nothing(self, cbx: Cbx, ask: Ask) -> None:
         turn = ask()
