@@ -96,7 +96,7 @@ def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kep
         layout=request.layout,
         output_start=boxes.output_start,
         output_cards=len(boxes.output.slots),
-        layers={layer.name: _hash(layer.text) for layer in request.layers},
+        layers={layer.name: layer.sha256 for layer in request.layers},
         sha256=sha256,
         rest_sha256=_rest_hash(request, format) if request.layers else sha256,
     )
@@ -188,7 +188,7 @@ def _with_layers(
     either, or otherwise."""
     if kept is None:
         return request, []
-    there = {layer.name for layer in request.layers if _hash(layer.text) == kept.layers.get(layer.name)}
+    there = {layer.name for layer in request.layers if layer.sha256 == kept.layers.get(layer.name)}
     lost = [
         LayerLeftOut(layer=name, reason=_OTHER if name in given else LOST)
         for name in kept.layers
@@ -201,6 +201,7 @@ def _with_layers(
             messages=[message for message in request.messages if message.layer not in dropped],
             layers=[layer for layer in request.layers if layer.name in there],
             layers_left_out=lost,
+            lost_layers={left.layer: kept.layers[left.layer] for left in lost},
         ),
         lost,
     )
@@ -226,7 +227,8 @@ def verify(
     compared_by = _comparison(kept, lost)
     is_proven = _is_proven(kept, compared_by, composed, format)
     # What is proven needs no snapshot, which may have been deleted.
-    found = diff(composed if is_proven else stored.request, composed, provider_of(format))
+    known = _known(composed)
+    found = diff(known if is_proven else _known(stored.request), known, provider_of(format))
     changed = [layer.name for layer in asked.request.layers if layer.name in lost]
     gone = [] if is_proven else [slot for slot in box.slots if slot.fate != "present"]
     is_same = found.equal and not gone if compared_by == "messages" else is_proven
@@ -238,6 +240,11 @@ def verify(
         reasons=[] if equal else _reasons(gone, found, changed, given, is_same=is_same),
         difference=found,
     )
+
+
+def _known(request: Request) -> Request:
+    """What is there of a request: a layer that the cards do not tell is no part of what they make."""
+    return msgspec.structs.replace(request, lost_layers={})
 
 
 def _comparison(kept: Kept | None, lost: Collection[str]) -> Literal["sha256", "rest_sha256", "messages"]:
@@ -303,7 +310,3 @@ def _reasons(
     if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):
         reasons.append("the profile says another system prompt now, or another program rendered it")
     return reasons
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
