@@ -19,6 +19,7 @@ from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.turn_request import FORMATS, NEXT, TEXT, dialect_of, provider_of
+from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.render_source import Shown
@@ -131,7 +132,10 @@ def command(
         requests = Requests(database, session().project_id, wishes=wishes, format=format_)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
-            answer = partial(render_diff.print_diff, *requests.pair(diff, before=box or [], turn=of_turn))
+            pair = requests.pair(diff, before=box or [], turn=of_turn)
+            for note in unique([note for each in pair for note in each.unknown]):
+                announce(f"note: {note}")
+            answer = partial(render_diff.print_diff, *pair)
         elif verify and of_turn is not None:
             step, verified = requests.verified(of_turn, at)
             answer = partial(render_diff.print_verified, of_turn.turn.agent_turn_id, step, verified)

@@ -1,5 +1,6 @@
 """What `cbx render --diff` and `--verify` print: where two part, and whether the cards still make one."""
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli import output
@@ -8,7 +9,7 @@ from cardbox_cli.cli.terminal import flat, one_line
 from cardbox_cli.cli.word_diff import compared
 from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings
-from cardbox_cli.execution.recorded import LOST
+from cardbox_cli.execution.recorded import LOST, UNPROVED
 from cardbox_cli.execution.turn_request import provider_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
@@ -20,8 +21,16 @@ if TYPE_CHECKING:
 
 # Characters of a piece that has nothing beside it to be compared with.
 _SHOWN = 200
+# Characters of a hash that tell two texts apart.
+_HASH = 12
 # Sections whose pieces are counted and called so; any other is a parameter, called by its name.
 _COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
+# What is said of a step that nothing tells from what its cards make, by what was compared.
+_SAME = {
+    "sha256": "the cards make the same request, to the byte",
+    "rest_sha256": "the cards make the same request but for layers that lived for the call, to the byte",
+    "messages": "nothing differs from its request box, which does not prove what was sent",
+}
 
 
 def print_diff(a: "Shown", b: "Shown") -> None:
@@ -38,8 +47,9 @@ def print_diff(a: "Shown", b: "Shown") -> None:
         "difference": found.difference,
         "a_after": found.a_after,
         "b_after": found.b_after,
+        "lost_layers": {"a": found.a_lost, "b": found.b_lost},
     }
-    output.emit(answer, table=lambda: _say(a.name, b.name, found), ids=_card_ids(found))
+    output.emit(answer, table=lambda: _say(a, b, found), ids=_card_ids(found))
     if not found.equal:
         raise Findings(f"the requests differ: {_consequence(found)}")
 
@@ -57,6 +67,7 @@ def print_verified(turn_id: str, step: "Step", verified: "Verified") -> None:
         "equal": verified.equal,
         "compared_by": verified.compared_by,
         "lost_layers": verified.lost,
+        "unproved": UNPROVED if verified.compared_by == "messages" else None,
         "reasons": verified.reasons,
         "kept": found.kept,
         "difference": None
@@ -69,46 +80,58 @@ def print_verified(turn_id: str, step: "Step", verified: "Verified") -> None:
 
 
 def _consequence(found: RequestDiff) -> str:
-    if found.a_after.tokens:
+    if found.a_after.messages or found.a_after.tokens:
         return f"a cache loses {_extent(found.a_after)} of the first"
-    if found.b_after.tokens:
+    if found.b_after.messages or found.b_after.tokens:
         return f"the second goes on where the first ends, with {_extent(found.b_after)}"
     return "no cache depends on it"
 
 
-def _say(a: str, b: str, found: RequestDiff) -> None:
+def _say(a: "Shown", b: "Shown", found: RequestDiff) -> None:
     if found.equal:
         output.say(f"equal: {_extent(found.kept)}")
-        return
-    output.facts([("kept", _extent(found.kept))])
-    _say_difference(a, b, found)
-    output.say()
-    output.facts(
-        [
-            ("lost", f"{_extent(found.a_after)}: the first from there on"),
-            ("new", f"{_extent(found.b_after)}: the second from there on"),
-        ]
-    )
+    else:
+        output.facts([("kept", _extent(found.kept))])
+        _say_difference(a.name, b.name, found)
+        output.say()
+        output.facts(
+            [
+                ("lost", f"{_extent(found.a_after)}: the first from there on"),
+                ("new", f"{_extent(found.b_after)}: the second from there on"),
+            ]
+        )
+    _say_lost(a, found.a_lost)
+    _say_lost(b, found.b_lost)
+
+
+def _say_lost(shown: "Shown", lost: Container[str]) -> None:
+    for left in shown.request.layers_left_out:
+        if left.layer in lost:
+            output.say(
+                f"- the layer {left.layer} of {shown.name} was compared by its hash, its tokens are not "
+                f"counted: {left.reason}"
+            )
 
 
 def _say_verified(step: "Step", verified: "Verified") -> None:
     found = verified.difference
-    how = "to the byte" if verified.compared_by == "sha256" else "message by message"
     if verified.equal:
-        output.say(f"{step.step_id}: the cards make the same request, {how}: {_extent(found.kept)}")
-        _say_lost(verified)
+        output.say(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
+        _say_uncompared(verified)
         return
     output.facts([("step", step.step_id), ("kept", _extent(found.kept))])
     if found.difference is not None:
         _say_difference("stored", "composed again", found)
     for reason in verified.reasons:
         output.say(f"- {reason}")
-    _say_lost(verified)
+    _say_uncompared(verified)
 
 
-def _say_lost(verified: "Verified") -> None:
+def _say_uncompared(verified: "Verified") -> None:
     for name in verified.lost:
         output.say(f"- the layer {name} was not compared: {LOST}")
+    if verified.compared_by == "messages":
+        output.say(f"- not proved: {UNPROVED}")
 
 
 def _say_difference(a: str, b: str, found: RequestDiff) -> None:
@@ -117,9 +140,9 @@ def _say_difference(a: str, b: str, found: RequestDiff) -> None:
     one, other = found.difference.a, found.difference.b
     output.say_painted([("bold", flat(f"--- {a}  {_place(one)}"))])
     output.say_painted([("bold", flat(f"+++ {b}  {_place(other)}"))])
-    if one is not None and other is not None:
+    if one is not None and other is not None and one.sha256 is None and other.sha256 is None:
         output.say_painted(compared(_told_apart(one), _told_apart(other)))
-    else:
+    elif _beginning(one) or _beginning(other):
         output.say_painted(compared(_beginning(one), _beginning(other)))
 
 
@@ -138,6 +161,7 @@ def _place(piece: Piece | None) -> str:
         piece.role,
         piece.layer,
         ", ".join(f"card {short_id(card_id)}" for card_id in piece.card_ids) or None,
+        None if piece.sha256 is None else f"its text is not known, SHA-256 {piece.sha256[:_HASH]}…",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -155,4 +179,5 @@ def _card_ids(found: RequestDiff) -> list[str]:
 
 def _extent(extent: Extent) -> str:
     tokens = token_count(extent.tokens, exact=extent.tokens_exact)
-    return f"{count(extent.messages, 'message')}, {tokens} tokens"
+    uncounted = f" and those of {count(extent.uncounted, 'unknown text')}" if extent.uncounted else ""
+    return f"{count(extent.messages, 'message')}, {tokens} tokens{uncounted}"

@@ -30,7 +30,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """A request to show, in one of FORMATS: its name, what it is made of, and what must be said of it.
 
     `awaited` are the calls whose results are still to come, `idle` the options of composing that change
-    nothing, since it was sent before.
+    nothing, since it was sent before. `unknown` is what a comparison of it must say that it cannot know.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     awaited: list[str] = []
     notes: list[str] = []
     idle: list[str] = []
+    unknown: list[str] = []
 
 
 class Requests:
@@ -122,6 +123,7 @@ class Requests:
             awaited=found.awaited,
             notes=found.notes,
             idle=[] if found.step is None else _idle(self._typed, found.step),
+            unknown=[] if found.step is None else _unknown(found.step),
         )
 
     def pair(
@@ -171,6 +173,13 @@ def _idle(wishes: Wishes, step: Step) -> list[str]:
     """The options that change nothing in the request of a step that has begun."""
     kept = read_kept(step.metadata)
     return idle_options(wishes, {} if kept is None else kept.layers)
+
+
+def _unknown(step: Step) -> list[str]:
+    """What nobody knows of the request of a step that has begun."""
+    if read_kept(step.metadata) is not None:
+        return []
+    return [f"{step.step_id} kept no hashes: layers that lived for its call, if any, are not compared"]
 
 
 def _refuse(idle: Sequence[str]) -> None:

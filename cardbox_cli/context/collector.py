@@ -4,6 +4,7 @@ Takes the cards of boxes and the providers that search for more, and gives texts
 `__context`. Renders no message, writes nothing, and asks a provider only for what was asked for by name.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
 
@@ -74,6 +75,11 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     text: str
     card_ids: list[str] = []
+
+    @property
+    def sha256(self) -> str:
+        """The hash of its text: what is kept of a layer that lives for one call."""
+        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class LayerLeftOut(msgspec.Struct, frozen=True, kw_only=True):

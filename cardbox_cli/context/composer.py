@@ -11,6 +11,7 @@ from cardbox_cli.context.blocks import text_of
 from cardbox_cli.context.messages import Message
 from cardbox_cli.errors import DuplicateQuery
 from cardbox_cli.model.layers import (
+    CHECKPOINT,
     COMPRESSION,
     CONTEXT_LAYERS,
     EXPERIENCE,
@@ -59,6 +60,24 @@ def compose(
         *(_message(name, "system", contexts[name]) for name in ordered if name in behind),
         *([_message(QUERY, "user", query)] if query else []),
     ]
+
+
+def with_layers(messages: Sequence[Message], contexts: Mapping[str, str], layout: Layout) -> list[Message]:
+    """Composed messages with layers that they lack, each where `compose` would have put it."""
+    behind = PER_CALL if layout == "cache" else ()
+
+    def place(message: Message) -> tuple[int, int, str]:
+        layer = message.layer
+        if layer in _PLACES:
+            return _PLACES[layer], 0, ""
+        known = CONTEXT_LAYERS.index(layer) if layer in CONTEXT_LAYERS else len(CONTEXT_LAYERS)
+        return 3 if layer in behind else 1, known, layer
+
+    return sorted([*messages, *(_message(name, "system", contexts[name]) for name in contexts)], key=place)
+
+
+# The places of what is no layer: layers stand ahead of the history or behind it.
+_PLACES = {SYSTEM_PROMPT: 0, CHECKPOINT: 2, QUERY: 4}
 
 
 def _ordered(contexts: Mapping[str, str]) -> list[str]:

@@ -79,6 +79,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `tools` are as they are stored, `config` is the profile's llm_config. `layers` are the texts that were
     composed, `places` has the place of each card that was taken in, `profile_id` names that of the profile.
+    `lost_layers` are texts that were sent and cannot be had, by their layers: their SHA-256. No message is
+    made of them.
     """
 
     messages: list[Message]
@@ -92,6 +94,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[Omitted]
     places: dict[str, Entry]
     profile_id: str | None
+    lost_layers: dict[str, str] = {}
 
     @property
     def makers(self) -> dict[str, list[str]]:

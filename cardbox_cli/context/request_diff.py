@@ -3,14 +3,16 @@
 Pure. Providers find the longest beginning again that they have seen. OpenAI's goes through the tools and a
 schema for the answer to the messages (OpenAI docs, "Prompt caching"), Anthropic's through tools, system and
 messages, which another choice of tools or way of thinking loses (Anthropic docs, "Prompt caching").
-Another model has another cache. What is compared are messages as they are sent, welded and sorted.
+Another model has another cache. What is compared are messages as they are sent, welded and sorted; a layer
+whose text cannot be had is compared by its hash, and its tokens are not counted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from cardbox_cli.context.composer import with_layers
 from cardbox_cli.context.explain import Explanation, MessageLine, ToolLine, explain
 from cardbox_cli.context.formats import DIALECTS, anthropic, openai
 from cardbox_cli.context.messages import Message
@@ -24,11 +26,13 @@ _MODEL, _TOOLS, _SYSTEM, _CHOICES, _MESSAGES, _REST = range(6)
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a request: messages, texts of a system prompt among them, and the tokens of all."""
+    """How much of a request: messages, texts of a system prompt among them, and the tokens of all but
+    `uncounted` of them, whose texts are not known."""
 
     messages: int
     tokens: int
     tokens_exact: bool
+    uncounted: int = 0
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +40,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     `number` counts those of its section from 1; parts of one message share theirs. `text` is what it says.
     `differing` are the keys of what is sent that the other piece lacks or has otherwise, where both say the
-    same; else None.
+    same; else None. `sha256` is the hash of a text that is not known, and then empty here.
     """
 
     section: str
@@ -48,6 +52,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     tokens_exact: bool
     text: str
     differing: dict[str, Any] | None = None
+    sha256: str | None = None
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +67,7 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     `kept` is what both begin with; of equal ones all, with the beginning of the reply that no cache holds.
     From the difference on, itself included, `a_after` is what of the cache of `a` is lost, and `b_after` what
-    is read anew.
+    is read anew. `a_lost` and `b_lost` are the layers whose texts neither request tells.
     """
 
     equal: bool
@@ -70,12 +75,15 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
     difference: Difference | None
     a_after: Extent
     b_after: Extent
+    a_lost: list[str] = []
+    b_lost: list[str] = []
 
 
 def diff(a: Request, b: Request, provider: str) -> RequestDiff:
     """Compare two requests as `provider` gets them; both are spelled in its dialect."""
-    told = explain(a)
-    ones, others = list(_pieces(a, told, provider)), list(_pieces(b, explain(b), provider))
+    a, b = _completed(a, b), _completed(b, a)
+    told = _explained(a)
+    ones, others = list(_pieces(a, told, provider)), list(_pieces(b, _explained(b), provider))
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
@@ -85,6 +93,41 @@ def diff(a: Request, b: Request, provider: str) -> RequestDiff:
         difference=None if is_equal else _difference(ones[parting:], others[parting:]),
         a_after=_extent(ones[parting:]),
         b_after=_extent(others[parting:]),
+        a_lost=list(a.lost_layers),
+        b_lost=list(b.lost_layers),
+    )
+
+
+def _completed(request: Request, other: Request) -> Request:
+    """The request with messages for its lost layers: with the text that `other` has of the same hash, or
+    else with the hash in its place."""
+    if not request.lost_layers:
+        return request
+    known = {layer.sha256: layer.text for layer in other.layers}
+    said = {name: known.get(sha256, sha256) for name, sha256 in request.lost_layers.items()}
+    return msgspec.structs.replace(
+        request,
+        messages=with_layers(request.messages, said, request.layout),
+        lost_layers={name: each for name, each in request.lost_layers.items() if each not in known},
+    )
+
+
+def _explained(request: Request) -> Explanation:
+    """The account of a request; of a text that is not known it counts nothing."""
+    told = explain(request)
+    lost = [line for line in told.messages if line.layer in request.lost_layers]
+    if not lost:
+        return told
+    return msgspec.structs.replace(
+        told,
+        messages=[
+            msgspec.structs.replace(line, characters=0, tokens=0, tokens_exact=False, preview="")
+            if line.layer in request.lost_layers
+            else line
+            for line in told.messages
+        ],
+        tokens=told.tokens - sum(line.tokens for line in lost),
+        tokens_exact=False,
     )
 
 
@@ -102,7 +145,8 @@ def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Diffe
     """The first of each; of two sections the earlier one, which the other request has no more of."""
     ranks = [rest[0].rank for rest in (ones, others) if rest]
     a, b = (rest[0] if rest and rest[0].rank == min(ranks) else None for rest in (ones, others))
-    if a is None or b is None or a.piece.text != b.piece.text:
+    is_known = not any(each is not None and each.piece.sha256 for each in (a, b))
+    if a is None or b is None or not is_known or a.piece.text != b.piece.text:
         return Difference(a=a and a.piece, b=b and b.piece)
     return Difference(a=_told_from(b, a), b=_told_from(a, b))
 
@@ -126,9 +170,10 @@ def _pieces(request: Request, told: Explanation, provider: str) -> Iterator[_Com
     for number, (tool, line) in enumerate(zip(body.get("tools", ()), told.tools, strict=True), 1):
         yield _compared("tools", _TOOLS, number, tool, lines=[line])
     said = list((_as_openai if provider == "openai" else _as_anthropic)(request.messages))
-    yield from (_message(each, _SYSTEM, told) for each in said if each[0] == "system")
+    lost = request.lost_layers
+    yield from (_message(each, _SYSTEM, told, lost) for each in said if each[0] == "system")
     yield from (_parameter(name, _CHOICES, body.get(name)) for name in before)
-    yield from (_message(each, _MESSAGES, told) for each in said if each[0] == "messages")
+    yield from (_message(each, _MESSAGES, told, lost) for each in said if each[0] == "messages")
     rest = sorted(name for name in body if name not in (*_IN_PIECES, *before))
     yield from (_parameter(name, _REST, body[name]) for name in rest)
 
@@ -164,7 +209,7 @@ def _in_blocks(message: Message) -> dict[str, Any]:
     return {**message.body, "content": anthropic.as_blocks(message.body["content"])}
 
 
-def _message(sent: _Sent, rank: int, told: Explanation) -> _Compared:
+def _message(sent: _Sent, rank: int, told: Explanation, lost: Mapping[str, str]) -> _Compared:
     section, number, body, places = sent
     lines = [told.messages[place] for place in places]
     return _compared(
@@ -179,6 +224,7 @@ def _message(sent: _Sent, rank: int, told: Explanation) -> _Compared:
         card_ids=[
             card_id for line in lines for card_id in ([line.card_id] if line.card_id else line.made_of)
         ],
+        sha256=lost.get(lines[0].layer),
     )
 
 
@@ -197,6 +243,7 @@ def _compared(
     role: str | None = None,
     layer: str | None = None,
     card_ids: Sequence[str] = (),
+    sha256: str | None = None,
 ) -> _Compared:
     piece = Piece(
         section=section,
@@ -207,9 +254,12 @@ def _compared(
         tokens=sum(line.tokens for line in lines),
         tokens_exact=all(line.tokens_exact for line in lines),
         text=exact_json.encode(value).decode() if text is None else text,
+        sha256=sha256,
     )
     bare = _unmarked(value)
-    return _Compared(piece, rank, bare, section.encode() + exact_json.encode(bare))
+    # A text that says a hash is not the one that has it.
+    kind = section if sha256 is None else f"{section} by hash"
+    return _Compared(piece, rank, bare, kind.encode() + exact_json.encode(bare))
 
 
 def _unmarked(value: Any) -> Any:
@@ -224,8 +274,8 @@ def _unmarked(value: Any) -> Any:
 
 def _whole(pieces: Sequence[_Compared], told: Explanation) -> Extent:
     """A request that another equals, as its explanation counts it."""
-    messages = _extent(pieces).messages
-    return Extent(messages=messages, tokens=told.tokens, tokens_exact=told.tokens_exact)
+    all_of_it = _extent(pieces)
+    return msgspec.structs.replace(all_of_it, tokens=told.tokens, tokens_exact=told.tokens_exact)
 
 
 def _extent(pieces: Sequence[_Compared]) -> Extent:
@@ -234,4 +284,5 @@ def _extent(pieces: Sequence[_Compared]) -> Extent:
         messages=len(said),
         tokens=sum(each.piece.tokens for each in pieces),
         tokens_exact=all(each.piece.tokens_exact for each in pieces),
+        uncounted=sum(each.piece.sha256 is not None for each in pieces),
     )

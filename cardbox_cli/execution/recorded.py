@@ -6,8 +6,8 @@ lived for the call alone are known by them only.
 """
 
 import hashlib
-from collections.abc import Container, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from cardbox_cli.execution.turn_request import (
     request_with_tools,
     sent,
 )
+from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
@@ -33,6 +34,11 @@ REQUEST = "request"
 
 # Why a layer cannot be shown or compared.
 LOST = "it lived for the call: of its text only the hash is kept"
+# Why the rest of such a request cannot be proved where a step keeps no hash of it.
+UNPROVED = (
+    "the history, the tools, the model and its parameters were compared with what they say now: the step "
+    "kept no hash of them, and what was overwritten since does not show"
+)
 # Why a layer is not shown whose text somebody gives.
 _OTHER = "the text given for it is not the one that was sent"
 
@@ -41,7 +47,7 @@ _PROMPT = "sys.rendered_prompt"
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What a step's metadata say of its request: `layers` have the hashes of their texts, `sha256` is that of
-    all that was sent.
+    all that was sent, `rest_sha256` that of the same without its layers; None where an older cbx kept none.
 
     The output box held `output_cards` cards then, `output_start` of them when the turn was leased.
     """
@@ -54,6 +60,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     output_cards: int
     layers: dict[str, str]
     sha256: str
+    rest_sha256: str | None = None
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,14 +72,15 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the cards still make the request of a step: as a whole, by its hash, or message by message.
+    """Whether the cards still make the request of a step: as a whole, by its hash; without its layers, by the
+    hash of that; or message by message, which proves nothing: both sides are made of the same cards.
 
     `lost` are the layers that lived for the call and are not compared, `reasons` say in words what is known
     of a difference.
     """
 
     equal: bool
-    compared_by: str
+    compared_by: Literal["sha256", "rest_sha256", "messages"]
     lost: list[str]
     reasons: list[str]
     difference: RequestDiff
@@ -80,6 +88,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kept:
     """What a step keeps of the request that it sends as `body`."""
+    sha256 = hashlib.sha256(body).hexdigest()
     return Kept(
         format=format,
         model=request.model,
@@ -87,8 +96,9 @@ def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kep
         layout=request.layout,
         output_start=boxes.output_start,
         output_cards=len(boxes.output.slots),
-        layers={layer.name: _hash(layer.text) for layer in request.layers},
-        sha256=hashlib.sha256(body).hexdigest(),
+        layers={layer.name: layer.sha256 for layer in request.layers},
+        sha256=sha256,
+        rest_sha256=_rest_hash(request, format) if request.layers else sha256,
     )
 
 
@@ -178,7 +188,7 @@ def _with_layers(
     either, or otherwise."""
     if kept is None:
         return request, []
-    there = {layer.name for layer in request.layers if _hash(layer.text) == kept.layers.get(layer.name)}
+    there = {layer.name for layer in request.layers if layer.sha256 == kept.layers.get(layer.name)}
     lost = [
         LayerLeftOut(layer=name, reason=_OTHER if name in given else LOST)
         for name in kept.layers
@@ -191,6 +201,7 @@ def _with_layers(
             messages=[message for message in request.messages if message.layer not in dropped],
             layers=[layer for layer in request.layers if layer.name in there],
             layers_left_out=lost,
+            lost_layers={left.layer: kept.layers[left.layer] for left in lost},
         ),
         lost,
     )
@@ -213,19 +224,53 @@ def verify(
     given = wishes.asked.texts
     composed, left_out = _with_layers(asked.request, kept, given)
     lost = [left.layer for left in left_out]
-    by_hash = kept is not None and not lost
-    is_proven = kept is not None and hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+    compared_by = _comparison(kept, lost)
+    is_proven = _is_proven(kept, compared_by, composed, format)
     # What is proven needs no snapshot, which may have been deleted.
-    found = diff(composed if is_proven else stored.request, composed, provider_of(format))
+    known = _known(composed)
+    found = diff(known if is_proven else _known(stored.request), known, provider_of(format))
     changed = [layer.name for layer in asked.request.layers if layer.name in lost]
-    equal = is_proven if by_hash else found.equal and not changed
+    gone = [] if is_proven else [slot for slot in box.slots if slot.fate != "present"]
+    is_same = found.equal and not gone if compared_by == "messages" else is_proven
+    equal = is_same and not changed
     return Verified(
         equal=equal,
-        compared_by="sha256" if by_hash else "messages",
+        compared_by=compared_by,
         lost=[name for name in lost if name not in changed],
-        reasons=[] if equal else _reasons(box, found, changed, given),
+        reasons=[] if equal else _reasons(gone, found, changed, given, is_same=is_same),
         difference=found,
     )
+
+
+def _known(request: Request) -> Request:
+    """What is there of a request: a layer that the cards do not tell is no part of what they make."""
+    return msgspec.structs.replace(request, lost_layers={})
+
+
+def _comparison(kept: Kept | None, lost: Collection[str]) -> Literal["sha256", "rest_sha256", "messages"]:
+    """What a request without its `lost` layers can be compared by."""
+    if kept is None:
+        return "messages"
+    if not lost:
+        return "sha256"
+    return "messages" if kept.rest_sha256 is None else "rest_sha256"
+
+
+def _is_proven(kept: Kept | None, compared_by: str, composed: Request, format: str) -> bool:
+    """Whether what was composed has the hash that the step kept of what it is compared with."""
+    if kept is None or compared_by == "messages":
+        return False
+    if compared_by == "rest_sha256":
+        return _rest_hash(composed, format) == kept.rest_sha256
+    return hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+
+
+def _rest_hash(request: Request, format: str) -> str:
+    """The hash of what is sent of a request beside its layers, whose texts have hashes of their own."""
+    layers = {layer.name for layer in request.layers}
+    messages = [message for message in request.messages if message.layer not in layers]
+    rest = msgspec.structs.replace(request, messages=messages)
+    return hashlib.sha256(sent(rest, format)).hexdigest()
 
 
 def _output_of(box: Source, boxes: TurnBoxes, kept: Kept | None) -> tuple[int, int]:
@@ -238,29 +283,30 @@ def _output_of(box: Source, boxes: TurnBoxes, kept: Kept | None) -> tuple[int, i
     return cards, min(boxes.output_start, cards)
 
 
-def _reasons(box: Source, found: RequestDiff, changed: Iterable[str], given: Container[str]) -> list[str]:
+def _reasons(
+    gone: Iterable[Slot], found: RequestDiff, changed: Iterable[str], given: Container[str], *, is_same: bool
+) -> list[str]:
+    """What is known of a difference; `is_same` says that nothing but the `changed` layers differs."""
     reasons = [
         f"the text given for the layer {name} is not the one that was sent"
         if name in given
         else f"the layer {name} says something else now"
         for name in changed
     ]
-    reasons += [
+    missing = [
         f"card {short_id(slot.card_id)} at position {slot.position} of the request box is {slot.fate}"
-        for slot in box.slots
-        if slot.fate != "present"
+        for slot in gone
     ]
+    reasons += missing
     difference = found.difference
     if difference is None:
-        return reasons or [
-            "the messages are those of the request box, and not what was sent: a card was overwritten, or "
-            "the profile changed"
-        ]
+        if not is_same and not missing:
+            reasons.append(
+                "the messages are those of the request box, and not what was sent: a card was overwritten, "
+                "or the profile changed"
+            )
+        return reasons
     sides = (difference.a, difference.b)
     if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):
         reasons.append("the profile says another system prompt now, or another program rendered it")
     return reasons
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

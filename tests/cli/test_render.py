@@ -1,5 +1,6 @@
 """`cbx render` of turns and steps, its answers, and which options go together."""
 
+import hashlib
 import json
 import re
 import shlex
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cardbox_cli.store.database import Database
 from tests.cli.conftest import Offered, lines, succeed
 from tests.conftest import Cbx, Result
 
@@ -44,6 +46,15 @@ def ran(cbx: Cbx, ask: Ask) -> str:
     """A turn whose model called `look` and then answered."""
     turn = ask()
     succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain"))
+    return turn
+
+
+@pytest.fixture
+def ran_with_notes(cbx: Cbx, ask: Ask) -> str:
+    """Such a turn with a layer that lived for the calls, and said the same in both."""
+    turn = ask()
+    notes = ("--layer", "notes__context=Notes.")
+    succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain", *notes))
     return turn
 
 
@@ -306,6 +317,59 @@ class TestDiff:
         same = cbx("render", "--turn", ran, "--diff", "2", "2")
         assert (same.code, same.out.split(",")[0], same.err) == (0, "equal: 4 messages", "")
 
+    def test_a_layer_that_lived_for_the_calls_is_compared_by_its_hash(
+        self, cbx: Cbx, ran_with_notes: str, ask: Ask
+    ) -> None:
+        kept, *_, one, other = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2").out.splitlines()
+        assert re.fullmatch(r"kept  3 messages, ~\d+ tokens and those of 1 unknown text", kept)
+        first, second = cbx("turn", "show", ran_with_notes, "-o", "json").json()["steps"]
+        for step, line in ((first, one), (second, other)):
+            assert line == (
+                f"- the layer notes__context of {ran_with_notes}, {step['step_id']} was compared by its hash, its "
+                "tokens are not counted: it lived for the call: of its text only the hash is kept"
+            )
+        given = ("--layer", "notes__context=Notes.")
+        result = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2", *given)
+        assert re.match(r"kept  3 messages, ~?\d+ tokens\n", result.out)
+        assert "hash" not in result.out
+        another = ask()
+        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain", "--layer", "notes__context=Others."))
+        result = cbx("render", "--diff", first["step_id"], another)
+        assert result.code == 8
+        assert re.fullmatch(
+            r"error: the requests differ: a cache loses 2 messages, ~\d+ tokens and those of 1 unknown text of "
+            r"the first\n",
+            result.err,
+        )
+        kept, one, other, empty, *_, note, other_note = result.out.splitlines()
+        for line, text in ((one, b"Notes."), (other, b"Others.")):
+            sha256 = hashlib.sha256(text).hexdigest()[:12]
+            assert line.endswith(
+                f"  message 2, system, notes__context, its text is not known, SHA-256 {sha256}…"
+            )
+        assert empty == ""
+        assert f" of {ran_with_notes}, {first['step_id']} was " in note
+        assert f" of {another}, " in other_note
+        found = cbx("render", "--diff", first["step_id"], another, "-o", "json").json()
+        assert found["lost_layers"] == {"a": ["notes__context"], "b": ["notes__context"]}
+        assert [found["difference"][side]["text"] for side in "ab"] == ["", ""]
+        one_sided = cbx("render", "--diff", first["step_id"], another, *given)
+        assert "    [-Notes.-]\n" in one_sided.out
+
+    def test_a_step_that_kept_no_hashes_may_have_had_more(
+        self, cbx: Cbx, ran_with_notes: str, database: Database
+    ) -> None:
+        first, _ = cbx("turn", "show", ran_with_notes, "-o", "json").json()["steps"]
+        step_id = first["step_id"]
+        database.connection.execute(
+            "UPDATE state.agent_steps SET metadata = '{}' WHERE step_id = %s", [step_id]
+        )
+        note = f"note: {step_id} kept no hashes: layers that lived for its call, if any, are not compared\n"
+        same = cbx("render", "--turn", ran_with_notes, "--diff", "1", "1")
+        assert (same.code, same.err) == (0, note)
+        other = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2")
+        assert (other.code, other.err.startswith(note)) == (8, True)
+
     def test_of_two_boxes_behind_a_profile(
         self, cbx: Cbx, ran: str, add: Callable[..., str], box_of: Callable[..., str]
     ) -> None:
@@ -321,7 +385,7 @@ class TestDiff:
         )
         assert result.err.startswith("error: the requests differ: a cache loses 1 message, ")
         found = cbx(*compare, "-o", "json").json()
-        assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after"]
+        assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after", "lost_layers"]
         assert (found["a"], found["b"], found["kept"]["messages"]) == (f"box {a}", f"box {b}", 2)
         keys = [
             "section",
@@ -333,6 +397,7 @@ class TestDiff:
             "tokens_exact",
             "text",
             "differing",
+            "sha256",
         ]
         assert [list(found["difference"][side]) for side in "ab"] == [keys] * 2
         assert [found["difference"][side]["card_ids"] for side in "ab"] == [[one], [other]]
@@ -393,8 +458,13 @@ class TestVerify:
             "equal": True,
             "compared_by": "sha256",
             "lost_layers": [],
+            "unproved": None,
             "reasons": [],
-            "kept": {"messages": 4, **{key: found["kept"][key] for key in ("tokens", "tokens_exact")}},
+            "kept": {
+                "messages": 4,
+                **{key: found["kept"][key] for key in ("tokens", "tokens_exact")},
+                "uncounted": 0,
+            },
             "difference": None,
         }
         assert lines(cbx(*verify, "-o", "id")) == [step["request_box_id"]]
@@ -406,6 +476,39 @@ class TestVerify:
         assert result.code == 8
         assert f"- card {asked[-8:]} at position 2 of the request box is deleted\n" in result.out
         assert result.err.startswith("error: the cards do not make the request of step_")
+
+    def test_a_layer_that_lived_for_the_call_hides_no_overwritten_card(
+        self, cbx: Cbx, ran_with_notes: str, database: Database
+    ) -> None:
+        verify = ("render", "--turn", ran_with_notes, "--at", "1", "--verify")
+        said, lost = lines(cbx(*verify))
+        assert (
+            ": the cards make the same request but for layers that lived for the call, to the byte: " in said
+        )
+        assert lost == (
+            "- the layer notes__context was not compared: it lived for the call: of its text only the hash is kept"
+        )
+        asked = cbx("card", "list", "--type", "task.instruction", "-o", "id").out.strip()
+        overwrite = ("card", "add", "--id", asked, "--type", "task.instruction", "--text", "GO", "--repair")
+        succeed(cbx(*overwrite))
+        result = cbx(*verify)
+        assert result.code == 8
+        assert result.out.splitlines()[2:] == [
+            "- the messages are those of the request box, and not what was sent: a card was overwritten, or "
+            "the profile changed",
+            lost,
+        ]
+        database.connection.execute(
+            "UPDATE state.agent_steps SET metadata = metadata #- '{request,rest_sha256}'"
+        )
+        said, *uncompared = lines(cbx(*verify))
+        assert ": nothing differs from its request box, which does not prove what was sent: " in said
+        unproved = (
+            "the history, the tools, the model and its parameters were compared with what they say now: the "
+            "step kept no hash of them, and what was overwritten since does not show"
+        )
+        assert uncompared == [lost, f"- not proved: {unproved}"]
+        assert cbx(*verify, "-o", "json").json()["unproved"] == unproved
 
     def test_of_a_turn_that_sent_nothing(self, cbx: Cbx, ask: Ask) -> None:
         turn = ask()

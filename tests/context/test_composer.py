@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.context.composer import compose
+from cardbox_cli.context.composer import compose, with_layers
 from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import request_of
@@ -155,3 +155,21 @@ def test_any_layers_come_out_once_and_the_history_unbroken(
     assert {each for each in layers if each.endswith("__context")} == {n for n, t in contexts.items() if t}
     assert len(layers) == len(history) + sum(map(bool, contexts.values())) + bool(query)
     assert (contexts, history) == before
+
+
+@pytest.mark.parametrize("layout", ["default", "cache"])
+@pytest.mark.parametrize("has_history", [True, False])
+@given(lacking=st.sets(st.sampled_from(sorted(CONTEXTS.keys() - {"empty__context"}))))
+def test_layers_are_put_in_later_where_composing_puts_them(
+    layout: Layout, has_history: bool, lacking: set[str]
+) -> None:
+    parts: dict[str, Any] = {
+        "system_prompt": "s",
+        "checkpoint_messages": [said("user", "h"), said("assistant", "i")] if has_history else [],
+        "query": "q",
+        "layout": layout,
+    }
+    there = {name: text for name, text in CONTEXTS.items() if name not in lacking}
+    later = {name: CONTEXTS[name] for name in lacking}
+    found = with_layers(compose(contexts=there, **parts), later, layout)
+    assert found == compose(contexts=CONTEXTS, **parts)

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cardbox_cli.context.collector import Layer
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.request import Entry, Request, Wishes, request_of
 from cardbox_cli.context.request_diff import Difference, Extent, Piece, RequestDiff, diff
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
+from cardbox_cli.model.layers import Asked, Layout
 from tests.context.test_request import CALL, card
 
 PROVIDERS = ("openai", "anthropic")
@@ -170,3 +172,97 @@ def test_nothing_is_lost_between_what_is_kept_and_what_comes_after(
     assert there.equal == (DIALECTS[provider].body(one) == DIALECTS[provider].body(other))
     assert there.equal == (there.difference is None)
     assert diff(one, msgspec.structs.replace(one), provider).equal
+
+
+# --- layers that lived for the call
+
+NOTES = "notes__context"
+LAYOUTS: tuple[Layout, ...] = ("default", "cache")
+
+
+def with_layer(
+    provider: str,
+    text: str,
+    *,
+    lost: bool,
+    cards: Sequence[Card] = (),
+    layer: str = NOTES,
+    layout: Layout = "default",
+) -> Request:
+    """A request with a layer of this text, which is `lost` but for its hash, before or behind `cards`."""
+    slots = [Slot(place, each.card_id, each, "present") for place, each in enumerate(cards or [user("q")])]
+    entries = [Entry(slot=slot, box_id="b") for slot in slots]
+    wishes = Wishes(layout=layout, asked=Asked(texts={layer: text}))
+    made = request_of(entries, wishes, spell=DIALECTS[provider].spell)
+    if not lost:
+        return made
+    return msgspec.structs.replace(
+        made,
+        messages=[message for message in made.messages if message.layer != layer],
+        layers=[],
+        lost_layers={layer: Layer(name=layer, text=text).sha256},
+    )
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layer", [NOTES, "knowledge__context"])
+@given(one=st.sampled_from(["x", "y y"]), other=st.sampled_from(["x", "y y"]), knows_a=st.booleans())
+def test_a_lost_layer_is_as_if_it_were_there_beside_one_that_is(
+    provider: str, layout: Layout, layer: str, one: str, other: str, knows_a: bool
+) -> None:
+    options: dict[str, Any] = {"layer": layer, "layout": layout}
+    a = with_layer(provider, one, lost=not knows_a, **options)
+    b = with_layer(provider, other, lost=knows_a, **options)
+    whole = diff(*(with_layer(provider, text, lost=False, **options) for text in (one, other)), provider)
+    found = diff(a, b, provider)
+    assert found.equal is (one == other)
+    assert sides(found) == sides(whole) if found.difference else found == whole
+    assert found.kept.messages == whole.kept.messages
+    assert found.a_after.messages == whole.a_after.messages
+    assert found.b_after.messages == whole.b_after.messages
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_equal_hashes_are_equal_messages_whose_tokens_are_not_counted(provider: str) -> None:
+    cards = [user("q")], [user("q"), answer("r")]
+    a, b = (with_layer(provider, "Notes.", lost=True, cards=each) for each in cards)
+    bare = diff(*(msgspec.structs.replace(each, lost_layers={}) for each in (a, b)), provider)
+    found = diff(a, b, provider)
+    assert sides(found)[0] is None
+    assert (found.kept.messages, found.kept.uncounted) == (bare.kept.messages + 1, 1)
+    assert (found.kept.tokens, found.kept.tokens_exact) == (bare.kept.tokens, False)
+    assert (found.a_after, found.b_after) == (bare.a_after, bare.b_after)
+    assert (found.a_lost, found.b_lost) == ([NOTES], [NOTES])
+    same = diff(a, a, provider)
+    assert (same.equal, same.kept.uncounted, same.kept.messages) == (True, 1, 2)
+    assert same.kept.tokens == explain(a).tokens
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_other_hashes_part_at_their_layer(provider: str) -> None:
+    found = diff(*(with_layer(provider, text, lost=True) for text in ("One.", "Two.")), provider)
+    assert found.difference is not None
+    for side, text in ((found.difference.a, "One."), (found.difference.b, "Two.")):
+        assert side is not None
+        assert (side.layer, side.text, side.differing, side.tokens) == (NOTES, "", None, 0)
+        assert side.sha256 == Layer(name=NOTES, text=text).sha256
+    assert (found.kept.messages, found.a_after.messages, found.b_after.messages) == (0, 2, 2)
+    assert found.a_after.uncounted == found.b_after.uncounted == 1
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_text_that_says_the_hash_is_another_text(provider: str) -> None:
+    lost = with_layer(provider, "Notes.", lost=True)
+    liar = with_layer(provider, lost.lost_layers[NOTES], lost=False)
+    assert not diff(lost, liar, provider).equal
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_lost_layer_that_the_other_lacks_parts_them(provider: str) -> None:
+    one = with_layer(provider, "Notes.", lost=True)
+    bare = msgspec.structs.replace(one, lost_layers={})
+    found = diff(one, bare, provider)
+    assert found.difference is not None
+    assert found.difference.a is not None
+    assert (found.difference.a.layer, found.kept.messages, found.a_after.messages) == (NOTES, 0, 2)

@@ -19,6 +19,7 @@ from cardbox_cli.execution.turn_request import FORMATS, sent
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers
+from cardbox_cli.model.layers import Layout
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
@@ -189,7 +190,15 @@ def test_a_step_keeps_hashes_and_no_texts(ran: Callable[..., Turn], runtime: Run
         "output_cards": 3,
         "layers": {NOTES: hashlib.sha256(b"Notes.").hexdigest()},
         "sha256": hashlib.sha256(turn.bodies[1]).hexdigest(),
+        # What is shown of a step without its text is the body without its layer.
+        "rest_sha256": hashlib.sha256(turn.body("2")).hexdigest(),
     }
+
+
+def test_a_request_without_layers_has_no_rest(ran: Callable[..., Turn], runtime: Runtime) -> None:
+    turn = ran()
+    kept = runtime.turns.steps(turn.turn_id)[0].metadata["request"]
+    assert kept["rest_sha256"] == kept["sha256"]
 
 
 @pytest.mark.parametrize(
@@ -304,10 +313,51 @@ class TestVerifying:
     ) -> None:
         turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
         found = turn.verified("2")
-        assert (found.equal, found.compared_by, found.lost) == (True, "messages", [NOTES])
+        assert (found.equal, found.compared_by, found.lost) == (True, "rest_sha256", [NOTES])
         assert found.difference.kept.messages == 4
         again = turn.verified("2", asked=Layers(texts={NOTES: "Notes."}))
         assert (again.equal, again.compared_by, again.lost) == (True, "sha256", [])
+
+    @pytest.mark.parametrize("format", FORMATS)
+    @pytest.mark.parametrize("layout", ["default", "cache"])
+    def test_the_rest_is_proven_in_any_format(
+        self, ran: Callable[..., Turn], format: str, layout: Layout
+    ) -> None:
+        asked = Layers(texts={NOTES: "Notes.", "todo__context": "Do."})
+        turn = ran(format=format, model=ANSWERS, wishes=Wishes(layout=layout, asked=asked))
+        for given, lost in (({}, ["todo__context", NOTES]), ({NOTES: "Notes."}, ["todo__context"])):
+            found = turn.verified("1", asked=Layers(texts=given))
+            assert (found.equal, found.compared_by, found.lost) == (True, "rest_sha256", lost)
+
+    def test_a_card_that_was_overwritten_is_felt_beside_a_layer_that_lived_for_the_call(
+        self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
+    ) -> None:
+        turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
+        [slot] = runtime.boxes.slots(context_box)
+        runtime.cards.add(draft_card("task.instruction", "GO", card_id=slot.card_id), repair=True)
+        found = turn.verified("1")
+        assert (found.equal, found.compared_by, found.lost) == (False, "rest_sha256", [NOTES])
+        assert found.reasons == [
+            "the messages are those of the request box, and not what was sent: a card was overwritten, or the "
+            "profile changed"
+        ]
+
+    def test_without_a_hash_of_the_rest_only_what_is_there_is_compared(
+        self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
+    ) -> None:
+        turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
+        runtime.database.connection.execute(
+            "UPDATE state.agent_steps SET metadata = metadata #- '{request,rest_sha256}'"
+        )
+        found = turn.verified("1")
+        assert (found.equal, found.compared_by, found.lost) == (True, "messages", [NOTES])
+        [slot] = runtime.boxes.slots(context_box)
+        runtime.cards.delete([slot.card_id])
+        found = turn.verified("1")
+        assert (found.equal, found.compared_by) == (False, "messages")
+        assert found.reasons == [f"card {slot.card_id[-8:]} at position 2 of the request box is deleted"]
+        whole = turn.verified("1", asked=Layers(texts={NOTES: "Notes."}))
+        assert (whole.equal, whole.compared_by) == (False, "sha256")
 
     def test_a_layer_that_says_something_else_now_is_a_difference(self, ran: Callable[..., Turn]) -> None:
         turn = ran(layers={NOTES: "Notes."})
