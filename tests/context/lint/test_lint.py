@@ -121,7 +121,12 @@ class TestRepeatedIds:
             (["a", "a"], ["a", "a_2"], [("a", "a_2")]),
             (["a", "a_2", "a"], ["a", "a_2", "a_3"], [("a", "a_3")]),
             (["a", "a", "a_2"], ["a", "a_3", "a_2"], [("a", "a_3")]),
-            (["a.b", "a_b"], ["a_b", "a_b_2"], [("a.b", "a_b"), ("a_b", "a_b_2")]),
+            (["a.b", "a_b"], ["a_b_2", "a_b"], [("a.b", "a_b_2")]),
+            (
+                ["a.b", "a:b", "a.b"],
+                ["a_b", "a_b_2", "a_b_3"],
+                [("a.b", "a_b"), ("a:b", "a_b_2"), ("a.b", "a_b_3")],
+            ),
         ],
     )
     def test_in_one_message_results_answer_in_order(
