@@ -34,18 +34,15 @@ def spellings(ids: Iterable[str]) -> dict[str, str]:
             taken.add(call_id)
         else:
             others[call_id] = spelled
+    times: dict[str, int] = {}
     for call_id, spelled in others.items():
-        others[call_id] = _free(spelled, taken)
-        taken.add(others[call_id])
+        new = spelled
+        while new in taken:
+            times[spelled] = times.get(spelled, 1) + 1
+            new = f"{spelled}_{times[spelled]}"
+        taken.add(new)
+        others[call_id] = new
     return others
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    new, times = wanted, 1
-    while new in taken:
-        times += 1
-        new = f"{wanted}_{times}"
-    return new
 
 
 def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
