@@ -174,21 +174,24 @@ def _url(source: dict[str, Any]) -> str | None:
 
 
 def block_of_call(call: Any) -> Block:
-    """The tool_use block that a tool call is. Arguments that are no JSON object become `{"_raw": text}`."""
+    """The tool_use block that a tool call is, under the id that it came with: `tool_use_ids` spells those.
+
+    Arguments that are no JSON object become `{"_raw": text}`, a name that is no text "".
+    """
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return text_block(f"[tool call: {exact_json.encode(call).decode()}]")
     return {
         "type": "tool_use",
-        "id": block_id(call.get("id")),
-        "name": str(function.get("name")),
+        "id": text_at(call, "id") or block_id(""),
+        "name": text_at(function, "name") or "",
         "input": input_of(function.get("arguments")),
     }
 
 
-def block_id(call_id: Any) -> str:
+def block_id(call_id: str) -> str:
     """A tool-call id in the characters that Anthropic allows."""
-    return _NO_ID_CHARACTER.sub("_", call_id if isinstance(call_id, str) else "") or "_"
+    return _NO_ID_CHARACTER.sub("_", call_id) or "_"
 
 
 def input_of(arguments: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cardbox_cli.context.blocks import call_of_block, is_call, is_result, is_tex
 from cardbox_cli.context.formats.anthropic import as_blocks, standard_content
 from cardbox_cli.context.messages import standard_body
 from cardbox_cli.context.sources import same_json
+from cardbox_cli.context.tool_use_ids import ids_in, is_spelled_well
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import Content
 
@@ -116,7 +117,9 @@ def _sort(role: str, block: Any) -> str:
 def _stretch_card(sort: str, role: str, blocks: list[Any], source_format: str) -> CardDraft:
     card = _CARDS.get(sort, _talk_card)(sort, role, blocks)
     spelled = as_blocks(standard_content(card))
-    return card if same_json(spelled, blocks) else keep(card, source_format, source_blocks=blocks)
+    # Ids that Anthropic would refuse are spelled anew on the way out, unless the blocks are kept.
+    is_spelled = all(map(is_spelled_well, ids_in(blocks))) and same_json(spelled, blocks)
+    return card if is_spelled else keep(card, source_format, source_blocks=blocks)
 
 
 def _talk_card(sort: str, role: str, blocks: list[Any]) -> CardDraft:

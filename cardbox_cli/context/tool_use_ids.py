@@ -1,15 +1,15 @@
 """Anthropic's rule about the ids of tool calls: each once in a request, of letters, digits, `_` and `-`.
 
-Renames calls and their results together, paired as `model/pairing.py` pairs cards. Pure; the messages that
-need no change are given back as they are.
+Renames calls and their results together, paired by the ids that they came with, as `model/pairing.py` pairs
+cards: spelling never makes a pair, nor parts one. Pure; what needs no change is given back as it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import Block, block_id, is_call, is_result, kind
+from cardbox_cli.context.blocks import block_id, is_result, kind, text_at
 from cardbox_cli.context.messages import Message
 
 
@@ -19,6 +19,58 @@ class Renamed(msgspec.Struct, frozen=True, kw_only=True):
     card_id: str | None
     old: str
     new: str
+
+
+def spellings(ids: Iterable[str]) -> dict[str, str]:
+    """Another id for each of these that has other characters than Anthropic allows.
+
+    All ids still differ then: where a spelling is taken, a number stands behind it.
+    """
+    taken: set[str] = set()
+    others: dict[str, str] = {}
+    for call_id in ids:
+        spelled = block_id(call_id)
+        if spelled == call_id:
+            taken.add(call_id)
+        else:
+            others[call_id] = spelled
+    times: dict[str, int] = {}
+    for call_id, spelled in others.items():
+        new = spelled
+        while new in taken:
+            times[spelled] = times.get(spelled, 1) + 1
+            new = f"{spelled}_{times[spelled]}"
+        taken.add(new)
+        others[call_id] = new
+    return others
+
+
+def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
+    """The ids of the calls of client's tools among blocks, and those that results answer."""
+    for block in blocks:
+        key = _key(block)
+        if key is not None:
+            yield block[key]
+
+
+def with_id(block: Any, name: Callable[[str], str]) -> Any:
+    """The block with what `name` makes of the id of the call that it is or answers, if it is such a block."""
+    key = _key(block)
+    if key is None or (new := name(block[key])) == block[key]:
+        return block
+    return {**block, key: new}
+
+
+def _key(block: Any) -> str | None:
+    """Where a block has the id of a call, if it does."""
+    if _is_call(block):
+        return "id"
+    return "tool_use_id" if is_result(block) else None
+
+
+def _is_call(block: Any) -> bool:
+    """Whether it is a call with an id, whatever else it lacks."""
+    return kind(block) == "tool_use" and bool(text_at(block, "id"))
 
 
 def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[Renamed]]:
@@ -35,16 +87,17 @@ def _are_fine(messages: Sequence[Message]) -> bool:
     for message in messages:
         for block in _blocks(message):
             name = kind(block)
-            if name == "tool_use" and is_call(block):
-                if block["id"] in called or not _is_spelled_well(block["id"]):
+            if name == "tool_use" and _is_call(block):
+                if block["id"] in called or not is_spelled_well(block["id"]):
                     return False
                 called.add(block["id"])
-            elif name == "tool_result" and is_result(block) and not _is_spelled_well(block["tool_use_id"]):
+            elif name == "tool_result" and is_result(block) and not is_spelled_well(block["tool_use_id"]):
                 return False
     return True
 
 
-def _is_spelled_well(call_id: str) -> bool:
+def is_spelled_well(call_id: str) -> bool:
+    """Whether a tool-call id has the characters that Anthropic allows, and no other."""
     return block_id(call_id) == call_id
 
 
@@ -55,10 +108,10 @@ class _Naming:
         self.changes: list[Renamed] = []
         self._given: set[str] = set()
         self._times: dict[str, int] = {}
+        ids = {call_id: None for message in messages for call_id in ids_in(_blocks(message))}
+        self._spellings = spellings(ids)
         # No new id may be one that a later call has.
-        self._spelled = {
-            block_id(block["id"]) for message in messages for block in _blocks(message) if is_call(block)
-        }
+        self._spelled = {self._spelling(call_id) for call_id in ids}
         # old id -> (place of the message, new id) of the calls without a result
         self._waiting: dict[str, list[tuple[int, str]]] = {}
 
@@ -71,18 +124,20 @@ class _Naming:
         return msgspec.structs.replace(message, body={**message.body, "content": after})
 
     def _block(self, place: int, block: Any, card_id: str | None) -> Any:
-        if is_call(block):
-            new = self._new_id(block["id"])
-            self._waiting.setdefault(block["id"], []).append((place, new))
-            if new != block["id"]:
-                self.changes.append(Renamed(card_id=card_id, old=block["id"], new=new))
-            return _with(block, "id", new)
-        if is_result(block):
-            return _with(block, "tool_use_id", self._answered(block["tool_use_id"]))
-        return block
+        if not _is_call(block):
+            return with_id(block, self._answered)
+        old = block["id"]
+        new = self._new_id(old)
+        self._waiting.setdefault(old, []).append((place, new))
+        if new != old:
+            self.changes.append(Renamed(card_id=card_id, old=old, new=new))
+        return with_id(block, lambda _: new)
+
+    def _spelling(self, old: str) -> str:
+        return self._spellings.get(old, old)
 
     def _new_id(self, old: str) -> str:
-        new = spelled = block_id(old)
+        new = spelled = self._spelling(old)
         while new in self._given or (new != spelled and new in self._spelled):
             self._times[spelled] = self._times.get(spelled, 1) + 1
             new = f"{spelled}_{self._times[spelled]}"
@@ -93,7 +148,7 @@ class _Naming:
         """The new id of the call that a result of this id answers: the nearest; in one message the first."""
         waiting = self._waiting.get(old)
         if not waiting:
-            return block_id(old)
+            return self._spelling(old)
         nearest = waiting[-1][0]
         first = next(index for index, (place, _) in enumerate(waiting) if place == nearest)
         return waiting.pop(first)[1]
@@ -102,7 +157,3 @@ class _Naming:
 def _blocks(message: Message) -> list[Any]:
     content = message.body["content"]
     return content if isinstance(content, list) else []
-
-
-def _with(block: Block, key: str, value: str) -> Block:
-    return block if block[key] == value else {**block, key: value}

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from cardbox_cli.context import sources
 from cardbox_cli.context.blocks import kind, text_of
 from cardbox_cli.context.drafting import as_list, content_cards, imported_card, keep
 from cardbox_cli.context.formats.anthropic import as_blocks, content_of, role_of
 from cardbox_cli.context.messages import SILENT_TYPES
 from cardbox_cli.context.sources import same_json
+from cardbox_cli.context.tool_use_ids import ids_in, is_spelled_well, spellings, with_id
 from cardbox_cli.conversations.conversation import (
     Conversation,
     Entry,
@@ -138,11 +141,43 @@ def _default_envelope(role: str, cards: Sequence[Card | CardDraft]) -> dict[str,
 
 def export(cards: Iterable[Card]) -> Iterator[str]:
     """`{"system"?, "messages"}`: what was imported as it was; system text of other origin joins `system`."""
+    others = id_spellings(cards)
     prompts = [card for card in cards if _is_prompt(card)]
     speaking = (card for card in cards if card.type not in SILENT_TYPES)
     runs = gathered(speaking, lambda card: _envelope(card) is not None)
-    messages = (message_of(run) for run in runs if not _is_prompt(run[0]))
+    messages = (respelled(message_of(run), others) for run in runs if not _is_prompt(run[0]))
     return file_pieces(messages, **({_SYSTEM: _prompt(prompts)} if prompts else {}))
+
+
+def id_spellings(cards: Iterable[Card]) -> dict[str, str]:
+    """The ids that calls and results are exported under, of those that Anthropic would refuse.
+
+    Blocks that were kept go out as they came, and so do all calls and results of their ids.
+    """
+    kept: set[str] = set()
+    own: set[str] = set()
+    for card in cards:
+        refused = [call_id for call_id in _ids(card) if not is_spelled_well(call_id)]
+        (own if sources.anthropic_blocks(card) is msgspec.UNSET else kept).update(refused)
+    if own <= kept:
+        return {}  # as mostly, and then nobody has to hold all ids
+    others = spellings(call_id for card in cards for call_id in _ids(card))
+    return {old: new for old, new in others.items() if old not in kept}
+
+
+def _ids(card: Card) -> Iterator[str]:
+    may_have_ids = card.tool_calls or card.tool_call_id or sources.originals(card)
+    if may_have_ids and card.type not in SILENT_TYPES:
+        yield from ids_in(as_blocks(content_of(card)))
+
+
+def respelled(message: dict[str, Any], others: dict[str, str]) -> dict[str, Any]:
+    """The message with the other ids that its calls and results are exported under."""
+    content = message.get("content")
+    if not others or not isinstance(content, list):
+        return message
+    named = [with_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
+    return {**message, "content": named}
 
 
 def _is_prompt(card: Card) -> bool:

@@ -20,8 +20,10 @@ from cardbox_cli.conversations.anthropic import (
     emptied,
     filled,
     gathered,
+    id_spellings,
     joined_content,
     message_of,
+    respelled,
 )
 from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable
 from cardbox_cli.conversations.files import is_list
@@ -188,9 +190,10 @@ def export(cards: Iterable[Card]) -> Iterator[str]:
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
+    others = id_spellings(cards)
     told = (card for card in cards if card.type not in SILENT_TYPES or _event(card) is not None)
     for run in gathered(told, lambda card: _envelope(card) is not None):
-        yield _event(run[0]) or _line_of(run)
+        yield _event(run[0]) or _line_of(run, others)
 
 
 def _event(card: Card) -> dict[str, Any] | None:
@@ -199,14 +202,14 @@ def _event(card: Card) -> dict[str, Any] | None:
     return data if card.type == EVENT and isinstance(data, dict) else None
 
 
-def _line_of(cards: Sequence[Card]) -> dict[str, Any]:
+def _line_of(cards: Sequence[Card], others: dict[str, str]) -> dict[str, Any]:
     around = _envelope(cards[0])
     if around is not None:
-        return {**around, "message": filled(around["message"], cards)}
+        return {**around, "message": respelled(filled(around["message"], cards), others)}
     role = role_of(cards[0])
     if role == "system":
         return {"type": role, "content": text_of(joined_content(cards))}
-    return {"type": role, "message": message_of(cards)}
+    return {"type": role, "message": respelled(message_of(cards), others)}
 
 
 def _envelope(card: Card) -> dict[str, Any] | None:

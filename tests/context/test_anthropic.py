@@ -1,5 +1,6 @@
 """The body for Anthropic's Messages: what its own types accept, whatever the cards come from."""
 
+import re
 from typing import Any, ClassVar
 
 import pytest
@@ -234,6 +235,60 @@ class TestSystem:
 )  # fmt: skip
 def test_what_came_from_openai(message: dict[str, Any], sent: dict[str, Any]) -> None:
     assert messages(*imported("openai", message)) == [sent]
+
+
+class TestIdsOfOtherCharacters:
+    @staticmethod
+    def pairs(called: list[str], answered: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """The ids that calls are sent with, those that their results are, and what those results say."""
+        calls = [{**FUNCTION, "id": call_id} for call_id in called]
+        results = [{"role": "tool", "tool_call_id": each, "content": f"of {each}"} for each in answered]
+        asked, told = messages(
+            *imported("openai", {"role": "assistant", "content": None, "tool_calls": calls}, *results)
+        )
+        return (
+            [block["id"] for block in asked["content"]],
+            [block["tool_use_id"] for block in told["content"]],
+            [block["content"] for block in told["content"]],
+        )
+
+    @pytest.mark.parametrize(
+        ("called", "sent"),
+        [
+            (["c.1", "c_1"], ["c_1_2", "c_1"]),
+            (["c_1", "c.1"], ["c_1", "c_1_2"]),
+            (["c.1", "c:1"], ["c_1", "c_1_2"]),
+            (["c.1", "c_1", "c_1_2"], ["c_1_3", "c_1", "c_1_2"]),
+        ],
+    )
+    def test_each_result_answers_the_call_of_its_own_id(self, called: list[str], sent: list[str]) -> None:
+        ids, answers, says = self.pairs(called, called[::-1])
+        assert ids == sent
+        assert dict(zip(answers, says, strict=True)) == {
+            new: f"of {old}" for old, new in zip(called, sent, strict=True)
+        }
+
+    @pytest.mark.parametrize(("called", "answered"), [("c_1", "c.1"), ("c.1", "c_1"), ("c.1", "c:1")])
+    def test_another_id_is_no_pair(self, called: str, answered: str) -> None:
+        [call_id], [result_id], _ = self.pairs([called], [answered])
+        assert call_id != result_id
+        assert not re.search(r"[^a-zA-Z0-9_-]", call_id + result_id)
+
+    def test_a_call_without_a_name_is_renamed_with_its_result(self) -> None:
+        calls = [{"id": "c.1", "type": "function", "function": {"name": name}} for name in (None, 5)]
+        made = body(
+            *imported(
+                "openai",
+                {"role": "assistant", "content": None, "tool_calls": [calls[0]]},
+                {"role": "tool", "tool_call_id": "c.1", "content": "ok"},
+                {"role": "assistant", "content": None, "tool_calls": [calls[1]]},
+            )
+        )
+        assert made["messages"] == [
+            assistant({"type": "tool_use", "id": "c_1", "name": "", "input": {}}),
+            user({"type": "tool_result", "tool_use_id": "c_1", "content": "ok"}),
+            assistant({"type": "tool_use", "id": "c_1_2", "name": "", "input": {}}),
+        ]
 
 
 @pytest.mark.parametrize(

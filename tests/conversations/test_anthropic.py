@@ -291,6 +291,49 @@ class TestOtherFormats:
         assert lines[2] == {"type": "assistant", "message": assistant(use)}
 
 
+class TestIdsOfOtherCharacters:
+    @pytest.fixture
+    def pair(self, import_text: ImportText, boxes: BoxStore) -> Any:
+        """Two calls of a message whose ids differ in one character, and their results in the other order."""
+        calls = [
+            {"id": each, "type": "function", "function": {"name": name, "arguments": "{}"}}
+            for each, name in (("c.1", "f"), ("c_1", "g"))
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": each, "content": said}
+            for each, said in (("c_1", "G"), ("c.1", "F"))
+        ]
+        messages = [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+        [box] = import_text("openai", json.dumps({"messages": messages}))
+        return boxes.view(box.box_id).cards
+
+    @pytest.mark.parametrize("source_format", ["anthropic", "claude-code"])
+    def test_they_are_exported_in_characters_that_anthropic_allows(
+        self, pair: list[Card], source_format: str
+    ) -> None:
+        text = "".join(FORMATS[source_format].export(pair))
+        if source_format == "anthropic":
+            made = json.loads(text)["messages"]
+        else:
+            made = [json.loads(line)["message"] for line in text.split("\n")]
+        asked, *told = [message["content"] for message in made]
+        assert [(block["name"], block["id"]) for block in asked] == [("f", "c_1_2"), ("g", "c_1")]
+        assert [(block["content"], block["tool_use_id"]) for [block] in told] == [
+            ("G", "c_1"),
+            ("F", "c_1_2"),
+        ]
+
+    def test_those_of_kept_blocks_go_out_as_they_came_and_so_do_their_results(
+        self, pair: list[Card], cards_of: Any
+    ) -> None:
+        [kept] = cards_of([assistant({**USE, "id": "c.1"})])
+        made = json.loads("".join(FORMATS["anthropic"].export([kept, pair[2]])))["messages"]
+        assert made == [
+            assistant({**USE, "id": "c.1"}),
+            user({"type": "tool_result", "tool_use_id": "c.1", "content": "F"}),
+        ]
+
+
 class TestSomeOfTheCards:
     """A box may hold only some cards of a message."""
 

@@ -21,7 +21,7 @@ from cardbox_cli.context.blocks import (
 )
 from cardbox_cli.context.messages import Message, Silence, silence, spoken_body
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
+from cardbox_cli.context.tool_use_ids import Renamed, with_id, with_unique_ids
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, CardDraft, card_text
 from cardbox_cli.model.content import ToolResultContent
@@ -63,7 +63,10 @@ def role_of(card: Card | CardDraft) -> str:
 
 
 def content_of(card: Card | CardDraft) -> Any:
-    """What a card is as the content of a message: its original, or a string, or a list of blocks."""
+    """What a card is as the content of a message: its original, or a string, or a list of blocks.
+
+    Calls have the ids that the card says; which ones are sent is decided for all of a request's messages.
+    """
     original = sources.anthropic_blocks(card)
     return standard_content(card) if original is msgspec.UNSET else original
 
@@ -108,7 +111,7 @@ def _result_block(card: Card | CardDraft, body: dict[str, Any]) -> Block:
         # OpenAI's older functions have no ids, and a tool_result cannot do without.
         return text_block(f"[result of {body.get('name') or 'a tool'}: {card_text(card.content)}]")
     said = content if isinstance(content, str) else blocks_of_content(content) or ""
-    block = {"type": "tool_result", "tool_use_id": block_id(call_id), "content": said}
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": said}
     failed = isinstance(card.content, ToolResultContent) and card.content.status != "success"
     return {**block, "is_error": True} if failed else block
 
@@ -191,7 +194,7 @@ def _system(contents: Sequence[Any]) -> str | list[Block]:
     blocks = [block for content in contents for block in as_blocks(content)]
     if all(is_text(block) and not block.get("cache_control") for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
-    return blocks
+    return [with_id(block, block_id) for block in blocks]
 
 
 def _merged(run: Sequence[Message]) -> dict[str, Any]:

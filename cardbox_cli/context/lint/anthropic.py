@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import IMAGES, RAW, arguments_of, block_id, is_text, kind, text_at, tool_name
+from cardbox_cli.context.blocks import IMAGES, RAW, arguments_of, is_text, kind, text_at, tool_name
 from cardbox_cli.context.formats.anthropic import as_blocks
 from cardbox_cli.context.lint import parameters, thinking
 from cardbox_cli.context.lint.models import takes_prefill
@@ -20,6 +20,8 @@ from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry
+from cardbox_cli.context.tool_use_ids import Renamed, is_spelled_well
+from cardbox_cli.model.wording import json_kind
 
 _MOST_BREAKPOINTS = 4
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -38,6 +40,19 @@ _BLOCKS = frozenset(
     | {"bash_code_execution_tool_result", "text_editor_code_execution_tool_result"}
 )
 _IN_RESULTS = frozenset({"text", "image", "search_result", "document", "tool_reference", "browser_state"})
+
+# What blocks must hold, and what that must be; ids that are empty are none.
+_NEEDS: dict[str, dict[str, type]] = {
+    "text": {"text": str},
+    "tool_use": {"id": str, "name": str, "input": dict},
+    "tool_result": {"tool_use_id": str},
+    "image": {"source": dict},
+    "document": {"source": dict},
+    "thinking": {"thinking": str, "signature": str},
+    "redacted_thinking": {"data": str},
+}
+_IDS = ("id", "tool_use_id")
+_KINDS: dict[type, str] = {str: "text", dict: "object"}
 
 _MESSAGES = "Anthropic API reference, Create a Message: messages"
 _TOOL_USE = "Anthropic docs, Handle tool calls"
@@ -102,6 +117,35 @@ def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
             yield from ((each, message) for each in inner)
 
 
+def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
+    for name, needs in _NEEDS.items():
+        for block, message in subject.blocks.get(name, []):
+            if (problem := _block_problem(block, needs)) is not None:
+                yield subject.place(message), f"a block of type {name!r} {problem}"
+    for block, message in (*_in_system(subject), *_within_results(subject)):
+        name = kind(block)
+        if name in _IN_RESULTS and (problem := _block_problem(block, _NEEDS.get(name, {}))) is not None:
+            yield subject.place(message), f"a block of type {name!r} {problem}"
+
+
+def _in_system(subject: Subject) -> Iterator[tuple[Any, Message]]:
+    for message in subject.request.messages:
+        content = message.body["content"]
+        if message.body["role"] == "system" and isinstance(content, list):
+            yield from ((each, message) for each in content)
+
+
+def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
+    """What a block lacks of what it needs; None for a whole one."""
+    for key, wanted in needs.items():
+        value = block.get(key)
+        if key not in block or (value == "" and key in _IDS):
+            return f"has no {key}"
+        if not isinstance(value, wanted):
+            return f"has {json_kind(value)} as its {key}, and no {_KINDS[wanted]}"
+    return None
+
+
 def _image_types(subject: Subject) -> Iterator[Hit]:
     images = [pair for pair in _within_results(subject) if kind(pair[0]) == "image"]
     for block, message in [*subject.blocks.get("image", []), *images]:
@@ -153,22 +197,32 @@ def _marks(block: Any) -> int:
 # --- tool calls
 
 
-def _renamed(subject: Subject) -> Iterator[Hit]:
-    for change in subject.renamed:
-        if change.card_id is not None and block_id(change.old) != change.new:
+def _repeated_ids(subject: Subject) -> Iterator[Hit]:
+    for change, repeats in _renamed(subject):
+        if repeats and change.card_id is not None:
             place = subject.place_of(change.card_id)
             yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
 def _id_characters(subject: Subject) -> Iterator[Hit]:
-    for call in subject.history.calls:
-        if call.id and block_id(call.id) != call.id:
-            yield call.entry, f"the id {call.id!r} is sent as {block_id(call.id)!r}"
+    for change, repeats in _renamed(subject):
+        if not repeats and change.card_id is not None:
+            yield subject.place_of(change.card_id), f"the id {change.old!r} is sent as {change.new!r}"
+
+
+def _renamed(subject: Subject) -> Iterator[tuple[Renamed, bool]]:
+    """The calls under other ids, and whether that is because an earlier call has theirs."""
+    before: set[str] = set()
+    for change in subject.renamed:
+        yield change, change.old in before or is_spelled_well(change.old)
+        before.add(change.old)
 
 
 def _names(subject: Subject) -> Iterator[Hit]:
     for block, message in subject.blocks.get("tool_use", []):
-        problem = name_problem(tool_name(block), "called tool", _NAME, 128)
+        name = text_at(block, "name")
+        # What has no name that is a text is malformed as a block.
+        problem = None if name is None else name_problem(name, "called tool", _NAME, 128)
         if problem is not None:
             yield subject.place(message), problem
     for number, tool in enumerate(subject.request.tools):
@@ -254,6 +308,15 @@ RULES = (
         find=_unknown_blocks,
     ),
     Rule(
+        id="block-malformed",
+        severity="error",
+        finds="A block without what its type must have: a text its text, a call its id, name and input, a "
+        "result the id of its call, an image or a document its source, thinking its text or its data.",
+        source=_MESSAGES,
+        remedy="take the block out, or write it anew with what it lacks",
+        find=_malformed_blocks,
+    ),
+    Rule(
         id="image-type",
         severity="error",
         finds="An image of another type than JPEG, PNG, GIF and WebP.",
@@ -284,12 +347,13 @@ RULES = (
         severity="warning",
         finds="A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike.",
         source=_TOOL_USE,
-        find=_renamed,
+        find=_repeated_ids,
     ),
     Rule(
         id="tool-id-characters",
         severity="warning",
-        finds="A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`.",
+        finds="A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, "
+        "with a number behind it where another id is the same then.",
         source=_TOOL_USE,
         find=_id_characters,
     ),

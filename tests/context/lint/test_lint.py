@@ -1,6 +1,7 @@
 """The lint as a whole: real conversations, any cards at all, and what the renaming of tool calls keeps."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from cardbox_cli.context.lint.registry import RULES, check, lint
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry, Wishes, request_of
-from cardbox_cli.context.tool_use_ids import Renamed, with_unique_ids
+from cardbox_cli.context.tool_use_ids import Renamed, spellings, with_unique_ids
 from cardbox_cli.conversations.formats import choose_format
 from cardbox_cli.conversations.importing import drafts_of
 from cardbox_cli.model import exact_json
@@ -121,7 +122,12 @@ class TestRepeatedIds:
             (["a", "a"], ["a", "a_2"], [("a", "a_2")]),
             (["a", "a_2", "a"], ["a", "a_2", "a_3"], [("a", "a_3")]),
             (["a", "a", "a_2"], ["a", "a_3", "a_2"], [("a", "a_3")]),
-            (["a.b", "a_b"], ["a_b", "a_b_2"], [("a.b", "a_b"), ("a_b", "a_b_2")]),
+            (["a.b", "a_b"], ["a_b_2", "a_b"], [("a.b", "a_b_2")]),
+            (
+                ["a.b", "a:b", "a.b"],
+                ["a_b", "a_b_2", "a_b_3"],
+                [("a.b", "a_b"), ("a:b", "a_b_2"), ("a.b", "a_b_3")],
+            ),
         ],
     )
     def test_in_one_message_results_answer_in_order(
@@ -135,6 +141,15 @@ class TestRepeatedIds:
         assert [block["id"] for block in asks.body["content"]] == results
         assert [block["tool_use_id"] for block in replies.body["content"]] == results
         assert changes == [Renamed(card_id="k", old=old, new=new) for old, new in renamed]
+
+    @given(ids=st.lists(st.text(alphabet="c_.:2", min_size=1, max_size=5)))
+    def test_ids_that_differ_are_spelled_differently(self, ids: list[str]) -> None:
+        others = spellings(ids)
+        spelled = {call_id: others.get(call_id, call_id) for call_id in ids}
+        assert len(set(spelled.values())) == len(spelled)
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", each) for each in spelled.values())
+        assert all(call_id in others or re.fullmatch(r"[a-zA-Z0-9_-]+", call_id) for call_id in ids)
+        assert not any(re.fullmatch(r"[a-zA-Z0-9_-]+", call_id) for call_id in others)
 
     def test_what_needs_no_change_stays_the_same_object(self) -> None:
         message = Message(layer="x", body={"role": "user", "content": [{"type": "text", "text": "a"}]})

@@ -68,6 +68,7 @@ JSON_MODE = {"response_format": {"type": "json_object"}}
 OBJECT = {"type": "object", "properties": {}}
 FORCED = {"type": "function", "function": {"name": "f"}}
 TEXT_PART = {"type": "text", "text": "a"}
+USE = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "https://h/p.png"}}
 
 
@@ -87,6 +88,11 @@ def image(media_type: str) -> dict[str, Any]:
 def shown(*content: Any) -> Card:
     """A user's message of these Anthropic blocks."""
     return blocks(*content, card_type="task.instruction", role="user")
+
+
+def message_blocks(role: str, *content: Any) -> Card:
+    """What this role says in these Anthropic blocks."""
+    return blocks(*content, card_type="sys.rendered_prompt", role=role)
 
 
 def answered(*content: Any) -> Card:
@@ -223,6 +229,26 @@ CASES = [
          (user(), blocks({"type": "server_tool_use", "id": "s", "name": "f", "input": {}}), user()), A),
     Case("block-unknown", (user(), thought(call()), answered({"type": "tool_use", "id": "d", "name": "f", "input": {}})), 2,
          (user(), thought(call()), answered({"type": "tool_reference", "tool_name": "f"})), A),
+    Case("block-malformed", (user(), shown({"type": "text"})), 1, (user(), shown(TEXT_PART)), A),
+    Case("block-malformed", (user(), shown({"type": "text", "text": 5})), 1, (user(), shown({"type": "text", "text": ""})), A),
+    Case("block-malformed", (message_blocks("system", {"type": "text"}), user()), 0, (message_blocks("system", {**TEXT_PART, **CACHED}), user()), A),
+    Case("block-malformed", (user(), blocks({**USE, "id": 5})), 1, (user(), blocks(USE)), A),
+    Case("block-malformed", (user(), blocks({**USE, "id": ""})), 1, (user(), thought(call(""))), A),
+    Case("block-malformed", (user(), blocks({"type": "tool_use", "name": "f", "input": {}})), 1, (user(), thought(call(name=""))), A),
+    Case("block-malformed", (user(), blocks({**USE, "name": None})), 1, (user(), blocks({**USE, "name": ""})), A),
+    Case("block-malformed", (user(), blocks({**USE, "input": "{}"})), 1, (user(), thought(call(arguments="["))), A),
+    Case("block-malformed", (user(), blocks({"type": "tool_use", "id": "c", "name": "f"})), 1, (user(), blocks(USE)), A),
+    Case("block-malformed", (user(), *PAIR, shown({"type": "tool_result", "content": "ok"})), 3,
+         (user(), *PAIR, shown({"type": "tool_result", "tool_use_id": "c"})), A),
+    Case("block-malformed", (shown({"type": "image", "source": "AA=="}),), 0, (shown({"type": "image", "source": {"type": "file", "file_id": "f"}}),), A),
+    Case("block-malformed", (shown({"type": "document", "title": "a"}),), 0,
+         (shown({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a"}}),), A),
+    Case("block-malformed", (user(), thought(call()), answered({"type": "image"})), 2, (user(), thought(call()), answered(image("image/png"))), A),
+    Case("block-malformed", (user(), thought(call()), answered({"type": "text", "text": None})), 2,
+         (user(), thought(call()), answered({"type": "tool_reference", "tool_name": "f"})), A),
+    Case("block-malformed", (user(), blocks({"type": "thinking", "signature": "c2ln"})), 1,
+         (user(), blocks({"type": "thinking", "thinking": "", "signature": "c2ln"})), A),
+    Case("block-malformed", (user(), blocks({"type": "redacted_thinking"})), 1, (user(), blocks({"type": "redacted_thinking", "data": "b3A="})), A),
     Case("image-type", (shown(image("image/tiff")),), 0, (shown(image("image/webp")),), A),
     Case("image-type", (user(), thought(call()), answered(image("image/bmp"))), 2, (user(), thought(call()), answered(image("image/png"))), A),
     Case("tool-malformed", (defined({"name": "f", "input_schema": {}}), user()), None, (tools("f"), user()), A),
@@ -248,6 +274,14 @@ CASES = [
     Case("tool-id-repeated", (user(), *PAIR, *PAIR), 3, (user(), *PAIR, thought(call("d")), result("d")), A),
     Case("tool-id-characters", (user(), thought(call("a.b")), result("a.b")), 1, (user(), thought(call("a-b")), result("a-b")), A),
     Case("tool-name-invalid", (user(), thought(call(name="a.b")), result()), 1, (user(), thought(call(name="a" * 128)), result()), A),
+    Case("tool-name-invalid", (user(), thought({"id": "c", "type": "function", "function": {"arguments": "{}"}}), result()), 1,
+         (user(), *PAIR), A),
+    Case("tool-name-invalid", (user(), thought({"id": "c", "type": "function", "function": {"name": 5}}), result()), 1, (user(), *PAIR), A),
+    Case("tool-id-characters", (user(), thought(call("c.1"), call("c_1")), result("c.1"), result("c_1")), 1,
+         (user(), *PAIR, *PAIR), A),
+    Case("tool-id-repeated", (user(), thought(call("c.1")), result("c.1"), thought(call("c.1")), result("c.1")), 3,
+         (user(), thought(call("c.1"), call("c_1"), call("c:1")), result("c_1"), result("c:1"), result("c.1")), A),
+    Case("result-without-call", (user(), thought(call("c_1")), result("c.1")), 2, (user(), thought(call("c_1")), result("c_1")), BOTH),
     Case("tool-name-invalid", (tools("x" * 129), user()), None, (tools("x" * 128), user()), A),
     Case("tool-repeated", (tools("f", "f"), user()), None, (tools("f", "g"), user()), A),
     Case("arguments-invalid", (user(), thought(call(arguments="{")), result()), 1, (user(), thought(call(arguments=" ")), result()), A),
@@ -468,6 +502,12 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
          "tool 0 has input_schema of the type 'string', not 'object'"),
         ("anthropic", (shown(image("image/tiff")),), None,
          "an image is of type 'image/tiff', none of image/jpeg, image/png, image/gif, image/webp"),
+        ("anthropic", (user(), blocks({**USE, "id": ""}), user()), None, "a block of type 'tool_use' has no id"),
+        ("anthropic", (user(), blocks({**USE, "name": 5}), user()), None, "a block of type 'tool_use' has a number as its name, and no text"),
+        ("anthropic", (user(), blocks({**USE, "input": []}), user()), None, "a block of type 'tool_use' has a list as its input, and no object"),
+        ("anthropic", (user(), shown({"type": "tool_result"})), None, "a block of type 'tool_result' has no tool_use_id"),
+        ("anthropic", (user(), thought({"id": "c", "type": "function", "function": {}}), result()), None,
+         "the name '' of the called tool is not 1 to 128 letters, digits, _ and -"),
         ("anthropic", (profile(**THINKS, max_tokens=9), user()), None, "the thinking may take 1024 tokens, and the whole answer 9 (max_tokens)"),
         ("anthropic", (profile(top_k=5), user()), "claude-opus-5", "claude-opus-5 takes no top_k, which is 5"),
     ],
@@ -477,6 +517,15 @@ def test_messages_say_what_is_malformed_or_refused(
 ) -> None:
     assert [each.message for each in found(provider, *cards, model=model) if each.severity == "error"] == [
         message
+    ]
+
+
+def test_what_is_said_of_other_ids_is_what_is_sent() -> None:
+    first, second = thought(call("c.1"), call("c_1")), thought(call("c.1"))
+    findings = found("anthropic", user(), first, result("c_1"), result("c.1"), second, result("c.1"))
+    assert [(each.position, each.rule, each.message) for each in findings] == [
+        (1, "tool-id-characters", "the id 'c.1' is sent as 'c_1_2'"),
+        (4, "tool-id-repeated", "the id 'c.1' repeats, and is sent as 'c_1_2_2'"),
     ]
 
 
