@@ -129,7 +129,7 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 
 
 def _in_system(subject: Subject) -> Iterator[tuple[Any, Message]]:
-    for message in subject.request.messages:
+    for _, _, message in subject.history.not_text if "system" in subject.history.roles else ():
         content = message.body["content"]
         if message.body["role"] == "system" and isinstance(content, list):
             yield from ((each, message) for each in content)

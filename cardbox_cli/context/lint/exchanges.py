@@ -89,7 +89,8 @@ def _missing_ids(subject: Subject) -> Iterator[Hit]:
         if card.role != "function":
             yield entry, _UNADDRESSED
     history = subject.history
-    if history.roles.count("tool") != len(history.pairing.results) + len(history.pairing.orphans):
+    said_by_tools = history.roles.count("tool")
+    if said_by_tools and said_by_tools != len(history.pairing.results) + len(history.pairing.orphans):
         for entry, card, message in history.said:
             is_told = card.type == "tool.result" or text_at(message.body, "tool_call_id")
             if message.body["role"] == "tool" and not is_told:
