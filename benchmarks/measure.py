@@ -1,7 +1,7 @@
-"""Measuring two things side by side: interleaved runs, medians, and a ratio with its target.
+"""Measuring two things side by side: interleaved runs, their medians, and a ratio with its target.
 
 Owns the clock and the order of the runs; what is run is the rows' business. From one minute to the next times
-differ by more than most targets allow; ratios of interleaved medians hold.
+differ by more than most targets allow; ratios of runs that stand side by side hold.
 """
 
 import gc
@@ -72,9 +72,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float:
-        """How the medians compare."""
+        """How the two compare in the median round: a machine that changes its pace in between changes few."""
         target = self.row.target or at_most(0)
-        return target.ratio(median(self.ours), median(self.peer))
+        return median(map(target.ratio, self.ours, self.peer))
 
     @property
     def met(self) -> bool:
