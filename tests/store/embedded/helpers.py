@@ -82,7 +82,8 @@ def psql(server: EmbeddedServer, query: str) -> str:
 def servers_of(server: EmbeddedServer) -> list[int]:
     """The pids of all processes that serve this server's data: of one server, exactly one."""
     data = server.status().data
-    postgres = [process for process in psutil.process_iter() if process.name() == "postgres"]
+    # With their names asked for here, processes that end meanwhile are passed over.
+    postgres = [each for each in psutil.process_iter(["name"]) if each.info["name"] == "postgres"]
     pids = {process.pid for process in postgres}
     return [p.pid for p in postgres if _works_in(p, data) and p.ppid() not in pids]
 
