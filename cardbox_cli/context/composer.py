@@ -4,7 +4,7 @@ Pure: the same input gives the same output; it reads nothing, writes nothing, kn
 prompt text. Which texts the layers get is the collector's business.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
 from cardbox_cli.context.blocks import text_of
@@ -51,38 +51,56 @@ def compose(
             "the query is the last user message of the history, and would be asked twice",
             hint="leave the query out: the history asks it",
         )
-    behind = {*(PER_CALL if layout == "cache" else ()), *([COMPRESSION] if compression == "after" else ())}
-    ordered = [name for name in _ordered(contexts) if contexts[name]]
-    return [
-        *([_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []),
-        *(_message(name, "system", contexts[name]) for name in ordered if name not in behind),
-        *checkpoint_messages,
-        *(_message(name, "system", contexts[name]) for name in ordered if name in behind),
-        *([_message(QUERY, "user", query)] if query else []),
-    ]
+    layers = {name: _message(name, "system", text) for name, text in contexts.items() if text}
+    return _in_order(
+        prompt=[_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else [],
+        layers=layers,
+        history=checkpoint_messages,
+        query=[_message(QUERY, "user", query)] if query else [],
+        behind={*_behind(layout), *([COMPRESSION] if compression == "after" else ())},
+    )
 
 
 def with_layers(messages: Sequence[Message], contexts: Mapping[str, str], layout: Layout) -> list[Message]:
-    """Composed messages with layers that they lack, each where `compose` would have put it."""
-    behind = PER_CALL if layout == "cache" else ()
+    """Composed messages with layers that they lack, each where `compose` puts it."""
+    parts: dict[str, list[Message]] = {SYSTEM_PROMPT: [], CHECKPOINT: [], QUERY: []}
+    layers = {name: _message(name, "system", text) for name, text in contexts.items()}
+    for message in messages:
+        if message.layer in parts:
+            parts[message.layer].append(message)
+        else:
+            layers[message.layer] = message
+    return _in_order(
+        prompt=parts[SYSTEM_PROMPT],
+        layers=layers,
+        history=parts[CHECKPOINT],
+        query=parts[QUERY],
+        behind=_behind(layout),
+    )
 
-    def place(message: Message) -> tuple[int, int, str]:
-        layer = message.layer
-        if layer in _PLACES:
-            return _PLACES[layer], 0, ""
-        known = CONTEXT_LAYERS.index(layer) if layer in CONTEXT_LAYERS else len(CONTEXT_LAYERS)
-        return 3 if layer in behind else 1, known, layer
 
-    return sorted([*messages, *(_message(name, "system", contexts[name]) for name in contexts)], key=place)
+def _in_order(
+    *,
+    prompt: Sequence[Message],
+    layers: Mapping[str, Message],
+    history: Sequence[Message],
+    query: Sequence[Message],
+    behind: Container[str],
+) -> list[Message]:
+    """The one order; the layers of `behind` stand behind the history."""
+    known = [name for name in CONTEXT_LAYERS if name in layers]
+    names = [*known, *sorted(layers.keys() - set(CONTEXT_LAYERS))]
+    return [
+        *prompt,
+        *(layers[name] for name in names if name not in behind),
+        *history,
+        *(layers[name] for name in names if name in behind),
+        *query,
+    ]
 
 
-# The places of what is no layer: layers stand ahead of the history or behind it.
-_PLACES = {SYSTEM_PROMPT: 0, CHECKPOINT: 2, QUERY: 4}
-
-
-def _ordered(contexts: Mapping[str, str]) -> list[str]:
-    known = [name for name in CONTEXT_LAYERS if name in contexts]
-    return known + sorted(name for name in contexts if name not in CONTEXT_LAYERS)
+def _behind(layout: Layout) -> tuple[str, ...]:
+    return PER_CALL if layout == "cache" else ()
 
 
 def _message(layer: str, role: str, text: str) -> Message:

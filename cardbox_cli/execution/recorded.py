@@ -88,7 +88,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kept:
     """What a step keeps of the request that it sends as `body`."""
-    sha256 = hashlib.sha256(body).hexdigest()
+    sha256 = _hash(body)
     return Kept(
         format=format,
         model=request.model,
@@ -133,7 +133,7 @@ def recorded(
         # The box holds what was sent and no more, whatever kind of process that was for.
         own={entry.slot.card_id for entry in history},
     )
-    request, lost = _with_layers(made, kept, wishes.asked.texts)
+    request, lost = _with_layers_of_step(made, kept, wishes.asked.texts)
     return Recorded(
         entries=[*of_profile, *prompt, *history],
         request=msgspec.structs.replace(
@@ -181,7 +181,7 @@ def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
     )
 
 
-def _with_layers(
+def _with_layers_of_step(
     request: Request, kept: Kept | None, given: Mapping[str, str]
 ) -> tuple[Request, list[LayerLeftOut]]:
     """The request with those layers alone that were sent, and those whose texts are missing: not `given`
@@ -222,7 +222,7 @@ def verify(
     then = boxes.at(*_output_of(box, boxes, kept))
     asked = request_with_tools(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
     given = wishes.asked.texts
-    composed, left_out = _with_layers(asked.request, kept, given)
+    composed, left_out = _with_layers_of_step(asked.request, kept, given)
     lost = [left.layer for left in left_out]
     compared_by = _comparison(kept, lost)
     is_proven = _is_proven(kept, compared_by, composed, format)
@@ -262,7 +262,7 @@ def _is_proven(kept: Kept | None, compared_by: str, composed: Request, format: s
         return False
     if compared_by == "rest_sha256":
         return _rest_hash(composed, format) == kept.rest_sha256
-    return hashlib.sha256(sent(composed, format)).hexdigest() == kept.sha256
+    return _hash(sent(composed, format)) == kept.sha256
 
 
 def _rest_hash(request: Request, format: str) -> str:
@@ -270,7 +270,11 @@ def _rest_hash(request: Request, format: str) -> str:
     layers = {layer.name for layer in request.layers}
     messages = [message for message in request.messages if message.layer not in layers]
     rest = msgspec.structs.replace(request, messages=messages)
-    return hashlib.sha256(sent(rest, format)).hexdigest()
+    return _hash(sent(rest, format))
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
 
 
 def _output_of(box: Source, boxes: TurnBoxes, kept: Kept | None) -> tuple[int, int]:

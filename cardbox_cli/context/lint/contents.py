@@ -78,9 +78,11 @@ def _unknown_contents(subject: Subject) -> Iterator[Hit]:
 
 def _empty(subject: Subject) -> Iterator[Hit]:
     history = subject.history
-    without_parts = [said for said in history.not_text if said[2].body.get("content") == []]
-    said_nothing = [(entry, card) for entry, card, _ in (*history.blank, *without_parts)]
-    for entry, card in (*said_nothing, *subject.silent):
+    blank = [(entry, card) for entry, card, _ in history.blank]
+    without_parts = [
+        (entry, card) for entry, card, message in history.not_text if message.body.get("content") == []
+    ]
+    for entry, card in (*blank, *without_parts, *subject.silent):
         if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not card_text(card.content).strip():
             yield entry, "the card says nothing"
 
