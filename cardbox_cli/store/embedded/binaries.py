@@ -98,6 +98,15 @@ def _copy_install(install: Path, copy: Path) -> None:
             shutil.copytree(libraries, unfinished / _LIBRARIES)
         _open_to_all(unfinished)
         unfinished.rename(copy)
+    except shutil.Error as exc:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        # One of these for each file, each with its paths in it: the first says why.
+        [(_, _, why), *_] = exc.args[0]
+        reason = re.sub(r": '.*", "", str(why))
+        raise DatabaseUnavailable(
+            f"the embedded Postgres cannot copy its programs to {str(copy.parent)!r}: {reason}",
+            hint="make room there, or install cbx where every account can read it",
+        ) from exc
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
