@@ -1,6 +1,6 @@
 """`cbx pack`: a new context box from a handover recipe."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +10,7 @@ from cardbox_cli.cli.parameters.types import FILE, RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
@@ -166,30 +167,43 @@ def _say(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
     )
     if explain and places:
         output.say()
-        output.print_table(
-            ["#", "ID", "TYPE", "ROLE", "TOKENS", "RULE", "PREVIEW"],
-            [_row(packed, tokenizer, position, place) for position, place in enumerate(places)],
-        )
+        print_table(_columns(packed, tokenizer), enumerate(places))
     if explain and packed.plan.left_out:
         output.say()
-        _say_left_out([(each.card_id, each.reason, each.rule) for each in packed.plan.left_out])
+        print_table(_LEFT_OUT, packed.plan.left_out)
 
 
-def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
-    output.print_table(
-        ["LEFT OUT", "WHY", "RULE"], [[short_id(card), why, short_rule(rule)] for card, why, rule in rows]
+_LEFT_OUT = (
+    Column("LEFT OUT", lambda left: short_id(left.card_id)),
+    Column("WHY", lambda left: left.reason),
+    Column("RULE", lambda left: short_rule(left.rule)),
+)
+
+
+def _columns(packed: "Packed", tokenizer: Tokenizer) -> Sequence[Column]:
+    """The columns of planned cards; items are pairs of a position and a card."""
+
+    def of_card(text: Callable[[Card | CardDraft], str], without: str = NOTHING) -> Callable[[Any], str]:
+        def cell(numbered: tuple[int, PlannedCard]) -> str:
+            card = _card(packed, numbered[1])
+            return text(card) if card else without
+
+        return cell
+
+    def card_id(numbered: tuple[int, PlannedCard]) -> str:
+        place = numbered[1]
+        is_written = packed.context_box_id is not None or place.draft is None
+        return short_id(place.card_id) if is_written else "(new)"
+
+    def tokens(card: Card | CardDraft) -> str:
+        return token_count(card_tokens(card, tokenizer), exact=tokenizer.exact)
+
+    return (
+        Column("#", lambda numbered: str(numbered[0]), right=True),
+        Column("ID", card_id),
+        Column("TYPE", of_card(lambda card: card.type, "(dangling)")),
+        Column("ROLE", of_card(lambda card: card.role or NOTHING)),
+        Column("TOKENS", of_card(tokens), right=True),
+        Column("RULE", lambda numbered: short_rule(numbered[1].rule)),
+        Column("PREVIEW", of_card(lambda card: preview(card, 60), "")),
     )
-
-
-def _row(packed: "Packed", tokenizer: Tokenizer, position: int, place: PlannedCard) -> list[str]:
-    card = _card(packed, place)
-    written = packed.context_box_id is not None or place.draft is None
-    return [
-        str(position),
-        short_id(place.card_id) if written else "(new)",
-        card.type if card else "(dangling)",
-        (card.role if card else None) or "-",
-        token_count(card_tokens(card, tokenizer), exact=tokenizer.exact) if card else "-",
-        short_rule(place.rule),
-        preview(card, 60) if card else "",
-    ]

@@ -12,12 +12,12 @@ from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings, UsageError
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
-    from cardbox_cli.diagnosis.registry import Evidence
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
 
@@ -76,8 +76,7 @@ def _survey(diagnoser: "Diagnoser") -> None:
     survey = diagnoser.survey()
     output.emit_list(
         [_as_json(each) for each in survey.problems],
-        columns=["TURN", "VERDICT", "RULE", "FIX"],
-        row=_line,
+        columns=_PROBLEM,
         item_id=lambda each: each["turn"],
         empty="nothing is stuck",
     )
@@ -86,9 +85,17 @@ def _survey(diagnoser: "Diagnoser") -> None:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
 
-def _line(problem: dict[str, Any]) -> list[str]:
-    helps = problem["fix"] or problem["next_actor"] or "-"
-    return [problem["turn"], problem["verdict"], problem["rule"] or "-", helps]
+_PROBLEM = (
+    Column("TURN", lambda problem: problem["turn"]),
+    Column("VERDICT", lambda problem: problem["verdict"]),
+    Column("RULE", lambda problem: problem["rule"] or NOTHING),
+    Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING),
+)
+_EVIDENCE = (
+    Column("TABLE", lambda evidence: evidence.table),
+    Column("ROW", lambda evidence: evidence.row),
+    Column("SHOWS", lambda evidence: evidence.shows),
+)
 
 
 def _counted(survey: "Survey") -> str:
@@ -108,7 +115,7 @@ def _page(diagnosis: "Diagnosis") -> None:
     output.say(diagnosis.proves)
     if diagnosis.evidence:
         output.say()
-        _rows(diagnosis.evidence)
+        print_table(_EVIDENCE, diagnosis.evidence)
     output.say()
     output.facts(_what_next(diagnosis))
     if diagnosis.also:
@@ -120,10 +127,6 @@ def _page(diagnosis: "Diagnosis") -> None:
 
 def _named(diagnosis: "Diagnosis") -> str:
     return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
-
-
-def _rows(evidence: "Sequence[Evidence]") -> None:
-    output.print_table(["TABLE", "ROW", "SHOWS"], [[each.table, each.row, each.shows] for each in evidence])
 
 
 def _what_next(diagnosis: "Diagnosis") -> list[tuple[str, str | None]]:

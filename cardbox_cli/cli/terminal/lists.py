@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import columns, output
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.columns import Columns
 from cardbox_cli.cli.terminal.watch import follow, keep_showing
 from cardbox_cli.model import exact_json
 
@@ -24,8 +25,7 @@ class Listing(NamedTuple):
     read: Callable[[int | None], Iterable[Any]]
     further: "Callable[[Any], Further]"
     limit: int
-    columns: columns.Columns
-    names: list[str]
+    columns: Columns
     item_id: Callable[[Any], str]
     empty: str
 
@@ -93,8 +93,7 @@ class _Passing:
 def _emit(listing: Listing, items: Iterable[Any]) -> None:
     output.emit_list(
         items,
-        columns=listing.names,
-        row=columns.row(listing.columns, listing.names),
+        columns=listing.columns,
         item_id=listing.item_id,
         empty=listing.empty,
     )

@@ -17,6 +17,7 @@ from typing import Never, TypeVar
 import click
 
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import clipped
 from cardbox_cli.errors import UsageError
 
 _Seen = TypeVar("_Seen")
@@ -96,7 +97,7 @@ def _draw(show: Callable[[_Seen], None], seen: _Seen, end: bool) -> None:
     lines = canvas.getvalue().splitlines()
     room = max(1, rows - 1)
     fitting = lines[-room:] if end else lines[:room]
-    drawn = "".join(f"{_ERASE_LINE}{output.clipped(line, columns)}\n" for line in fitting)
+    drawn = "".join(f"{_ERASE_LINE}{clipped(line, columns)}\n" for line in fitting)
     sys.stdout.write(_HOME + drawn + _ERASE_BELOW)
     sys.stdout.flush()
 

@@ -12,10 +12,11 @@ from cardbox_cli.cli.parameters.inputs import resolved_or_typed
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import columns, output
-from cardbox_cli.cli.terminal.columns import Place
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.columns import Columns, Place, chosen, places
 from cardbox_cli.cli.terminal.describe import count, short_rule, spoken_by, time, token_count
 from cardbox_cli.cli.terminal.escaping import flat
+from cardbox_cli.cli.terminal.tables import print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import NotFound, UsageError
@@ -36,7 +37,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     tail: int | None
     why: bool
     strict: bool
-    columns: list[str]
+    columns: Columns
     model: str | None
 
 
@@ -78,16 +79,15 @@ def command(
     """Show what is in a box, in order. With -o jsonl: one card a line."""
     if full and column_names is not None:
         raise UsageError("--full has no columns", hint="leave out --full or --columns")
-    default = columns.PLACE_WITH_RULE if why else columns.PLACE_DEFAULT
-    names = columns.chosen(columns.PLACE, default, column_names)
+    shown = chosen(places(tokenizer_for(model), with_rule=why), column_names)
     asked = _Asked(
         box_ids=box_ids,
         full=full,
         types=frozenset(name.strip() for name in types.split(",")) if types else None,
         tail=tail,
-        why=why or "RULE" in names,
+        why=why or any(column.name == "RULE" for column in shown),
         strict=strict,
-        columns=names,
+        columns=shown,
         model=model,
     )
     pause = between_looks(watch, interval)
@@ -254,9 +254,7 @@ def _say_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     if asked.full:
         _say_full(slots, provenance)
     elif slots:
-        row = columns.row(columns.places(tokenizer), asked.columns)
-        places = (Place(slot, _rule_text(provenance, slot)) for slot in slots)
-        output.print_table(asked.columns, [row(place) for place in places])
+        print_table(asked.columns, (Place(slot, _rule_text(provenance, slot)) for slot in slots))
 
 
 def _rule_text(provenance: Provenance | None, slot: Slot) -> str:

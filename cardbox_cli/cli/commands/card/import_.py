@@ -20,6 +20,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
+from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
@@ -175,10 +176,9 @@ class _Import:
         return imported
 
     def _show(self, boxes: "Sequence[ImportedBox]") -> None:
-        rows = [[box.box_id, str(box.cards), str(box.new_cards), box.title or ""] for box in boxes]
         output.emit(
             {"boxes": boxes},
-            table=lambda: output.print_table(["BOX", "CARDS", "NEW", "TITLE"], rows),
+            table=lambda: print_table(_IMPORTED, boxes),
             ids=unique(box.box_id for box in boxes),
         )
 
@@ -190,6 +190,14 @@ class _Import:
         announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
         if imported.replaced_characters:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
+
+
+_IMPORTED = (
+    Column("BOX", lambda box: box.box_id),
+    Column("CARDS", lambda box: str(box.cards), right=True),
+    Column("NEW", lambda box: str(box.new_cards), right=True),
+    Column("TITLE", lambda box: box.title or ""),
+)
 
 
 class _TooYoung(Exception):

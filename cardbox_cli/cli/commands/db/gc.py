@@ -10,6 +10,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
+from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:
@@ -75,8 +76,14 @@ def command(
 def _say(said: str, dangling: "Sequence[Dangling]") -> None:
     output.say(said)
     if dangling:
-        rows = [[box.box_id, str(box.count), box.project_id] for box in dangling]
-        output.print_table(["BOX", "DANGLING", "PROJECT"], rows)
+        print_table(_DANGLING, dangling)
+
+
+_DANGLING = (
+    Column("BOX", lambda box: box.box_id),
+    Column("DANGLING", lambda box: str(box.count), right=True),
+    Column("PROJECT", lambda box: box.project_id),
+)
 
 
 def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:

@@ -12,6 +12,7 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.runtime import listener, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import NotFound
 
@@ -55,8 +56,15 @@ def command(
 def _print(claimed: "list[Claimed]") -> None:
     output.emit_list(
         [each.row for each in claimed],
-        columns=["INBOX", "TYPE", "AGENT", "TURN"],
-        row=lambda row: [row.inbox_id, row.message_type, row.agent_id, row.turn_id],
+        columns=_ROW,
         item_id=lambda row: row.inbox_id,
         empty="no work is due",
     )
+
+
+_ROW = (
+    Column("INBOX", lambda row: row.inbox_id),
+    Column("TYPE", lambda row: row.message_type),
+    Column("AGENT", lambda row: row.agent_id),
+    Column("TURN", lambda row: row.turn_id),
+)

@@ -1,12 +1,13 @@
 """What `cbx render --explain` and `--stats` print: where a request comes from, and what its parts take."""
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import NOTHING
 from cardbox_cli.cli.terminal.describe import short_rule, token_count
 from cardbox_cli.cli.terminal.escaping import one_line
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table, room_beside
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.request import Request
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 # Cells of a bar that stands for the whole request, where there is room for so many.
 _WHOLE = 40
-_SHARE_COLUMNS = ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
 
 
 def print_explained(shown: "Shown") -> None:
@@ -55,37 +55,17 @@ def _say(request: Request, told: Explanation) -> None:
     )
     if told.messages:
         output.say()
-        output.print_table(_COLUMNS, [_row(number, line) for number, line in enumerate(told.messages, 1)])
+        print_table(_MESSAGE, enumerate(told.messages, 1))
     if told.left_out:
         output.say()
-        rows = [
-            [short_id(left.card_id), short_id(left.box_id), str(left.position), left.reason]
-            for left in told.left_out
-        ]
-        output.print_table(["LEFT OUT", "BOX", "AT", "WHY"], rows)
+        print_table(_LEFT_OUT, told.left_out)
     if told.layers_left_out:
         output.say()
-        output.print_table(
-            ["LAYER LEFT OUT", "WHY"], [[left.layer, left.reason] for left in told.layers_left_out]
-        )
+        print_table(_LAYER_LEFT_OUT, told.layers_left_out)
 
 
-_COLUMNS = ["#", "ROLE", "LAYER", "CARD", "BOX", "AT", "CHARS", "TOKENS", "RULE", "PREVIEW"]
-
-
-def _row(number: int, line: MessageLine) -> list[str]:
-    return [
-        str(number),
-        line.role,
-        line.layer,
-        _cards(line),
-        short_id(line.box_id) if line.box_id else NOTHING,
-        NOTHING if line.position is None else str(line.position),
-        str(line.characters),
-        token_count(line.tokens, exact=line.tokens_exact),
-        short_rule(line.rule or NOTHING),
-        one_line(line.preview, 60),
-    ]
+def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
+    return lambda numbered: text(numbered[1])
 
 
 def _cards(line: MessageLine) -> str:
@@ -94,6 +74,35 @@ def _cards(line: MessageLine) -> str:
     if not ids:
         return NOTHING
     return short_id(ids[0]) + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
+
+
+# Items are pairs of a number and a message.
+_MESSAGE = (
+    Column("#", lambda numbered: str(numbered[0]), right=True),
+    Column("ROLE", _message(lambda line: line.role)),
+    Column("LAYER", _message(lambda line: line.layer)),
+    Column("CARD", _message(_cards)),
+    Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING)),
+    Column("AT", _message(lambda line: NOTHING if line.position is None else str(line.position)), right=True),
+    Column("CHARS", _message(lambda line: str(line.characters)), right=True),
+    Column("TOKENS", _message(lambda line: token_count(line.tokens, exact=line.tokens_exact)), right=True),
+    Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING))),
+    Column("PREVIEW", _message(lambda line: one_line(line.preview, 60))),
+)
+_LEFT_OUT = (
+    Column("LEFT OUT", lambda left: short_id(left.card_id)),
+    Column("BOX", lambda left: short_id(left.box_id)),
+    Column("AT", lambda left: str(left.position), right=True),
+    Column("WHY", lambda left: left.reason),
+)
+_LAYER_LEFT_OUT = (Column("LAYER LEFT OUT", lambda left: left.layer), Column("WHY", lambda left: left.reason))
+_SHARE = (
+    Column("LAYER", lambda share: share.layer),
+    Column("MESSAGES", lambda share: str(share.messages), right=True),
+    Column("CHARS", lambda share: str(share.characters), right=True),
+    Column("TOKENS", lambda share: token_count(share.tokens, exact=share.tokens_exact), right=True),
+    Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
+)
 
 
 def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) -> None:
@@ -110,17 +119,7 @@ def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) ->
     if not found:
         return
     mark = "#" if os.environ.get("TERM") == "dumb" else "▇"
-    rows = [
-        [
-            each.layer,
-            str(each.messages),
-            str(each.characters),
-            token_count(each.tokens, exact=each.tokens_exact),
-            f"{each.share:.1%}",
-        ]
-        for each in found
-    ]
-    whole = min(_WHOLE, output.room_beside(_SHARE_COLUMNS, rows))
-    bars = [mark * max(round(each.share * whole), 1 if each.tokens else 0) for each in found]
+    whole = min(_WHOLE, room_beside(_SHARE, found))
+    bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
     output.say()
-    output.print_table([*_SHARE_COLUMNS, ""], [[*row, bar] for row, bar in zip(rows, bars, strict=True)])
+    print_table([*_SHARE, bar], found)

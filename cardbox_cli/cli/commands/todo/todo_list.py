@@ -8,6 +8,7 @@ import typer
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.todo import TodoItem, find_item, settled, todo_items
@@ -73,13 +74,15 @@ def settle(box: str, typed: Sequence[str], *, done: bool) -> None:
 def emit(items: Sequence[TodoItem], empty: str = "") -> None:
     output.emit_list(
         items,
-        columns=["#", "ID", "STATE", "TEXT"],
-        row=lambda item: [
-            str(item.number),
-            short_id(item.first_card_id),
-            "done" if item.done else "open",
-            item.text,
-        ],
+        columns=_ITEM,
         item_id=lambda item: item.first_card_id,
         empty=empty,
     )
+
+
+_ITEM = (
+    Column("#", lambda item: str(item.number), right=True),
+    Column("ID", lambda item: short_id(item.first_card_id)),
+    Column("STATE", lambda item: "done" if item.done else "open"),
+    Column("TEXT", lambda item: item.text),
+)

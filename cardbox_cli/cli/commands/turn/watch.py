@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli.commands.turn.show import event_cells
 from cardbox_cli.cli.commands.turn.wait import require_success
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.columns import EVENT
 from cardbox_cli.cli.terminal.escaping import flat
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.cli.tree import verb
@@ -40,9 +40,7 @@ def command(
             for event in events:
                 _say(event)
         else:
-            output.emit_list(
-                events, columns=(), row=event_cells, item_id=lambda event: event.ref or "-", empty=""
-            )
+            output.emit_list(events, columns=EVENT, item_id=lambda event: event.ref or "-", empty="")
     [stored] = last
     require_success(view(stored), stored.record.error if stored.record else None)
 
@@ -73,6 +71,6 @@ def _events(
 def _say(event: "Event") -> None:
     import sys
 
-    moment, name, text = event_cells(event)
+    moment, name, text = (column.text(event) for column in EVENT)
     output.say(flat(f"{moment}  {name:11}  {text}"))
     sys.stdout.flush()
