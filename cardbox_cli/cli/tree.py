@@ -4,7 +4,7 @@ Owns what every command has in common: the options, help without rich, the pager
 name. Which commands there are is said in `root.py`, and in the `__init__.py` of each noun.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from keyword import iskeyword
@@ -117,7 +117,9 @@ class LazyGroup(_Signed, click.Group):
         """As click does, with a guess at what a mistyped name meant."""
         name = args[0]
         if name not in self.entries and not name.startswith("-"):
-            ctx.fail(f"`{ctx.command_path}` has no command {name!r}.{_did_you_mean(name, self.entries)}")
+            from cardbox_cli.model.handwritten.wording import did_you_mean
+
+            ctx.fail(f"`{ctx.command_path}` has no command {name!r}{did_you_mean(name, self.entries)}")
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -150,10 +152,3 @@ def _past_click() -> Iterator[None]:
         raise click.exceptions.Exit(PIPE_CLOSED) from exc
     except KeyboardInterrupt as exc:
         raise click.Abort(*exc.args) from exc
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""

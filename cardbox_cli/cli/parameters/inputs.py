@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
+
+import click
 
 from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.session import announce
@@ -178,11 +180,14 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{question} Not without --yes here", hint="add --yes to do it without a question")
-    import click
-
     if not click.confirm(printable(question), err=True):
-        announce("nothing was done")
-        raise click.exceptions.Exit(DECLINED)
+        decline("nothing was done")
+
+
+def decline(reason: str) -> NoReturn:
+    """End the command where a person said no, or wants out."""
+    announce(reason)
+    raise click.exceptions.Exit(DECLINED)
 
 
 # The exit code after a person said no.

@@ -14,7 +14,6 @@ from cardbox_cli.cli.terminal.describe import (
     answers,
     preview,
     size,
-    span,
     spoken_by,
     time,
     to_millisecond,
@@ -25,6 +24,7 @@ from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.durations import duration
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
@@ -203,7 +203,7 @@ def _known(number: int | None) -> str:
 def _took(turn: "TurnSummary") -> str:
     if turn.created_at is None or turn.ended_at is None:
         return NOTHING
-    return span(turn.ended_at - turn.created_at)
+    return duration(turn.ended_at - turn.created_at)
 
 
 TURN: Columns = (

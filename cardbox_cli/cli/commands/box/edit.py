@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import click
 import typer
 
 from cardbox_cli.cli.commands.card.edit import moved_on
-from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
+from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
@@ -60,8 +59,7 @@ def command(
         is_new = [line.typed for line in wanted] != old.card_ids
         made, news = _written(wanted, new, old, in_place) if wanted and is_new else (old, [])
     if is_new and not wanted:
-        announce("the list is empty: nothing was done")
-        raise click.exceptions.Exit(DECLINED)
+        decline("the list is empty: nothing was done")
     if not is_new:
         announce(f"unchanged: {old.box_id}")
     output.emit(made, table=lambda: output.say(made.box_id), ids=[made.box_id])

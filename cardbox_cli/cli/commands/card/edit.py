@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import click
 import typer
 
-from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
+from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import CardId
 from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.session import announce, session
@@ -75,8 +74,7 @@ def command(
             is_new = not says_the_same(card, content)
             outcome = _written(card, content, author, read) if is_new else outcome
     if left:
-        announce("the text is empty: nothing was done; --text '' makes it so")
-        raise click.exceptions.Exit(DECLINED)
+        decline("the text is empty: nothing was done; --text '' makes it so")
     if not is_new:
         announce(f"unchanged: {card.card_id}")
     _emit(outcome, card)

@@ -7,10 +7,11 @@ from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked
-from cardbox_cli.cli.terminal.describe import span, time
+from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.escaping import one_line
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
+from cardbox_cli.model.durations import duration
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _trace(trace_id: str | None, depth: int | None) -> str | None:
 
 
 def _took(step: "Step") -> str:
-    return span(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
+    return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
 
 
 def _short(full_id: str | None) -> str:
