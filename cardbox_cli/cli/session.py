@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from cardbox_cli.cli.terminal.escaping import printable
+from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Session:
     @contextmanager
     def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
         """The cards and boxes of this run's project."""
-        from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedCards
+        from cardbox_cli.cli.id_resolution import TypedBoxes, TypedCards
 
         with self.database() as database:
             yield TypedCards(database, self.project_id), TypedBoxes(database, self.project_id)
@@ -83,7 +83,7 @@ class Session:
     @contextmanager
     def turns(self) -> "Iterator[TurnViews]":
         """The turns of this run's project, to be looked at."""
-        from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+        from cardbox_cli.cli.id_resolution import TypedTurns
 
         with self.database() as database:
             yield TypedTurns(database, self.project_id)
@@ -111,7 +111,7 @@ class Session:
             self._made["turn"] = turn_id
 
     def _remember(self, database: "Database") -> None:
-        from cardbox_cli.cli.parameters.last import remember
+        from cardbox_cli.cli.last import remember
 
         if self._made:
             remember(database.address, self.project_id, self._made)

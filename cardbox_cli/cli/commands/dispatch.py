@@ -1,6 +1,6 @@
 """`cbx dispatch`: a turn is asked for, and if wished awaited."""
 
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -11,12 +11,13 @@ from cardbox_cli.cli.parameters.types import AGENT, BOX, FILE, RECIPE, TURN, One
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.turns import print_end, refuse
 from cardbox_cli.cli.tree import verb
-from cardbox_cli.errors import InvalidInput, NotAccepted, UsageError
+from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult, Handover, Parent
+    from cardbox_cli.execution.dispatch.request import DispatchResult, Handover, Parent
     from cardbox_cli.execution.runtime import Runtime
 
 
@@ -180,7 +181,7 @@ def _config(text: str | None) -> dict[str, Any]:
 
 
 def _box(run: "Runtime", typed: str | None) -> str | None:
-    from cardbox_cli.cli.parameters.id_resolution import TypedBoxes
+    from cardbox_cli.cli.id_resolution import TypedBoxes
 
     if typed is None:
         return None
@@ -188,7 +189,7 @@ def _box(run: "Runtime", typed: str | None) -> str | None:
 
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
-    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+    from cardbox_cli.cli.id_resolution import TypedTurns
     from cardbox_cli.execution.dispatch.request import Parent
 
     if turn is None:
@@ -199,37 +200,11 @@ def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Pare
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)
 
 
-def refuse(dispatched: "Dispatched") -> NoReturn:
-    """Print the result of a dispatch that was not accepted, and raise NotAccepted."""
-    result = dispatched.result
-    output.emit(result, table=lambda: None)
-    raise NotAccepted(
-        f"not accepted ({result.status}, {result.error_code}): {dispatched.message}",
-        hint=_HINTS.get(result.error_code or "", "nothing was written"),
-        details={"status": result.status, "error_code": result.error_code},
-    )
-
-
-_HINTS = {
-    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` makes one",
-    "agent_busy": "leave --no-queue out to wait behind it; `cbx why --agent` explains a turn that hangs",
-    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` makes one",
-    "invalid_source_actor": "`cbx agent list` shows the agents; a person's name begins with sys.",
-    "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
-    "parent_turn_not_found": "`cbx turn list` shows the turns",
-    "profile_mismatch": "name that profile in the arguments, or another agent",
-    "profile_not_found": "`cbx profile import` it again, then `cbx agent provision --update`",
-    "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
-    "worker_target_missing": "`cbx agent provision AGENT --worker-target T --update` sets one",
-}
-
-
 def _await(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
-    from cardbox_cli.cli.commands.turn.wait import await_end
     from cardbox_cli.store.views.turns import TurnViews
 
     assert result.agent_turn_id is not None
-    await_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
+    print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
 
 
 def _print(result: "DispatchResult", *, dry_run: bool) -> None:

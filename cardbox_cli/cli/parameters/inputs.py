@@ -12,9 +12,9 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from cardbox_cli.cli.parameters.last import LAST
+from cardbox_cli.cli.escaping import printable
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
-from cardbox_cli.cli.terminal.escaping import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
 

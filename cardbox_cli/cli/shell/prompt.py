@@ -17,10 +17,10 @@ from click.shell_completion import CompletionItem
 
 from cardbox_cli import __version__
 from cardbox_cli.cli.completion.candidates import Offers, offers, words_of
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.shell.lines import LEAVE, Shell
-from cardbox_cli.cli.terminal.escaping import one_line
 
 HISTORY = "shell_history"
 REMEMBERED = 2000

@@ -7,6 +7,7 @@ is for `tables.py` to decide.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.describe import (
     PREVIEW,
@@ -19,7 +20,6 @@ from cardbox_cli.cli.terminal.describe import (
     to_millisecond,
     token_count,
 )
-from cardbox_cli.cli.terminal.escaping import one_line
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Reference, Slot

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.terminal.escaping import one_line
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.durations import duration

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.cli.escaping import json_safe, printable
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.colours import painted
-from cardbox_cli.cli.terminal.escaping import json_safe, printable
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.model import exact_json
 

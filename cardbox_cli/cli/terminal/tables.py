@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from cardbox_cli.cli.escaping import flat, printable
 from cardbox_cli.cli.terminal.colours import painted
-from cardbox_cli.cli.terminal.escaping import flat, printable
 
 NOTHING = "-"
 

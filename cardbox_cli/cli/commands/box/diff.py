@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import box_title, preview, spoken_by
-from cardbox_cli.cli.terminal.escaping import flat
 from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings

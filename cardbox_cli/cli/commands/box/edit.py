@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cardbox_cli.cli.commands.card.edit import moved_on
+from cardbox_cli.cli.escaping import flat, printable
+from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, preview
-from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
-from cardbox_cli.cli.terminal.escaping import flat, printable
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
@@ -165,7 +164,7 @@ def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> 
             return boxes.rewrite(old, ids, if_ids=read), []
         made = boxes.derive(old, ids)
         session().made(box_id=made.box_id)
-        return made, moved_on(boxes, old.box_id, read, made)
+        return made, changed_meanwhile(boxes, old.box_id, read, made)
 
 
 def _resolved(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import read_text
-from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import NotFound

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import resolved_or_typed
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
@@ -15,7 +16,6 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import Columns, Place, chosen, places
 from cardbox_cli.cli.terminal.describe import count, short_rule, spoken_by, time, token_count
-from cardbox_cli.cli.terminal.escaping import flat
 from cardbox_cli.cli.terminal.tables import print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
 from cardbox_cli.cli.tree import verb

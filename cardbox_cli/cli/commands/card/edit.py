@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import CardId
 from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
 from cardbox_cli.context.sources import originals
@@ -23,7 +23,6 @@ from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
 
 
@@ -99,24 +98,11 @@ def _written(card: Card, content: Content, author: str, read: Sequence[Box]) -> 
         new = cards.add(draft).card
         for box in read:
             made.append(boxes.derive(box, replaced(box.card_ids, card.card_id, new.card_id)))
-            news += moved_on(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
+            news += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
         if not made:
             news += _still_held(card, boxes.count_refs(card.card_id))
         session().made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
     return _Outcome(new, made, news)
-
-
-def moved_on(boxes: "BoxStore", box_id: str, read: str, made: Box) -> list[str]:
-    """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
-    now = boxes.get_many([box_id]).boxes
-    if not now:
-        return [f"warning: box {box_id} is gone meanwhile"]
-    if hash_ids(now[0].card_ids) == read:
-        return []
-    return [
-        f"warning: box {box_id} has changed meanwhile, and the new box was made from what it was before: "
-        f"`cbx box diff {made.box_id} {box_id}` shows what it lacks"
-    ]
 
 
 def _check_lone_answer(cards: "CardStore", card: Card) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
+from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, token_count
-from cardbox_cli.cli.terminal.escaping import flat, one_line
 from cardbox_cli.cli.terminal.word_diff import compared
 from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings

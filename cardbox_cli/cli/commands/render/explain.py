@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import short_rule, token_count
-from cardbox_cli.cli.terminal.escaping import one_line
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table, room_beside
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.lint.models import window

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cardbox_cli.cli.id_resolution import TypedBoxes, TypedTurns
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
-from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedTurns
-from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.context.lint.registry import provider_for
 from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of

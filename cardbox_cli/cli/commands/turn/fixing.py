@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def fix(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
-    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+    from cardbox_cli.cli.id_resolution import TypedTurns
 
     with runtime() as run:
         fixed = do(run, TypedTurns(run.database, run.project_id).resolve(turn))

@@ -50,7 +50,7 @@ def command(
     source_agent: Annotated[str, typer.Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
-    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+    from cardbox_cli.cli.id_resolution import TypedTurns
     from cardbox_cli.execution.queue.reports import report_result
 
     content = _content(result, error, status, after_execution)

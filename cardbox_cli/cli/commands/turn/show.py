@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked
 from cardbox_cli.cli.terminal.describe import time
-from cardbox_cli.cli.terminal.escaping import one_line
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.durations import duration

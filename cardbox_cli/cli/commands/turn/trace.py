@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.escaping import flat
 from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:

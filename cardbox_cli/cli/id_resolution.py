@@ -1,6 +1,6 @@
 """The stores of a command line: they resolve ids as people type them, `@last` among them."""
 
-from cardbox_cli.cli.parameters.last import LAST, recall
+from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.views.turns import TurnViews

@@ -14,11 +14,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.session import Session, announce, session
 from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.model.ids import hash_ids
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.boxes import Box
+    from cardbox_cli.store.boxes import BoxStore
 
 DEFAULT_EDITOR = "vi"
 
@@ -156,3 +161,16 @@ def _differs(path: str, written: str) -> bool:
 
 def _remove(path: str) -> None:
     Path(path).unlink(missing_ok=True)
+
+
+def changed_meanwhile(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:
+    """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
+    now = boxes.get_many([box_id]).boxes
+    if not now:
+        return [f"warning: box {box_id} is gone meanwhile"]
+    if hash_ids(now[0].card_ids) == read:
+        return []
+    return [
+        f"warning: box {box_id} has changed meanwhile, and the new box was made from what it was before: "
+        f"`cbx box diff {made.box_id} {box_id}` shows what it lacks"
+    ]
