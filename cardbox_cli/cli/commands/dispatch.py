@@ -104,9 +104,8 @@ def command(
     from cardbox_cli.execution.dispatch.dispatch import dispatch
     from cardbox_cli.execution.dispatch.request import DepthPolicy, DispatchRequest
 
-    _check_options(
-        context_box, handover, arg, args, correlation_id, wait=wait, timeout=timeout, dry_run=dry_run
-    )
+    _check_context(context_box, handover, [*(arg or []), *(args or [])], correlation_id)
+    _check_waiting(timeout, wait=wait, dry_run=dry_run)
     passing = gate("dispatches", check=check, force=force)
     packing = _handover(handover, arg or [], args or [])
     config = _config(runtime_config)
@@ -136,26 +135,21 @@ def command(
     _print(dispatched.result, dry_run=dry_run)
 
 
-def _check_options(
-    context_box: str | None,
-    handover: str | None,
-    arg: list[str] | None,
-    args: list[str] | None,
-    correlation_id: str | None,
-    *,
-    wait: bool,
-    timeout: float | None,
-    dry_run: bool,
+def _check_context(
+    context_box: str | None, handover: str | None, arguments: list[str], correlation_id: str | None
 ) -> None:
     if (context_box is None) == (handover is None):
         raise UsageError(
             "name the context: either --context-box BOX or --handover RECIPE",
             hint="`cbx box list` shows boxes, `cbx handover list` recipes",
         )
-    if handover is None and (arg or args):
+    if handover is None and arguments:
         raise UsageError("--arg and --args are for --handover", hint="leave them out with --context-box")
     if correlation_id is not None and not correlation_id.strip():
         raise UsageError("--correlation-id is blank", hint="is the shell variable set? leave it out for none")
+
+
+def _check_waiting(timeout: float | None, *, wait: bool, dry_run: bool) -> None:
     if timeout is not None and not wait:
         raise UsageError("--timeout is for --wait", hint="add --wait, or leave --timeout out")
     if wait and dry_run:

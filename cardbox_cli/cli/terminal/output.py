@@ -107,6 +107,12 @@ def say(text: str = "") -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
+def say_lines(lines: Iterable[str]) -> None:
+    """Print texts as `say` does, a line each."""
+    for line in lines:
+        say(line)
+
+
 def say_painted(pieces: Iterable[tuple[str, str]]) -> None:
     """Print text as `say` does, in pieces of a colour (red, green, cyan, bold, or "" for none) and a text."""
     shown = "".join(painted(colour, printable(text)) for colour, text in pieces)

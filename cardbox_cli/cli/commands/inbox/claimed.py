@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
 
 import typer
 
@@ -14,16 +14,21 @@ if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import InboxRow
 
 
+P = ParamSpec("P")
+
 Owner = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user."),
 ]
 
 
-def give_back(inbox: str, do: "Callable[[Runtime, str], object]") -> None:
+def give_back(
+    inbox: str, do: "Callable[Concatenate[Runtime, str, P], object]", *given: P.args, **named: P.kwargs
+) -> None:
+    """Give a row back by one of `queue.claims`, and print it as it is then."""
     with runtime() as run:
         inbox_id = resolve_row(run, inbox)
-        do(run, inbox_id)
+        do(run, inbox_id, *given, **named)
         row = run.inbox.get(inbox_id)
     print_row(row)
 

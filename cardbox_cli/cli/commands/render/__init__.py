@@ -1,9 +1,10 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `render_source.py`'s, what is said of it
+Owns the options and which go together. Which request is meant is `source.py`'s, what is said of it
 `explain.py`'s and `diff.py`'s.
 """
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,8 @@ from cardbox_cli.execution.requests.request import NEXT, TEXT, dialect_of, provi
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Shown
+    from cardbox_cli.cli.commands.render.source import Requests, Shown
+    from cardbox_cli.execution.requests.steps import TurnRequests
 
 
 @verb(
@@ -122,36 +124,62 @@ def command(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.commands.render.diff import print_diff, print_verified
-    from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
     from cardbox_cli.cli.commands.render.source import Requests
 
     with session().database() as database, database.snapshot():
         requests = Requests(database, session().project_id, options=options, format=format_)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
-            pair = requests.pair(diff, before=box or [], turn=of_turn)
-            for note in unique([note for each in pair for note in each.unknown]):
-                announce(f"note: {note}")
-            answer = partial(print_diff, *pair)
+            answer = _difference(requests, diff, box or [], of_turn)
         elif verify and of_turn is not None:
-            step, verified = requests.verified(of_turn, at)
-            answer = partial(print_verified, of_turn.turn.agent_turn_id, step, verified)
+            answer = _verification(requests, of_turn, at)
         else:
-            if of_turn is None:
-                shown = requests.of_boxes(box or [], by_model=check)
-            else:
-                shown = requests.of_step(of_turn, at)
-            asked = (
-                (check, _check),
-                (explain, print_explained),
-                (stats, print_stats),
+            shown = (
+                requests.of_boxes(box or [], by_model=check)
+                if of_turn is None
+                else requests.of_step(of_turn, at)
             )
-            show = next((each for is_asked, each in asked if is_asked), _print)
-            for note in shown.notes:
-                announce(f"note: {note}")
-            answer = partial(show, shown)
+            answer = _request(shown, check=check, explain=explain, stats=stats)
     answer()
+
+
+# --- what is to be printed, once the database is given back
+
+Answer = Callable[[], None]
+
+
+def _difference(
+    requests: "Requests", diff: tuple[str, str], before: list[str], turn: "TurnRequests | None"
+) -> Answer:
+    from cardbox_cli.cli.commands.render.diff import print_diff
+
+    pair = requests.pair(diff, before=before, turn=turn)
+    _announce_notes(unique([note for each in pair for note in each.unknown]))
+    return partial(print_diff, *pair)
+
+
+def _verification(requests: "Requests", turn: "TurnRequests", at: str | None) -> Answer:
+    from cardbox_cli.cli.commands.render.diff import print_verified
+
+    step, verified = requests.verified(turn, at)
+    return partial(print_verified, turn.turn.agent_turn_id, step, verified)
+
+
+def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool) -> Answer:
+    from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
+
+    asked = ((check, _check), (explain, print_explained), (stats, print_stats))
+    show = next((each for is_asked, each in asked if is_asked), _print)
+    _announce_notes(shown.notes)
+    return partial(show, shown)
+
+
+def _announce_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        announce(f"note: {note}")
+
+
+# --- which options go together
 
 
 def _check_answers(**asked: bool) -> None:
