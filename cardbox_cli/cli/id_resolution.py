@@ -6,31 +6,31 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.views.turns import TurnViews
 
 
-class TypedCards(CardStore):
+class ResolvingCards(CardStore):
     """Cards that are named on a command line."""
 
-    def resolve(self, typed: str) -> str:
+    def resolve(self, given: str) -> str:
         """As the store does; `@last` is the card that was made last, whether or not it is still there."""
-        if typed == LAST:
+        if given == LAST:
             return recall(self.database.address, self.project_id, "card")
-        return super().resolve(typed)
+        return super().resolve(given)
 
 
-class TypedBoxes(BoxStore):
+class ResolvingBoxes(BoxStore):
     """Boxes that are named on a command line."""
 
-    def resolve(self, typed: str) -> str:
+    def resolve(self, given: str) -> str:
         """As the store does; `@last` is the box that was made last, whether or not it is still there."""
-        if typed == LAST:
+        if given == LAST:
             return recall(self.database.address, self.project_id, "box")
-        return super().resolve(typed)
+        return super().resolve(given)
 
 
-class TypedTurns(TurnViews):
+class ResolvingTurns(TurnViews):
     """Turns that are named on a command line."""
 
-    def resolve(self, typed: str) -> str:
+    def resolve(self, given: str) -> str:
         """As the store does; `@last` is the turn that was dispatched last."""
-        if typed == LAST:
+        if given == LAST:
             return recall(self.database.address, self.project_id, "turn")
-        return super().resolve(typed)
+        return super().resolve(given)

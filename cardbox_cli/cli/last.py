@@ -1,7 +1,7 @@
 """What `@last` stands for: the newest card, box and turn that a person's command lines made.
 
-Kept by database and project, in a file of CBX_HOME that only its owner can read. It names a database by its
-address, which holds no secret. Where nothing can be kept nothing is remembered, and no command fails for it.
+Stored by database and project, in a file of CBX_HOME that only its owner can read. It names a database by its
+address, which holds no secret. Where nothing can be stored no command fails for it.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ Noun = Literal["card", "box", "turn"]
 
 def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
     """Keep the ids that were made last, of each noun one; what is remembered of the others stays."""
-    # The command has done its work: that this cannot be kept is no failure of it.
+    # The command has done its work: that this cannot be stored is no failure of it.
     with suppress(OSError), _held_home() as home:
         entries = _read(home / FILE)
         known = _of(entries, address, project_id)

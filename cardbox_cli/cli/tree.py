@@ -1,7 +1,7 @@
 """How the command tree is put together: groups whose commands are modules, and what makes one of a function.
 
-Owns what every command has in common: the options, help without rich, the pager, what is said of a mistyped
-name. Which commands there are is said in `root.py`, and in the `__init__.py` of each noun.
+Owns what every command has in common: the options, help without rich, the pager, the answer to a mistyped
+name. Which commands there are stands in `root.py`, and in the `__init__.py` of each noun.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +67,7 @@ def verb(
         command.pages = pages
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
-                # typer calls an argument by its variable, unless it is told otherwise.
+                # typer calls an argument by its variable, unless it has a metavar.
                 kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
                 parameter.metavar = kind + "..." * (parameter.nargs != 1)
         command.params += common_options()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_typed
+from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
 from cardbox_cli.cli.parameters.types import AGENT, BOX, FILE, RECIPE, TURN, OneOf
@@ -174,23 +174,23 @@ def _config(text: str | None) -> dict[str, Any]:
     return config
 
 
-def _box(run: "Runtime", typed: str | None) -> str | None:
-    from cardbox_cli.cli.id_resolution import TypedBoxes
+def _box(run: "Runtime", named: str | None) -> str | None:
+    from cardbox_cli.cli.id_resolution import ResolvingBoxes
 
-    if typed is None:
+    if named is None:
         return None
-    return resolved_or_typed(TypedBoxes(run.database, run.project_id).resolve, typed)
+    return resolved_or_given(ResolvingBoxes(run.database, run.project_id).resolve, named)
 
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
-    from cardbox_cli.cli.id_resolution import TypedTurns
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
     from cardbox_cli.execution.dispatch.request import Parent
 
     if turn is None:
         if tool_call_id is not None:
             raise UsageError("--tool-call-id is for --parent-turn", hint="name the turn whose call waits")
         return None
-    resolved = resolved_or_typed(TypedTurns(run.database, run.project_id).resolve, turn)
+    resolved = resolved_or_given(ResolvingTurns(run.database, run.project_id).resolve, turn)
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)
 
 

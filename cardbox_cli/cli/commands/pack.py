@@ -124,7 +124,7 @@ def _print(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
         answer["tokenizer"] = tokenizer.name
     output.emit(
         answer,
-        table=lambda: _say(packed, tokenizer, explain=explain),
+        table=lambda: _print_text(packed, tokenizer, explain=explain),
         ids=[packed.context_box_id] if packed.context_box_id else [],
     )
 
@@ -151,7 +151,7 @@ def _line(packed: "Packed", place: PlannedCard, tokenizer: Tokenizer) -> dict[st
     }
 
 
-def _say(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
+def _print_text(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
     places = packed.plan.cards
     tokens = token_count(_tokens(packed, tokenizer), exact=tokenizer.exact)
     output.facts(
@@ -166,10 +166,10 @@ def _say(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
         ]
     )
     if explain and places:
-        output.say()
+        output.print_text()
         print_table(_columns(packed, tokenizer), enumerate(places))
     if explain and packed.plan.left_out:
-        output.say()
+        output.print_text()
         print_table(_LEFT_OUT, packed.plan.left_out)
 
 

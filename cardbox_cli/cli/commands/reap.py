@@ -16,18 +16,18 @@ def command() -> None:
 
     Expired leases make their rows due again, or dead after too many tries; a result whose report was lost is
     reported; a passed deadline becomes a timeout report; a turn that is queued on an idle agent is promoted;
-    what nobody came for rings again.
+    workers are notified again of what nobody came for.
     """
     from cardbox_cli.execution.recovery.reaping import reap
 
     with runtime() as run:
         reaped = reap(run)
-    output.emit(reaped, table=lambda: _say(reaped))
+    output.emit(reaped, table=lambda: _print_text(reaped))
 
 
-def _say(reaped: "Reaped") -> None:
+def _print_text(reaped: "Reaped") -> None:
     if not reaped.total:
-        output.say("nothing was overdue")
+        output.print_text("nothing was overdue")
         return
     output.facts(
         [
@@ -37,7 +37,7 @@ def _say(reaped: "Reaped") -> None:
             ("reported", ", ".join(reaped.reported) or None),
             ("failed", ", ".join(reaped.failed) or None),
             ("promoted", ", ".join(reaped.promoted) or None),
-            ("rung for", ", ".join(reaped.rung) or None),
+            ("notified", ", ".join(reaped.rung) or None),
             ("trouble", "; ".join(reaped.troubles) or None),
         ]
     )

@@ -62,8 +62,8 @@ def command(
             )
 
 
-def _meant(typed: str, address: str) -> str:
-    return recall(address, session().project_id, "turn") if typed == LAST else typed
+def _meant(given: str, address: str) -> str:
+    return recall(address, session().project_id, "turn") if given == LAST else given
 
 
 def _one(diagnosis: "Diagnosis") -> None:
@@ -111,18 +111,18 @@ def _counted(survey: "Survey") -> str:
 def _page(diagnosis: "Diagnosis") -> None:
     rule = f": {diagnosis.rule}" if diagnosis.rule else ""
     colour = "" if diagnosis.well else "red"
-    output.say_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
-    output.say(diagnosis.proves)
+    output.print_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
+    output.print_text(diagnosis.proves)
     if diagnosis.evidence:
-        output.say()
+        output.print_text()
         print_table(_EVIDENCE, diagnosis.evidence)
-    output.say()
+    output.print_text()
     output.facts(_what_next(diagnosis))
     if diagnosis.also:
-        output.say()
-        output.say("also seen")
+        output.print_text()
+        output.print_text("also seen")
         for seen in diagnosis.also:
-            output.say(f"  {seen.rule}: {seen.proves}")
+            output.print_text(f"  {seen.rule}: {seen.proves}")
 
 
 def _named(diagnosis: "Diagnosis") -> str:

@@ -72,9 +72,9 @@ class Offers:
 
 def offers(words: Sequence[str], session: Session) -> Offers:
     """What the last of `words`, the beginning of one, can become. `session` takes their common options."""
-    *complete, typed = words
-    items = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), typed)
-    option, equals, _ = typed.partition("=")
+    *complete, given = words
+    items = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
+    option, equals, _ = given.partition("=")
     return Offers(option + equals if equals and option.startswith("--") else "", items)
 
 

@@ -96,7 +96,7 @@ def _write(path: Path, pieces: Iterable[str]) -> None:
 
 
 def parse_json(text: str, option: str) -> Any:
-    """The JSON value that `text` spells, or that of the file @FILE. Raises InvalidInput naming `option`."""
+    """The JSON value of `text`, or that of the file @FILE. Raises InvalidInput naming `option`."""
     if text.startswith("@"):
         text = read_text(text[1:])
     try:
@@ -110,14 +110,14 @@ def parse_json(text: str, option: str) -> Any:
         raise InvalidInput(f"{option}: {exc}") from exc
 
 
-def resolved_or_typed(resolve: Callable[[str], str], typed: str) -> str:
+def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
     """The full id that `typed` stands for, or `typed` itself where it stands for none; not for `@last`."""
     try:
-        return resolve(typed)
+        return resolve(given)
     except NotFound:
-        if typed == LAST:
+        if given == LAST:
             raise
-        return typed
+        return given
 
 
 def parse_time(text: str | None, option: str) -> datetime | timedelta | None:

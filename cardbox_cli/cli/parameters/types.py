@@ -88,18 +88,18 @@ def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Calla
     `short`: as short ids, unless a whole one is typed. `narrowed`: the query is told what is typed.
     """
 
-    def offer(session: Session, typed: str) -> Pairs:
+    def offer(session: Session, given: str) -> Pairs:
         from cardbox_cli.model.ids import short_id
         from cardbox_cli.store.views import completion
 
         with session.process.completion_database(session.target()) as database:
             pairs: Pairs = getattr(completion, query)(
-                database, session.project_id, *([typed] if narrowed else [])
+                database, session.project_id, *([given] if narrowed else [])
             )
         if not short:
             return pairs
         ids = ((full, short_id(full), text) for full, text in pairs)
-        return ((brief if brief.startswith(typed) else full, text) for full, brief, text in ids)
+        return ((brief if brief.startswith(given) else full, text) for full, brief, text in ids)
 
     return offer
 
@@ -135,7 +135,7 @@ def _after_execution() -> Iterable[str]:
 AFTER = OneOf(_after_execution, what="value")
 AGENT = Completed("AGENT", _stored("agent_ids", narrowed=True))
 BOX = Completed("BOX", _boxes)
-BOX_OR_TURN = Completed("BOX", lambda session, typed: [*_boxes(session, typed), *_turns(session, typed)])
+BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
 CARD = Completed("CARD", _stored("recent_cards", short=True))
 CARD_TYPE = Completed("TYPE", _card_types)
 FILE = Completed("FILE", files=True)

@@ -13,9 +13,9 @@ from cardbox_cli.cli.terminal.describe import (
     PREVIEW,
     age,
     answers,
+    full_text,
     preview,
     size,
-    spoken_by,
     time,
     to_millisecond,
     token_count,
@@ -44,26 +44,26 @@ class Place(NamedTuple):
     rule: str
 
 
-def chosen(columns: Columns, typed: str | None) -> Columns:
+def chosen(columns: Columns, given: str | None) -> Columns:
     """The columns that `--columns` names, in any case; without it all but extras. Raises UsageError."""
-    if typed is None:
+    if given is None:
         return [column for column in columns if not column.extra]
     if session().output != "table":
         raise UsageError(
             f"--columns is for tables, not for -o {session().output}",
             hint="pick keys out of -o json with jq, or print ids alone with -o id",
         )
-    return [_named(columns, name) for name in typed.split(",")]
+    return [_named(columns, name) for name in given.split(",")]
 
 
-def _named(columns: Columns, typed: str) -> Column:
+def _named(columns: Columns, given: str) -> Column:
     known = {_plain(column.name): column for column in columns}
-    if _plain(typed) not in known:
+    if _plain(given) not in known:
         raise UsageError(
-            f"--columns: there is no column {typed.strip()!r}",
+            f"--columns: there is no column {given.strip()!r}",
             hint=f"there are {', '.join(name.replace(' ', '-') for name in known)}",
         )
-    return known[_plain(typed)]
+    return known[_plain(given)]
 
 
 def picked(columns: Columns, *names: str) -> Columns:
@@ -103,7 +103,7 @@ CARD: Columns = (
     Column("STEP", _metadata("step_id"), extra=True),
     Column("TRACE", _metadata("trace_id"), extra=True),
     Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
-    Column("SIZE", lambda card: size(spoken_by(card)), right=True),
+    Column("SIZE", lambda card: size(full_text(card)), right=True),
     Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True),
     Column("PREVIEW", preview),
 )

@@ -18,10 +18,10 @@ PREVIEW = 80
 
 def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
     """What a card says, on one line; the calls that it makes when it says nothing."""
-    return one_line(spoken_by(card), width)
+    return one_line(full_text(card), width)
 
 
-def spoken_by(card: Card | CardDraft) -> str:
+def full_text(card: Card | CardDraft) -> str:
     """A card's text and its tool calls, as a person would read them."""
     text = card_text(card.content)
     calls = [_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def answer(findings: "list[Finding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
-    output.emit_items(findings, table=lambda: _say(findings), item_id=lambda found: found.card_id or "")
+    output.emit_items(
+        findings, table=lambda: _print_text(findings), item_id=lambda found: found.card_id or ""
+    )
     refuse(findings, hint=None)
 
 
@@ -68,14 +70,14 @@ def _place(found: "Finding") -> str:
     return f" at card {short_id(found.card_id)}, position {found.position}"
 
 
-def _say(findings: "list[Finding]") -> None:
+def _print_text(findings: "list[Finding]") -> None:
     if not findings:
         announce("nothing found")
         return
     print_table(_FINDING, findings, whole=True)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     if remedies:
-        output.say()
+        output.print_text()
         print_table(_REMEDY, remedies.items(), whole=True)
 
 

@@ -55,7 +55,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
         with database.snapshot():
             passing = _Passing(listing.read(listing.limit or None))
             _emit(listing, passing)
-            _say_cut(_cut(listing, passing.number, passing.last))
+            _print_cut(_cut(listing, passing.number, passing.last))
         return
 
     def look() -> "tuple[list[Any], Further | None]":
@@ -65,7 +65,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
 
     def show(seen: "tuple[list[Any], Further | None]") -> None:
         _emit(listing, seen[0])
-        _say_cut(seen[1])
+        _print_cut(seen[1])
 
     def oldest_first() -> list[str]:
         return [_line(listing, item) for item in reversed(look()[0])]
@@ -115,7 +115,7 @@ def _by_default() -> bool:
     return source is click.core.ParameterSource.DEFAULT
 
 
-def _say_cut(further: "Further | None") -> None:
+def _print_cut(further: "Further | None") -> None:
     if further is None or (further.all_seen and not further.count):
         return
     number = f"{further.count}{'' if further.all_seen else '+'}" if further.count else "perhaps"

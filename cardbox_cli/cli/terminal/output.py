@@ -102,19 +102,19 @@ def write_pieces(pieces: Iterable[str]) -> None:
     write("")
 
 
-def say(text: str = "") -> None:
+def print_text(text: str = "") -> None:
     """Print text for people to read, with nothing in it that could act on a terminal."""
     sys.stdout.write(printable(text) + "\n")
 
 
-def say_lines(lines: Iterable[str]) -> None:
-    """Print texts as `say` does, a line each."""
+def print_lines(lines: Iterable[str]) -> None:
+    """Print texts as `print_text` does, a line each."""
     for line in lines:
-        say(line)
+        print_text(line)
 
 
-def say_painted(pieces: Iterable[tuple[str, str]]) -> None:
-    """Print text as `say` does, in pieces of a colour (red, green, cyan, bold, or "" for none) and a text."""
+def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
+    """Print text as `print_text` does, in pieces of a colour, as of `colours.painted`, and a text."""
     shown = "".join(painted(colour, printable(text)) for colour, text in pieces)
     sys.stdout.write(shown + "\n")
 
@@ -125,9 +125,9 @@ def facts(pairs: Iterable[tuple[str, str | None]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         first, *others = value.rstrip("\n").split("\n")
-        say(f"{name.ljust(width)}  {first}")
+        print_text(f"{name.ljust(width)}  {first}")
         for line in others:
-            say(f"{'':{width}}  {line}" if line else "")
+            print_text(f"{'':{width}}  {line}" if line else "")
 
 
 def _pretty(value: Any) -> str:
@@ -141,7 +141,7 @@ def _yaml(value: Any) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Numbers that no float can spell are written as they are."""
+        """Numbers that no float can represent are written as they are."""
 
     Dumper.add_representer(
         Decimal, lambda dumper, number: dumper.represent_scalar("tag:yaml.org,2002:float", str(number))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import spoken_by
+from cardbox_cli.cli.terminal.describe import full_text
 from cardbox_cli.errors import Findings, NotAccepted
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
         seen = view(stored)
         wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
         cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
-    output.emit(seen, table=lambda: _say_deliverable(seen, cards), ids=wanted)
+    output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=wanted)
     require_success(seen, stored.record.error if stored.record else None)
 
 
-def _say_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
+def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
     if seen.end_status == "success":
         for card in cards:
-            output.say(spoken_by(card))
+            output.print_text(full_text(card))
         if not cards:
             announce(f"turn {seen.agent_turn_id} left no deliverable that can be read")
 

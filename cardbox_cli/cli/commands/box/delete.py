@@ -25,4 +25,4 @@ def command(
             boxes.delete(found.box_id)
     verb = "would delete" if dry_run else "deleted"
     answer = {"deleted_box_id": found.box_id, "dry_run": dry_run}
-    output.emit(answer, table=lambda: output.say(f"{verb} {found.box_id}"), ids=[found.box_id])
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {found.box_id}"), ids=[found.box_id])

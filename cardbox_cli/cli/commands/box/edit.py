@@ -55,13 +55,13 @@ def command(
     old = view.box
     with _new_list(view, file, in_place) as new:
         wanted = _parsed(new)
-        is_new = [line.typed for line in wanted] != old.card_ids
+        is_new = [line.given for line in wanted] != old.card_ids
         made, news = _written(wanted, new, old, in_place) if wanted and is_new else (old, [])
     if is_new and not wanted:
         decline("the list is empty: nothing was done")
     if not is_new:
         announce(f"unchanged: {old.box_id}")
-    output.emit(made, table=lambda: output.say(made.box_id), ids=[made.box_id])
+    output.emit(made, table=lambda: output.print_text(made.box_id), ids=[made.box_id])
     for note in news:
         announce(note)
 
@@ -69,7 +69,7 @@ def command(
 class _Line(NamedTuple):
     """One line of the list: the id as it was typed, and where."""
 
-    typed: str
+    given: str
     place: str
 
 
@@ -97,7 +97,7 @@ def _list_text(view: BoxView, in_place: bool) -> str:
         "its beginning or end; the rest of the line is for you. Move lines, delete them, add some.",
         f"{effect} If no line is left, nothing is done.",
     ]
-    lines = [printable(flat(f"{_spelled(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
+    lines = [printable(flat(f"{_quoted(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
     return "\n".join([*lines, "", *(flat(f"# {note}".rstrip()) for note in notes), ""])
 
 
@@ -113,7 +113,7 @@ def _described(slot: Slot) -> str:
     return f"{card.type}  {card.role or '-'}  {state}{preview(card)}"
 
 
-def _spelled(card_id: str) -> str:
+def _quoted(card_id: str) -> str:
     """An id as a line begins with it: as a JSON string where it is not one plain word."""
     plain = _PLAIN.fullmatch(card_id) and printable(card_id) == card_id
     return card_id if plain else json.dumps(card_id)
@@ -136,9 +136,9 @@ def _parsed(new: Edited) -> list[_Line]:
 
 def _check_text(line: _Line) -> None:
     try:
-        exact_json.check_storable(line.typed)
+        exact_json.check_storable(line.given)
     except exact_json.Unstorable as exc:
-        message = f"{line.place}: the id {line.typed!r} {exc}"
+        message = f"{line.place}: the id {line.given!r} {exc}"
         raise InvalidInput(message, hint="no card has such an id") from exc
 
 
@@ -169,12 +169,12 @@ def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> 
 
 def _resolved(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
     """The whole ids. Raises NotFound and AmbiguousId naming the line."""
-    absent = set(cards.absent([line.typed for line in wanted if line.typed not in held]))
-    return [_whole(cards, line) if line.typed in absent else line.typed for line in wanted]
+    absent = set(cards.absent([line.given for line in wanted if line.given not in held]))
+    return [_whole(cards, line) if line.given in absent else line.given for line in wanted]
 
 
 def _whole(cards: "CardStore", line: _Line) -> str:
     try:
-        return cards.resolve(line.typed)
+        return cards.resolve(line.given)
     except (NotFound, AmbiguousId) as exc:
         raise type(exc)(f"{line.place}: {exc.message}", hint=exc.hint, details=exc.details) from exc

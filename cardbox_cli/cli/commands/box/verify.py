@@ -23,7 +23,7 @@ def command(box: BoxId) -> None:
 
     def table() -> None:
         if not findings:
-            output.say(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
+            output.print_text(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
             return
         print_table(_FINDING, findings)
 

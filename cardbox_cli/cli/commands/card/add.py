@@ -124,7 +124,7 @@ def _card_id(draft: CardDraft) -> str:
 
 def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
     ids = [draft.card_id for draft in drafts]
-    output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.say_lines(ids), ids=ids)
+    output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.print_lines(ids), ids=ids)
 
 
 def _refuse_beside_card() -> None:

@@ -29,4 +29,6 @@ def command(
         deleted = wanted if dry_run else cards.delete(wanted)
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
-    output.emit(answer, table=lambda: output.say(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted)
+    output.emit(
+        answer, table=lambda: output.print_text(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted
+    )

@@ -159,8 +159,8 @@ def _emit(outcome: _Outcome, old: Card) -> None:
     answer: dict[str, Any] = {"card": card, "edited_card_id": old.card_id, "boxes": boxes}
 
     def table() -> None:
-        output.say(card.card_id)
+        output.print_text(card.card_id)
         for box in boxes:
-            output.say(box.box_id)
+            output.print_text(box.box_id)
 
     output.emit(answer, table=table, ids=[box.box_id for box in boxes] or [card.card_id])

@@ -115,13 +115,13 @@ class _Import:
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
         with session().database():
-            pass  # what keeps it from being used is said at once, not at the first line
+            pass  # what keeps it from being used is reported at once, not at the first line
         known: set[str] = set()
         for source in self._growing():
             try:
                 imported = self._take(source, follows=True)
             except _TooYoung as exc:
-                self._say_once(str(exc))
+                self._announce_once(str(exc))
                 continue
             changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
             known.update(box.box_id for box in changed)
@@ -143,11 +143,11 @@ class _Import:
                     yield Source(file, self._name, size=end)
                     before = (status.st_ino, end)
             if end < status.st_size == waiting:
-                self._say_once("the last line has no line break yet; it is left out until it has")
+                self._announce_once("the last line has no line break yet; it is left out until it has")
             waiting = status.st_size
             sleep(max(_LOOK_EVERY, (monotonic() - began) * (1 / _SHARE - 1)))
 
-    def _say_once(self, message: str) -> None:
+    def _announce_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
             announce(message)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import resolved_or_typed
+from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.session import session
@@ -36,7 +36,7 @@ def command(
 
     shown = chosen(REFERENCE, columns)
     with session().stores() as (cards, boxes):
-        wanted = resolved_or_typed(cards.resolve, card_id)
+        wanted = resolved_or_given(cards.resolve, card_id)
         listing = Listing(
             read=lambda size: boxes.refs(wanted, limit=size),
             further=lambda _: Further(boxes.count_refs(wanted) - limit, True),

@@ -16,5 +16,5 @@ def command(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")
     server = embedded_server("destroy")
     confirm(f"Delete the embedded database of {server.home}, every project in it?", yes=yes)
     removed = [str(path) for path in server.destroy()]
-    told = "\n".join(f"removed {path}" for path in removed) or "there was nothing to remove"
-    output.emit({"removed": removed}, table=lambda: output.say(told))
+    text = "\n".join(f"removed {path}" for path in removed) or "there was nothing to remove"
+    output.emit({"removed": removed}, table=lambda: output.print_text(text))

@@ -61,9 +61,9 @@ def command(
             for box in each.dangling(without_expired=dry_run, without_deleted=dry_run and purge)
         ]
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
-    said = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
-    said = said if found.total else "nothing to purge"
-    output.emit(answer, table=lambda: _say(said, dangling), ids=[box.box_id for box in dangling])
+    summary = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
+    summary = summary if found.total else "nothing to purge"
+    output.emit(answer, table=lambda: _print_text(summary, dangling), ids=[box.box_id for box in dangling])
     if dangling:
         places = sum(box.count for box in dangling)
         lead = "would lead" if dry_run else "leads" if places == 1 else "lead"
@@ -73,8 +73,8 @@ def command(
         )
 
 
-def _say(said: str, dangling: "Sequence[Dangling]") -> None:
-    output.say(said)
+def _print_text(summary: str, dangling: "Sequence[Dangling]") -> None:
+    output.print_text(summary)
     if dangling:
         print_table(_DANGLING, dangling)
 
@@ -96,7 +96,7 @@ def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
 
 
 def _summed(show: Callable[[int], None]) -> Callable[[int], None]:
-    """What to call with the size of each batch, so that `show` is told how many rows went so far."""
+    """What to call with the size of each batch, so that `show` gets how many rows went so far."""
     done = 0
 
     def advance(rows: int) -> None:

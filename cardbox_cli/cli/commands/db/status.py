@@ -31,16 +31,16 @@ def command(
 
     answer = target_status(session().target(), session().project_id, exact=exact)
 
-    output.emit(answer, table=lambda: say_status(answer))
+    output.emit(answer, table=lambda: print_status(answer))
 
 
-def say_status(answer: dict[str, Any]) -> None:
+def print_status(answer: dict[str, Any]) -> None:
     """Print a status, whichever keys it has."""
     output.facts(
         (_NAMES.get(key, key.replace("_", " ")), _shown(key, value)) for key, value in answer.items()
     )
     if answer.get("table_sizes"):
-        output.say()
+        output.print_text()
         print_table(_TABLE, answer["table_sizes"])
 
 

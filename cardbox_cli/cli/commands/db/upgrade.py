@@ -15,4 +15,4 @@ def command() -> None:
         before, after = upgrade_schema(database)
     answer = {"before": before, "after": after}
     text = f"schema version {after}" + ("" if before == after else f", was {before}")
-    output.emit(answer, table=lambda: output.say(text))
+    output.emit(answer, table=lambda: output.print_text(text))

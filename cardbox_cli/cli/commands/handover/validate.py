@@ -29,7 +29,7 @@ def command(
     if failures:
         raise _all_of(failures)
     valid = count(len(recipes), "valid recipe")
-    output.emit({"valid": recipes, "problems": []}, table=lambda: output.say(valid), ids=recipes)
+    output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)
 
 
 def _all_of(failures: list[CbxError]) -> CbxError:

@@ -33,10 +33,10 @@ def give_back(
     print_row(row)
 
 
-def resolve_row(run: "Runtime", typed: str) -> str:
+def resolve_row(run: "Runtime", named: str) -> str:
     from cardbox_cli.store.views.inbox import InboxViews
 
-    return InboxViews(run.database, run.project_id).resolve(typed)
+    return InboxViews(run.database, run.project_id).resolve(named)
 
 
 def owner_name(named: str | None) -> str:

@@ -1,6 +1,6 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `source.py`'s, what is said of it
+Owns the options and which go together. Which request is meant is `source.py`'s, what is printed of it
 `explain.py`'s and `diff.py`'s.
 """
 
@@ -106,7 +106,7 @@ def command(
     """Print the request body that boxes make, or a turn sends, ready to send.
 
     Among boxes, a profile's gives the system prompt. A recorded step of a turn is shown as it was stored, any
-    other request of one as cbx would compose it, which is said on stderr.
+    other request of one as cbx would compose it, which a note on stderr says.
     """
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, is_diff=diff is not None)
@@ -234,7 +234,7 @@ def _print(shown: "Shown") -> None:
     if shown.format == "anthropic":
         _tell_renamed(request)
     if shown.format == TEXT:
-        output.say(text.text(request).rstrip("\n"))
+        output.print_text(text.text(request).rstrip("\n"))
         return
     _tell_losses(request, shown.format)
     if request.model is None:

@@ -24,44 +24,44 @@ _WHOLE = 40
 def print_explained(shown: "Shown") -> None:
     """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
     request = shown.request
-    told = explain(request)
+    explained = explain(request)
     output.emit(
-        {"request": dialect_of(shown.format).body(request), "explanation": told},
-        table=lambda: _say(request, told),
-        ids=unique(line.card_id for line in told.messages if line.card_id is not None),
+        {"request": dialect_of(shown.format).body(request), "explanation": explained},
+        table=lambda: _print_text(request, explained),
+        ids=unique(line.card_id for line in explained.messages if line.card_id is not None),
     )
 
 
 def print_stats(shown: "Shown") -> None:
     """Print what each layer takes. With -o id: the names of the layers."""
     request = shown.request
-    told = explain(request)
-    found = shares(told, window(request.model))
+    explained = explain(request)
+    found = shares(explained, window(request.model))
     output.emit_items(
-        found, table=lambda: _say_shares(request, told, found), item_id=lambda share: share.layer
+        found, table=lambda: _print_shares(request, explained, found), item_id=lambda share: share.layer
     )
 
 
-def _say(request: Request, told: Explanation) -> None:
+def _print_text(request: Request, explained: Explanation) -> None:
     output.facts(
         [
             ("model", request.model or "unknown"),
-            ("process", told.process if told.process != "react" else None),
-            ("layout", told.layout if told.layout != "default" else None),
-            ("messages", str(len(told.messages))),
-            ("tools", str(len(told.tools)) if told.tools else None),
-            ("tokens", token_count(told.tokens, exact=told.tokens_exact)),
+            ("process", explained.process if explained.process != "react" else None),
+            ("layout", explained.layout if explained.layout != "default" else None),
+            ("messages", str(len(explained.messages))),
+            ("tools", str(len(explained.tools)) if explained.tools else None),
+            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
         ]
     )
-    if told.messages:
-        output.say()
-        print_table(_MESSAGE, enumerate(told.messages, 1))
-    if told.left_out:
-        output.say()
-        print_table(_LEFT_OUT, told.left_out)
-    if told.layers_left_out:
-        output.say()
-        print_table(_LAYER_LEFT_OUT, told.layers_left_out)
+    if explained.messages:
+        output.print_text()
+        print_table(_MESSAGE, enumerate(explained.messages, 1))
+    if explained.left_out:
+        output.print_text()
+        print_table(_LEFT_OUT, explained.left_out)
+    if explained.layers_left_out:
+        output.print_text()
+        print_table(_LAYER_LEFT_OUT, explained.layers_left_out)
 
 
 def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
@@ -105,15 +105,15 @@ _SHARE = (
 )
 
 
-def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) -> None:
+def _print_shares(request: Request, explained: Explanation, found: list[LayerShare]) -> None:
     holds = window(request.model)
-    about = "" if told.tokens_exact else "~"
+    about = "" if explained.tokens_exact else "~"
     output.facts(
         [
             ("model", request.model or "unknown"),
-            ("window", f"{holds} tokens, {about}{told.tokens / holds:.1%} taken" if holds else None),
-            ("messages", str(len(told.messages))),
-            ("tokens", token_count(told.tokens, exact=told.tokens_exact)),
+            ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
+            ("messages", str(len(explained.messages))),
+            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
         ]
     )
     if not found:
@@ -121,5 +121,5 @@ def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) ->
     mark = "#" if os.environ.get("TERM") == "dumb" else "▇"
     whole = min(_WHOLE, room_beside(_SHARE, found))
     bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
-    output.say()
+    output.print_text()
     print_table([*_SHARE, bar], found)

@@ -32,9 +32,9 @@ class TodoList:
     What a turn adds to its output box continues the list of its context box.
     """
 
-    def __init__(self, cards: "CardStore", boxes: "BoxStore", typed: str) -> None:
+    def __init__(self, cards: "CardStore", boxes: "BoxStore", given: str) -> None:
         self.cards, self.boxes = cards, boxes
-        self.box_id = boxes.resolve(typed)
+        self.box_id = boxes.resolve(given)
         self.fence = own_output(self.box_id)
         self.author = OPERATOR if self.fence is None else self.fence.agent_id
         self.turn = None if self.fence is None else self.fence.agent_turn_id
@@ -53,19 +53,19 @@ class TodoList:
         session().made(card_id=drafts[-1].card_id)
 
 
-def settle(box: str, typed: Sequence[str], *, done: bool) -> None:
+def settle(box: str, given: Sequence[str], *, done: bool) -> None:
     with session().stores() as (cards, boxes), boxes.database.transaction():
-        desk = TodoList(cards, boxes, box)
-        items = desk.items()
-        named = unique(find_item(items, each, desk.box_id).first_card_id for each in typed)
+        todo = TodoList(cards, boxes, box)
+        items = todo.items()
+        named = unique(find_item(items, each, todo.box_id).first_card_id for each in given)
         chosen = {item.first_card_id: item for item in items if item.first_card_id in named}
         news = [f"unchanged: {item.number}" for item in chosen.values() if item.done == done]
         old = cards.get_many([item.card_id for item in chosen.values() if item.done != done]).cards
         if old:
-            desk.write(
-                [settled(card, done=done, author_id=desk.author, agent_turn_id=desk.turn) for card in old]
+            todo.write(
+                [settled(card, done=done, author_id=todo.author, agent_turn_id=todo.turn) for card in old]
             )
-            items = desk.items()
+            items = todo.items()
     for note in news:
         announce(note)
     emit([item for item in items if item.first_card_id in chosen])

@@ -24,4 +24,4 @@ def command(
         tools.get(name)
         confirm(f"Remove the tool {name}?", yes=yes)
         tools.remove(name)
-    output.emit({"removed": name}, table=lambda: output.say(f"removed {name}"), ids=[name])
+    output.emit({"removed": name}, table=lambda: output.print_text(f"removed {name}"), ids=[name])

@@ -32,10 +32,10 @@ def command(turn: TurnId) -> None:
     with session().turns() as turns, turns.database.snapshot():
         stored = turns.story(turns.resolve(turn))
     seen = view(stored)
-    output.emit(seen, table=lambda: _say(stored, seen), ids=[seen.agent_turn_id])
+    output.emit(seen, table=lambda: _print_text(stored, seen), ids=[seen.agent_turn_id])
 
 
-def _say(stored: "StoredTurn", seen: "TurnView") -> None:
+def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
     turn = stored.turn
     output.facts(
         [
@@ -61,17 +61,17 @@ def _say(stored: "StoredTurn", seen: "TurnView") -> None:
 
 def _section(title: str, columns: Columns, items: Sequence[Any]) -> None:
     if items:
-        output.say()
-        output.say_painted([("bold", title)])
+        output.print_text()
+        output.print_painted([("bold", title)])
         print_table(columns, items)
 
 
 def _status(stored: "StoredTurn", seen: "TurnView") -> str:
-    said = " ".join(part for part in (seen.status, seen.end_status) if part)
+    state = " ".join(part for part in (seen.status, seen.end_status) if part)
     deadline, record = stored.turn.resume_deadline, stored.record
     until = f", waits until {time(deadline)}" if deadline else ""
     error = f": {one_line(record.error, 200)}" if record and record.error else ""
-    return f"{said}, epoch {seen.turn_epoch}{until}{error}"
+    return f"{state}, epoch {seen.turn_epoch}{until}{error}"
 
 
 def _parent(turn_id: str | None, agent_id: str | None) -> str | None:

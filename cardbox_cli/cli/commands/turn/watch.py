@@ -38,7 +38,7 @@ def command(
         events = _events(turns, turns.resolve(turn), interval, last.append)
         if session().output == "table":
             for event in events:
-                _say(event)
+                _print_text(event)
         else:
             output.emit_list(events, columns=EVENT, item_id=lambda event: event.ref or "-", empty="")
     [stored] = last
@@ -51,16 +51,16 @@ def _events(
     """What happens to a turn, each thing once, until it has ended; `end` gets it then."""
     from cardbox_cli.execution.views.turn_page import view
 
-    told: Counter[Event] = Counter()
+    printed: Counter[Event] = Counter()
     with ExitStack() as stack:
         pause: Callable[[float], None] | None = None
         while True:
             stored = turns.story(turn_id)
             seen = view(stored)
             now = Counter(seen.timeline)
-            new = now - told
+            new = now - printed
             yield from (event for event in seen.timeline if event in new)
-            told |= now
+            printed |= now
             if seen.end_status is not None:
                 end(stored)
                 return
@@ -68,9 +68,9 @@ def _events(
             pause(interval)
 
 
-def _say(event: "Event") -> None:
+def _print_text(event: "Event") -> None:
     import sys
 
     moment, name, text = (column.text(event) for column in EVENT)
-    output.say(flat(f"{moment}  {name:11}  {text}"))
+    output.print_text(flat(f"{moment}  {name:11}  {text}"))
     sys.stdout.flush()

@@ -46,9 +46,11 @@ class Journal:
         deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
         code = f" ({outcome.error_code})" if outcome.error_code else ""
         end = f" {outcome.end.end_status}" if outcome.end else ""
-        said = "" if outcome.said == end.strip() else f": {outcome.said}"
+        message = "" if outcome.said == end.strip() else f": {outcome.said}"
         kind = outcome.kind.replace("_", " ")
-        self.line(f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{said}{deliverable}")
+        self.line(
+            f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{message}{deliverable}"
+        )
         if outcome.kind in ("ended", "suspended"):
             with self._writing():
                 self._keep(_shown(project_id, outcome))
@@ -65,7 +67,7 @@ class Journal:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Print what was kept for the end. Raises what kept something from being written."""
+        """Print what is left for the end. Raises what made writing fail."""
         if self._unwritten is not None:
             raise self._unwritten
         if self._format in ("json", "yaml"):

@@ -87,7 +87,7 @@ def command(
     """Run turns: the command gets each request on its standard input, its output is the model's answer.
 
     A message of an assistant, or a provider's whole response, may call tools; those with a command are run,
-    for others the turn waits. Any other output is the deliverable. What happens is told on stderr; with
+    for others the turn waits. Any other output is the deliverable. What happens is printed on stderr; with
     -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
@@ -158,7 +158,7 @@ def _serve(plan: "Plan", settings: "Settings") -> int:
 
 
 def _listener(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Listener":
-    """Doorbells are for a worker that goes on waiting; others only wait for their own turns."""
+    """Notifications are for a worker that goes on waiting; others only wait for their own turns."""
     from cardbox_cli.execution.notifications.listener import Listener
 
     if plan.mode != "serve":
