@@ -19,6 +19,7 @@ import typer
 
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import TERM
 
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
 Interval = Annotated[
@@ -43,7 +44,7 @@ def keep_showing(
 
     Of what is higher than the terminal the first lines are shown, with `end` the last.
     """
-    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    can_draw = sys.stdout.isatty() and TERM.text() != "dumb"
     before: list[_Seen] = []
     with _alarm() as resized_within:
         while True:

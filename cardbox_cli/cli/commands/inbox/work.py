@@ -1,7 +1,6 @@
 """The verbs of `cbx inbox` that work: a script claims rows, and gives each back done, deferred or dead."""
 
 import math
-import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import examples
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.settings import OWNER
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.queue.claims import Claimed
@@ -50,7 +50,7 @@ def claim(
         ),
     ] = None,
 ) -> None:
-    """Claim due rows for the time of a lease (CBX_LEASE, 60 s), one of each agent. Exit 3 without work."""
+    """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
     from cardbox_cli.execution.queue.claims import claim as claim_rows
 
     name = _owner(owner)
@@ -163,7 +163,7 @@ def _resolve(run: "Runtime", typed: str) -> str:
 
 
 def _owner(named: str | None) -> str:
-    return named or os.environ.get("CBX_OWNER") or f"shell {actor()}"
+    return named or OWNER.text() or f"shell {actor()}"
 
 
 def _print(claimed: "list[Claimed]") -> None:
