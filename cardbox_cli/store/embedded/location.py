@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.settings import RUNTIME_DIR
 from cardbox_cli.store.connection.faults import passing
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _short_folders(home: Path, account: "Account") -> list[Path]:
     import tempfile
 
     name = f"cbx-{account.uid}-{_digest(home)}"
-    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
+    runtime = Path(RUNTIME_DIR.text() or "/nonexistent")
     usable = runtime.is_absolute() and runtime.is_dir() and runtime.stat().st_uid == account.uid
     return [*([runtime / name] if usable else []), Path(tempfile.gettempdir(), name)]
 
