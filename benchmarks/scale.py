@@ -36,7 +36,7 @@ from cardbox_cli.cli.shell import Shell
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.glance import glance
-from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from cardbox_cli.store.target import Target
 
 SMALL = 10_000

@@ -16,7 +16,7 @@ import psycopg
 
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from cardbox_cli.store.target import Target
 
 PROJECT = "bench"

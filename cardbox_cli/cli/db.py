@@ -96,10 +96,10 @@ def init(
 ) -> None:
     """Add the tables that are missing. Without --yes it prints their SQL. No existing table is changed."""
     from cardbox_cli.store.database import Database
-    from cardbox_cli.store.schema import add_missing_tables, missing_parts
+    from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables
 
     with Database.connect(session().target()) as database:
-        parts = missing_parts(database)
+        parts = missing_tables(database)
         added = add_missing_tables(database) if yes else []
     answer = {"missing": list(parts), "added": added, "sql": "\n\n".join(parts.values())}
 
@@ -116,26 +116,28 @@ def init(
         announce(f"{count(len(parts), 'table')} would be added; run it with --yes to add them")
 
 
-@app.command(epilog=examples("  cbx db upgrade"))
-def upgrade() -> None:
-    """Bring an older database to this cbx's schema version."""
+@app.command(epilog=examples("  cbx db upgrade --dry-run\n  cbx db upgrade"))
+def upgrade(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the SQL that would run.")] = False,
+) -> None:
+    """Bring an older database to this cbx's schema version. Tables of other programs stay as they are."""
     from cardbox_cli.store.database import Database
-    from cardbox_cli.store.schema import upgrade as upgrade_schema
+    from cardbox_cli.store.migrations import upgrade as upgrading
 
     with Database.connect(session().target()) as database:
-        before, after = upgrade_schema(database)
-    answer = {"before": before, "after": after}
-    text = f"schema version {after}" + ("" if before == after else f", was {before}")
-    output.emit(answer, table=lambda: output.say(text))
+        plan = upgrading.plan_upgrade(database) if dry_run else upgrading.upgrade(database, announce)
+    answer = {"before": plan.before, "after": plan.after, "dry_run": dry_run, "sql": plan.script}
+    text = f"schema version {plan.after}" + ("" if plan.before == plan.after else f", was {plan.before}")
+    output.emit(answer, table=lambda: output.say(plan.script if dry_run and plan.steps else text))
 
 
 @app.command(epilog=examples("  cbx db index-text"))
 def index_text() -> None:
     """Build the index that makes searching for words fast. It slows imports down."""
-    from cardbox_cli.store.schema import index_text as build
+    from cardbox_cli.store.cards import index_text as build
 
     with session().database() as database:
-        build(database)
+        build(database, announce)
     output.emit({"index": "idx_cards_text"}, table=lambda: output.say("idx_cards_text is there"))
 
 

@@ -11,7 +11,8 @@ import msgspec
 from psycopg import sql
 
 from cardbox_cli.store import driver_errors
-from cardbox_cli.store.database import SCHEMA_VERSION, Database
+from cardbox_cli.store.database import Database
+from cardbox_cli.store.migrations.files import newest
 from cardbox_cli.store.target import Target, hide_password
 
 # Reading so much takes milliseconds, and small tables are the ones without statistics.
@@ -69,7 +70,7 @@ def database_status(database: Database) -> dict[str, Any]:
         "postgres": version,
         **where,
         "schema_version": database.schema_version(),
-        "schema_version_of_this_cbx": SCHEMA_VERSION,
+        "schema_version_of_this_cbx": newest(),
         "tables": sorted(database.tables),
         "one_result_per_tool_call": database.unique_tool_results,
     }

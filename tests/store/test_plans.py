@@ -13,11 +13,10 @@ import pytest
 
 from cardbox_cli.store import glance
 from cardbox_cli.store.boxes import BoxFilter, BoxStore
-from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.cards import CardFilter, CardStore, index_text
 from cardbox_cli.store.database import Database
 from cardbox_cli.store.gc import Collector
 from cardbox_cli.store.queries import query
-from cardbox_cli.store.schema import index_text
 from tests.conftest import PROJECT, Databases
 
 CARD = "00000000000000000000000000004321"
