@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from cardbox_cli.store.target import Target
 
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.migrations.upgrade import add_missing_tables
-from cardbox_cli.store.target import Target
 
 PROJECT = "bench"
 

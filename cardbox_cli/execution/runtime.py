@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.execution.notifications.events import Events, NoEvents, Phase, TurnAddress
 from cardbox_cli.execution.settings import Settings, settings_from
-from cardbox_cli.execution.wakeup.events import Events, NoEvents, Phase, TurnAddress
-from cardbox_cli.model.headers import traceparent_of
-from cardbox_cli.model.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
+from cardbox_cli.model.execution.headers import traceparent_of
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.heads import HeadStore
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.roster import RosterStore

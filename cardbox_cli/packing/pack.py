@@ -18,14 +18,14 @@ from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
     from cardbox_cli.context.lint.rule import Finding
-    from cardbox_cli.model.recipes import Recipe
+    from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
 

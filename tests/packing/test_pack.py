@@ -35,9 +35,9 @@ from cardbox_cli.packing.plan import LeftOut
 from cardbox_cli.packing.recipe_files import recipe_from_mapping
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT, TABLES, Databases
 
 TOOL = "tool.delegate"

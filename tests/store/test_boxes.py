@@ -10,9 +10,9 @@ from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.model.verify import verify
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.store.target import Target
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 
 

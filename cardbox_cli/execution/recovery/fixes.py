@@ -2,7 +2,7 @@
 
 Every fix but `nudge` names the epoch that it was decided at and a reason; it is a compare-and-set, adds to
 the epoch (so that the old worker's writes fail), and writes the audit. What the fixes do to the states is
-`model/lifecycle.py`'s.
+`model/execution/lifecycle.py`'s.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.applying import keep_results
-from cardbox_cli.execution.claims import carries, release
-from cardbox_cli.execution.ending import end_queued, end_turn
-from cardbox_cli.execution.promotion import POINTERS, promote_next
-from cardbox_cli.execution.recovery.strays import fail_stray, find_stray, requeue_stray
+from cardbox_cli.execution.dispatch.promotion import POINTERS, promote_next
+from cardbox_cli.execution.queue.applying import keep_results
+from cardbox_cli.execution.queue.claims import carries, release
+from cardbox_cli.execution.queue.ending import end_queued, end_turn
+from cardbox_cli.execution.recovery.orphans import fail_stray, find_stray, requeue_stray
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.headers import new_trace_id, turn_headers
-from cardbox_cli.model.turns import (
+from cardbox_cli.model.execution.headers import new_trace_id, turn_headers
+from cardbox_cli.model.execution.turns import (
     DEFAULT_CHANNEL,
     DISPATCHED,
     DUE,

@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 class Migration(NamedTuple):
-    """A numbered file. `builds` is the index that it builds outside of transactions, if that is what it does."""
+    """A numbered file. `builds` is its index, if it builds one outside of transactions."""
 
     name: str
     number: int

@@ -1,11 +1,11 @@
 """Making the tables of a database, and bringing older ones to the newest version.
 
-First a plan of SQL, which `--dry-run` shows, then its steps; who dies in between is continued by the next run.
-Alters no table that another program made. One maker at a time, and nobody waits in a lock: a build of an
-index without a transaction waits for every older transaction, so a waiting one would stop it for good.
+First a plan of SQL, which `--dry-run` shows, then its steps; where a run dies, the next one goes on. Alters no
+table that another program made. One maker at a time, and nobody waits within a transaction: whoever builds an
+index CONCURRENTLY waits for the end of all others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,7 @@ from cardbox_cli.errors import Conflict, UsageError
 from cardbox_cli.store.migrations.files import Migration, Part, migrations, newest, statements, tables
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.database import Database
+    from cardbox_cli.store.connection.database import Database
 
 Announce = Callable[[str], None]
 
@@ -66,7 +66,7 @@ def plan_upgrade(database: "Database") -> Plan:
     pending = migrations(after=before)
     made = {part.table for migration in pending for part in migration.parts}
     ours: dict[str, bool] = dict(database.rows("table_makers", names=[*made, *tables()]))
-    broken = _broken(database, *(migration.index for migration in pending if migration.index))
+    broken = _broken(database, *(migration.builds for migration in pending if migration.builds))
     steps = [_step(migration, ours, broken) for migration in pending]
     lost = [text for name, text in tables().items() if name not in ours]
     if lost:
@@ -82,9 +82,9 @@ def _step(migration: Migration, ours: dict[str, bool], broken: set[str]) -> Step
             ours[part.table] = True
             todo += part.statements
         elif not part.makes and ours.get(part.table):
-            todo += _build(migration.index, part, broken) if migration.index else part.statements
+            todo += _build(migration.builds, part, broken) if migration.builds else part.statements
     record = _RECORD.format(migration.number).as_string()
-    return Step(migration.name, migration.index is None, [*todo, record])
+    return Step(migration.name, migration.builds is None, [*todo, record])
 
 
 def _build(index: str, part: Part, broken: set[str]) -> list[str]:
@@ -116,8 +116,7 @@ def add_missing_tables(database: "Database") -> list[str]:
 def _add_missing_tables(database: "Database") -> list[str]:
     database.forget_tables()
     missing = missing_tables(database)
-    for text in missing.values():
-        database.script(text)
+    _run(database, missing.values())
     database.forget_tables()
     return list(missing)
 
@@ -149,21 +148,18 @@ def build_index(
 
 def _take(database: "Database", step: Step, announce: Announce) -> None:
     if step.whole:
-        _poll(
-            lambda: _take_whole(database, step), announce, f"{step.name}: other transactions are in the way"
-        )
-        return
-    for statement in step.statements:
-        database.script(statement)
+        obstacle = f"another transaction is in the way of {step.name}"
+        _poll(lambda: _take_whole(database, step), announce, obstacle)
+    else:
+        _run(database, step.statements)
 
 
 def _take_whole(database: "Database", step: Step) -> bool:
-    """Whether it was done: not if another transaction holds a table for long, whose writers would queue up."""
+    """Whether it was done: not where another transaction keeps it waiting for more than a moment."""
     try:
         with database.transaction():
             database.run("give_way")
-            for statement in step.statements:
-                database.script(statement)
+            _run(database, step.statements)
     except Conflict as exc:
         if not isinstance(exc.__cause__, errors.LockNotAvailable | errors.DeadlockDetected):
             raise
@@ -171,9 +167,14 @@ def _take_whole(database: "Database", step: Step) -> bool:
     return True
 
 
+def _run(database: "Database", scripts: Iterable[str]) -> None:
+    for script in scripts:
+        database.script(script)
+
+
 @contextmanager
 def _alone(database: "Database", announce: Announce) -> Iterator[None]:
-    """Nobody else makes or changes tables meanwhile. The lock is the session's, and ends with it at the latest."""
+    """Nobody else makes or changes tables meanwhile. The lock is the session's, and ends with it."""
     if not database.direct:
         raise UsageError(
             "a pooler stands before the database, and this needs a session of its own",

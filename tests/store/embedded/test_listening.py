@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.doorbell import Listener, Wanted, ring
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.notifications import Listener, Wanted, ring
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.target import Target
 from tests.packages import program
 from tests.store.embedded.helpers import give_to_owner_of, until
 
