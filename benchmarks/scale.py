@@ -20,9 +20,6 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from cardbox_cli.store.glance import glance
-from cardbox_cli.store.target import Target
-
 from benchmarks.scale_data import (
     CARDS_PER_BOX,
     PROJECT,
@@ -40,6 +37,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.migrations.upgrade import add_missing_tables
+from cardbox_cli.store.views.completion import glance
 
 SMALL = 10_000
 TARGET = 1.5

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from cardbox_cli.store.target import Target
 
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target

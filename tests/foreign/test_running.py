@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.store.migrations.files import newest
 from tests.cli.commands.test_worker import CLIENT
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
@@ -49,7 +50,7 @@ def test_init_adds_tables_of_cbx_and_touches_no_other(deployment: Deployment, cb
 def test_upgrade_touches_no_other_either(deployment: Deployment, initialized: Cbx) -> None:
     deployment.connection.execute("UPDATE cbx.schema_version SET version = 2")
     defined = definitions(deployment.connection)
-    assert initialized("db", "upgrade", "-o", "json").json() == {"before": 2, "after": 4}
+    assert succeed(initialized("db", "upgrade")) == f"schema version {newest()}, was 2\n"
     assert definitions(deployment.connection) == defined
 
 

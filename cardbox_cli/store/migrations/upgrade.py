@@ -1,8 +1,8 @@
 """Making the tables of a database, and bringing older ones to the newest version.
 
-First a plan of SQL, which `--dry-run` shows, then its steps; where a run dies, the next one goes on. Alters no
-table that another program made. One maker at a time, and nobody waits within a transaction: whoever builds an
-index CONCURRENTLY waits for the end of all others.
+First a plan of SQL, which `--dry-run` shows, then its steps; where a run dies, the next one goes on. Alters
+no table that another program made. One maker at a time, and nobody waits within a transaction: whoever builds
+an index CONCURRENTLY waits for the end of all others.
 """
 
 from collections.abc import Callable, Iterable, Iterator
