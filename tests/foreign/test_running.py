@@ -54,6 +54,17 @@ def test_upgrade_touches_no_other_either(deployment: Deployment, initialized: Cb
     assert definitions(deployment.connection) == defined
 
 
+def test_upgrade_without_init_adds_tables_of_cbx_alone(deployment: Deployment, cbx: Cbx) -> None:
+    suspended(deployment)
+    defined, filled = definitions(deployment.connection), rows(deployment.connection)
+    succeed(cbx("db", "upgrade"))
+    after = definitions(deployment.connection)
+    theirs = {kind: [row for row in found if not row[0].startswith("cbx.")] for kind, found in after.items()}
+    assert theirs == defined
+    assert {name: found for name, found in rows(deployment.connection).items() if name in filled} == filled
+    assert succeed(cbx("db", "init")) == "nothing is missing\n"
+
+
 @pytest.fixture
 def run(initialized: Cbx) -> Callable[[], Any]:
     """Claim what is due and end its turn as a shell script would; the row."""

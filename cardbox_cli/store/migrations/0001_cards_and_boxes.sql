@@ -71,7 +71,6 @@ CREATE UNIQUE INDEX IF NOT EXISTS idx_resource_profiles_project_name ON resource
 CREATE UNIQUE INDEX IF NOT EXISTS uniq_profiles_name_any_case ON resource.profiles (project_id, lower(name));
 
 -- makes: cbx.box_info
-CREATE SCHEMA IF NOT EXISTS cbx;
 -- What card_boxes has no column for. provenance: {recipe, recipe_digest, digest, rules: [{rule, cards}]}.
 CREATE TABLE IF NOT EXISTS cbx.box_info (
     project_id text COLLATE "C" NOT NULL,

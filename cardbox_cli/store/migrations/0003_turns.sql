@@ -1,7 +1,6 @@
 -- What running turns needs.
 
 -- makes: resource.project_agents
-CREATE SCHEMA IF NOT EXISTS resource;
 CREATE TABLE IF NOT EXISTS resource.project_agents (
     project_id     text COLLATE "C" NOT NULL,
     agent_id       text COLLATE "C" NOT NULL,
@@ -20,7 +19,6 @@ CREATE TABLE IF NOT EXISTS resource.project_agents (
 CREATE INDEX IF NOT EXISTS idx_agents_target ON resource.project_agents (project_id, worker_target, agent_id);
 
 -- makes: resource.tools
-CREATE SCHEMA IF NOT EXISTS resource;
 -- options of cbx: {exec, timeout_seconds}. What has no exec waits for a report.
 CREATE TABLE IF NOT EXISTS resource.tools (
     project_id      text COLLATE "C" NOT NULL,
@@ -58,7 +56,6 @@ CREATE TABLE IF NOT EXISTS state.agent_state_head (
 CREATE INDEX IF NOT EXISTS idx_head_active ON state.agent_state_head (project_id, status) WHERE status <> 'idle';
 
 -- makes: state.agent_state_pointers
-CREATE SCHEMA IF NOT EXISTS state;
 CREATE TABLE IF NOT EXISTS state.agent_state_pointers (
     project_id            text COLLATE "C" NOT NULL,
     agent_id              text COLLATE "C" NOT NULL,
@@ -69,7 +66,6 @@ CREATE TABLE IF NOT EXISTS state.agent_state_pointers (
 );
 
 -- makes: state.agent_inbox
-CREATE SCHEMA IF NOT EXISTS state;
 CREATE TABLE IF NOT EXISTS state.agent_inbox (
     project_id      text COLLATE "C" NOT NULL,
     inbox_id        text COLLATE "C" NOT NULL,
@@ -107,7 +103,6 @@ CREATE INDEX IF NOT EXISTS idx_inbox_turn ON state.agent_inbox (project_id, agen
 CREATE INDEX IF NOT EXISTS idx_inbox_created ON state.agent_inbox (project_id, created_at, inbox_id);
 
 -- makes: state.execution_edges
-CREATE SCHEMA IF NOT EXISTS state;
 CREATE TABLE IF NOT EXISTS state.execution_edges (
     project_id           text COLLATE "C" NOT NULL,
     edge_id              text COLLATE "C" NOT NULL,
@@ -135,7 +130,6 @@ CREATE INDEX IF NOT EXISTS idx_edges_target_turn ON state.execution_edges (proje
 CREATE INDEX IF NOT EXISTS idx_edges_source_turn ON state.execution_edges (project_id, source_agent_turn_id);
 
 -- makes: state.identity_edges
-CREATE SCHEMA IF NOT EXISTS state;
 CREATE TABLE IF NOT EXISTS state.identity_edges (
     project_id      text COLLATE "C" NOT NULL,
     edge_id         text COLLATE "C" NOT NULL,
@@ -153,7 +147,6 @@ CREATE INDEX IF NOT EXISTS idx_identity_edges_target ON state.identity_edges
     (project_id, target_agent_id, created_at);
 
 -- makes: state.agent_steps
-CREATE SCHEMA IF NOT EXISTS state;
 CREATE TABLE IF NOT EXISTS state.agent_steps (
     project_id     text COLLATE "C" NOT NULL,
     agent_id       text COLLATE "C" NOT NULL,
@@ -178,7 +171,6 @@ CREATE TABLE IF NOT EXISTS state.agent_steps (
 CREATE INDEX IF NOT EXISTS idx_steps_turn ON state.agent_steps (project_id, agent_turn_id, started_at);
 
 -- makes: state.turn_waiting_tools
-CREATE SCHEMA IF NOT EXISTS state;
 CREATE TABLE IF NOT EXISTS state.turn_waiting_tools (
     project_id          text COLLATE "C" NOT NULL,
     agent_id            text COLLATE "C" NOT NULL,
@@ -199,7 +191,6 @@ CREATE TABLE IF NOT EXISTS state.turn_waiting_tools (
 CREATE INDEX IF NOT EXISTS idx_waiting_turn ON state.turn_waiting_tools (project_id, agent_turn_id);
 
 -- makes: cbx.turns
-CREATE SCHEMA IF NOT EXISTS cbx;
 -- What the tables of agents have no place for. output_start: how many cards the output box held at the lease.
 -- report_to: {agent_id, agent_turn_id, tool_call_id} of the call that waits for this turn's end.
 CREATE TABLE IF NOT EXISTS cbx.turns (
@@ -222,7 +213,6 @@ CREATE INDEX IF NOT EXISTS idx_turns_suffix ON cbx.turns (project_id, reverse(ag
 CREATE INDEX IF NOT EXISTS idx_turns_unended ON cbx.turns (project_id, agent_turn_id) WHERE end_status IS NULL;
 
 -- makes: cbx.leases
-CREATE SCHEMA IF NOT EXISTS cbx;
 -- Who works on a claimed inbox row, and until when. One row for each that is 'processing', gone with the claim.
 CREATE TABLE IF NOT EXISTS cbx.leases (
     project_id    text COLLATE "C" NOT NULL,
@@ -238,7 +228,6 @@ CREATE TABLE IF NOT EXISTS cbx.leases (
 );
 
 -- makes: cbx.workers
-CREATE SCHEMA IF NOT EXISTS cbx;
 -- Who would serve a target. Workers are no tenant's: project_id is null for one that serves all projects.
 CREATE TABLE IF NOT EXISTS cbx.workers (
     worker_id     text COLLATE "C" PRIMARY KEY,
@@ -253,7 +242,6 @@ CREATE TABLE IF NOT EXISTS cbx.workers (
 );
 
 -- makes: cbx.audit
-CREATE SCHEMA IF NOT EXISTS cbx;
 -- What was done to a turn from outside its run, by whom and why; append-only.
 CREATE TABLE IF NOT EXISTS cbx.audit (
     project_id    text COLLATE "C" NOT NULL,

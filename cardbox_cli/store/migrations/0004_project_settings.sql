@@ -1,7 +1,6 @@
 -- Settings of projects.
 
 -- makes: cbx.project_settings
-CREATE SCHEMA IF NOT EXISTS cbx;
 -- What public.projects has no column for. enable_share_context: null leaves it to each kind of process.
 CREATE TABLE IF NOT EXISTS cbx.project_settings (
     project_id           text COLLATE "C" PRIMARY KEY,

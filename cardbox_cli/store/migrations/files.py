@@ -12,9 +12,10 @@ from typing import NamedTuple
 from cardbox_cli.shipped import shipped
 
 _FOLDER = Path(__file__).parent
-_TABLE = re.compile(r"^-- part: ([\w.]+)\n", re.MULTILINE)
-_PART = re.compile(r"^-- (makes|changes): ([\w.]+)\n", re.MULTILINE)
-_INDEX = re.compile(r"^-- no-transaction: ([\w.]+)$", re.MULTILINE)
+# Compiled where they are used: every command loads this module for the version alone.
+_TABLE = r"(?m)^-- part: ([\w.]+)\n"
+_PART = r"(?m)^-- (makes|changes): ([\w.]+)\n"
+_INDEX = r"(?m)^-- no-transaction: ([\w.]+)$"
 
 
 class Part(NamedTuple):
@@ -36,7 +37,7 @@ class Migration(NamedTuple):
 
 def tables() -> dict[str, str]:
     """Each table's name and the SQL that makes it as it is today, in the order that they are made."""
-    _, *pieces = _TABLE.split(shipped("schema.sql").read_text(encoding="utf-8"))
+    _, *pieces = re.split(_TABLE, shipped("schema.sql").read_text(encoding="utf-8"))
     return {name: text.strip() for name, text in zip(pieces[::2], pieces[1::2], strict=True)}
 
 
@@ -65,10 +66,10 @@ def _number(name: str) -> int:
 
 
 def _read(name: str) -> Migration:
-    head, *pieces = _PART.split((_FOLDER / name).read_text(encoding="utf-8"))
+    head, *pieces = re.split(_PART, (_FOLDER / name).read_text(encoding="utf-8"))
     parts = [
         Part(table, verb == "makes", statements(text))
         for verb, table, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
     ]
-    index = _INDEX.search(head)
+    index = re.search(_INDEX, head)
     return Migration(name, _number(name), index and index[1], parts)

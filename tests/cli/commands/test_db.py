@@ -49,7 +49,7 @@ class TestAnEmptyDatabase:
         assert succeed(cbx("db", "upgrade")) == f"schema version {newest()}\n"
 
 
-def test_upgrade_shows_its_sql_file_by_file(self, cbx: Cbx, database: Database) -> None:
+def test_upgrade_shows_its_sql_file_by_file(cbx: Cbx, database: Database) -> None:
     assert succeed(cbx("db", "upgrade", "--dry-run")) == f"schema version {newest()}\n"
     database.connection.execute("UPDATE cbx.schema_version SET version = 4")
     shown = lines(cbx("db", "upgrade", "--dry-run"))
