@@ -8,8 +8,8 @@ import pytest
 from psycopg import sql
 
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.migrations.files import newest
 from cardbox_cli.store.migrations.upgrade import Step, plan_upgrade
+from cardbox_cli.store.migrations.version import newest
 from tests.cli.conftest import succeed
 from tests.conftest import TEMPLATE, Databases
 from tests.crash.harness import Connection, Scene, Stage, value

@@ -23,7 +23,7 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.target import Target, find_target, hide_password
-from cardbox_cli.store.migrations.files import newest
+from cardbox_cli.store.migrations.version import newest
 
 OLDEST_SERVER = 150000
 

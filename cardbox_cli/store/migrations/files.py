@@ -1,21 +1,15 @@
-"""What `schema.sql` and the numbered files of this folder say. Reads files, and no database.
+"""What `schema.sql` and the numbered files of this folder say. Reads files, and no database."""
 
-The highest number is the schema version of this cbx: there is no other constant for it.
-"""
-
-import os
 import re
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from cardbox_cli.shipped import shipped
+from cardbox_cli.store.migrations.version import FOLDER, numbered
 
-_FOLDER = Path(__file__).parent
-# Compiled where they are used: every command loads this module for the version alone.
-_TABLE = r"(?m)^-- part: ([\w.]+)\n"
-_PART = r"(?m)^-- (makes|changes): ([\w.]+)\n"
-_INDEX = r"(?m)^-- no-transaction: ([\w.]+)$"
+_TABLE = re.compile(r"^-- part: ([\w.]+)\n", re.MULTILINE)
+_PART = re.compile(r"^-- (makes|changes): ([\w.]+)\n", re.MULTILINE)
+_INDEX = re.compile(r"^-- no-transaction: ([\w.]+)$", re.MULTILINE)
 
 
 class Part(NamedTuple):
@@ -37,19 +31,13 @@ class Migration(NamedTuple):
 
 def tables() -> dict[str, str]:
     """Each table's name and the SQL that makes it as it is today, in the order that they are made."""
-    _, *pieces = re.split(_TABLE, shipped("schema.sql").read_text(encoding="utf-8"))
+    _, *pieces = _TABLE.split(shipped("schema.sql").read_text(encoding="utf-8"))
     return {name: text.strip() for name, text in zip(pieces[::2], pieces[1::2], strict=True)}
-
-
-@cache
-def newest() -> int:
-    """The schema version of this cbx. Every command asks for it: it lists a folder and reads no file."""
-    return max(_number(name) for name in _names())
 
 
 def migrations(after: int) -> list[Migration]:
     """What brings a database of the version `after` to the newest one, in order."""
-    return [_read(name) for name in sorted(_names()) if _number(name) > after]
+    return [_read(name, number) for number, name in numbered().items() if number > after]
 
 
 def statements(script: str) -> list[str]:
@@ -57,19 +45,11 @@ def statements(script: str) -> list[str]:
     return [statement.strip() for statement in re.split(r"(?<=;)\n", script) if statement.strip()]
 
 
-def _names() -> list[str]:
-    return [name for name in os.listdir(_FOLDER) if name.endswith(".sql")]
-
-
-def _number(name: str) -> int:
-    return int(name.partition("_")[0])
-
-
-def _read(name: str) -> Migration:
-    head, *pieces = re.split(_PART, (_FOLDER / name).read_text(encoding="utf-8"))
+def _read(name: str, number: int) -> Migration:
+    head, *pieces = _PART.split(Path(FOLDER, name).read_text(encoding="utf-8"))
     parts = [
         Part(table, verb == "makes", statements(text))
         for verb, table, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
     ]
-    index = re.search(_INDEX, head)
-    return Migration(name, _number(name), index and index[1], parts)
+    index = _INDEX.search(head)
+    return Migration(name, number, index and index[1], parts)

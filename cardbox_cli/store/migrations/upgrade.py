@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from psycopg import errors, sql
 
 from cardbox_cli.errors import Conflict, UsageError
-from cardbox_cli.store.migrations.files import Migration, Part, migrations, newest, statements, tables
+from cardbox_cli.store.migrations.files import Migration, Part, migrations, statements, tables
+from cardbox_cli.store.migrations.version import newest
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database

@@ -13,7 +13,7 @@ from psycopg import sql
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, hide_password
-from cardbox_cli.store.migrations.files import newest
+from cardbox_cli.store.migrations.version import newest
 
 # Reading so much takes milliseconds, and small tables are the ones without statistics.
 COUNTED_BYTES = 8_000_000

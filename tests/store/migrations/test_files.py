@@ -1,10 +1,12 @@
 """What the numbered files and `schema.sql` must keep to."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from cardbox_cli.store.migrations.files import Migration, migrations, newest, statements, tables
+from cardbox_cli.store.migrations.files import Migration, migrations, statements, tables
+from cardbox_cli.store.migrations.version import FOLDER, newest
 from tests.conftest import TABLES
 from tests.store.migrations.old import DUMPS, version
 
@@ -12,7 +14,9 @@ ALL = migrations(after=0)
 
 
 def test_their_numbers_leave_no_gap_and_none_stands_twice() -> None:
-    assert [migration.number for migration in ALL] == list(range(1, newest() + 1))
+    names = [path.name for path in sorted(Path(FOLDER).glob("*.sql"))]
+    assert [int(name[:4]) for name in names] == list(range(1, newest() + 1))
+    assert [migration.name for migration in ALL] == names
 
 
 def test_schema_sql_records_the_newest_version_and_makes_every_table() -> None:

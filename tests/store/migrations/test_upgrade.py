@@ -12,8 +12,9 @@ from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.store.cards import CardStore, index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.migrations.files import newest, statements
+from cardbox_cli.store.migrations.files import statements
 from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrade, upgrade
+from cardbox_cli.store.migrations.version import newest
 from cardbox_cli.store.projects import ProjectsStore
 from tests.conftest import PROJECT, Databases
 from tests.foreign.tables import (
