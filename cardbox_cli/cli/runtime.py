@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.session import announce, session
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.notifications.listener import Ear
+    from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.settings import Settings
@@ -27,14 +27,16 @@ def runtime() -> "Iterator[Runtime]":
 
 
 @contextmanager
-def ear(worker_target: str | None) -> "Iterator[Ear]":
+def listener(worker_target: str | None) -> "Iterator[Listener]":
     """What to wait on for work of a worker target, or of any, in the project of this run."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
     targets = None if worker_target is None else [worker_target]
     with (
         Wakeups(announce) as wakeups,
-        wakeups.ear(session().target(), project_id=session().project_id, worker_targets=targets) as opened,
+        wakeups.listener(
+            session().target(), project_id=session().project_id, worker_targets=targets
+        ) as opened,
     ):
         yield opened
 
@@ -44,12 +46,12 @@ def wired(database: "Database", project_id: str, settings: "Settings", wakeups: 
     from cardbox_cli.execution.notifications.notifier import wakeup_for
     from cardbox_cli.execution.runtime import Runtime
 
-    bells = wakeups.bells(database)
+    notifiers = wakeups.notifiers(database)
     return Runtime(
         database,
         project_id,
         settings=settings,
-        ring=lambda call: bells.ring(wakeup_for(call.row, call.worker_target, call.reason)),
+        notify=lambda call: notifiers.notify(wakeup_for(call.row, call.worker_target, call.reason)),
         events=wakeups.events,
     )
 

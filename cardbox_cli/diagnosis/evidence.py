@@ -70,7 +70,7 @@ def _shown(s: Snapshot, lease: Lease) -> str:
     )
 
 
-def stray_lease(s: Snapshot, lease: Lease) -> Evidence:
+def orphan_lease(s: Snapshot, lease: Lease) -> Evidence:
     """A lease."""
     return Evidence("cbx.leases", lease.inbox_id, _shown(s, lease))
 

@@ -12,7 +12,7 @@ import msgspec
 
 from cardbox_cli.context.request import Entry
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import Fate, Provenance, Slot, digest
+from cardbox_cli.model.boxes import CardState, Provenance, Slot, digest
 from cardbox_cli.model.cards import OPERATOR, Card, card_of
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
@@ -206,7 +206,7 @@ def _lint(entries: list[Entry]) -> "list[Finding]":
     return check(entries)
 
 
-def _fate(card: Card | None, *, is_hidden: bool) -> Fate:
+def _fate(card: Card | None, *, is_hidden: bool) -> CardState:
     if card is None:
         return "dangling"
     if not is_hidden:

@@ -275,7 +275,7 @@ class BoxStore(ProjectStore):
             differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
             differing += [other.card_ids[place] for place in found.added]
             rows = self._rows("known_cards", card_ids=unique(differing)) if differing else []
-        known = {card_id: (decode_card(row), fate) for card_id, fate, row in rows}
+        known = {card_id: (decode_card(row), state) for card_id, state, row in rows}
         return boxes.compare(one, other, found, known)
 
     def refs(self, card_id: str, *, limit: int | None = None) -> Iterator[Reference]:
@@ -430,8 +430,8 @@ def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def _slot(row: tuple[Any, ...]) -> Slot:
-    position, card_id, fate, card = row
-    return Slot(position, card_id, None if card is None else decode_card(card), fate)
+    position, card_id, state, card = row
+    return Slot(position, card_id, None if card is None else decode_card(card), state)
 
 
 def _decode_box(row: str) -> Box:

@@ -13,7 +13,7 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.queue.claims import Claimed, begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
 from cardbox_cli.execution.worker.steps import enter, read_turn
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
@@ -53,13 +53,13 @@ class World:
 
     # --- what happens
 
-    def ask(self, agent_id: str = "clerk", /, **wishes: Any) -> str:
+    def ask(self, agent_id: str = "clerk", /, **options: Any) -> str:
         """Dispatch a turn; its id."""
-        return self.asked(agent_id, **wishes).agent_turn_id or ""
+        return self.asked(agent_id, **options).agent_turn_id or ""
 
-    def asked(self, agent_id: str = "clerk", /, **wishes: Any) -> DispatchResult:
+    def asked(self, agent_id: str = "clerk", /, **options: Any) -> DispatchResult:
         """Dispatch a turn that must be accepted."""
-        result = self.ask_(agent_id, **wishes)
+        result = self.ask_(agent_id, **options)
         assert result.status == "accepted", result
         return result
 
@@ -137,12 +137,12 @@ class World:
             self.report(turn)
             self.drain()
 
-    def _run(self, row: InboxRow, owner: str, command: str) -> Rest | None:
+    def _run(self, row: InboxRow, owner: str, command: str) -> Outcome | None:
         task = begin(self.runtime, row, owner=owner)
         if task.kind != "run":
             return None
         program = Program(command=command)
-        return Run(lambda action: action(self.runtime), task, program, Reins(), owner=owner).to_rest()
+        return Run(lambda action: action(self.runtime), task, program, CancellationToken(), owner=owner).run()
 
     # --- what can be seen
 

@@ -45,7 +45,7 @@ def runtime(database: Database, heard: Heard) -> Runtime:
     )
     for agent_id in ("clerk", "scribe"):
         provision(database, PROJECT, AgentRequest(agent_id=agent_id, profile_name="clerk"))
-    return Runtime(database, PROJECT, settings=Settings(), ring=heard.calls.append)
+    return Runtime(database, PROJECT, settings=Settings(), notify=heard.calls.append)
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def context_box(runtime: Runtime) -> str:
 def ask(runtime: Runtime, context_box: str) -> Asked:
     """Dispatch a turn to `clerk`, or as the arguments say."""
 
-    def ask(agent_id: str = "clerk", /, **wishes: Any) -> DispatchResult:
-        request = DispatchRequest(target_agent_id=agent_id, **{"context_box_id": context_box, **wishes})
+    def ask(agent_id: str = "clerk", /, **options: Any) -> DispatchResult:
+        request = DispatchRequest(target_agent_id=agent_id, **{"context_box_id": context_box, **options})
         return dispatch(runtime, request).result
 
     return ask
@@ -94,7 +94,7 @@ def desk(runtime: Runtime, watched: None) -> Desk:
 def second(target: Target, runtime: Runtime, heard: Heard) -> Iterator[Desk]:
     """Another worker's desk, on a connection of its own."""
     with Database.open_target(target) as opened:
-        yield Desk(second_runtime(opened, runtime, ring=heard.calls.append), "w2")
+        yield Desk(second_runtime(opened, runtime, notify=heard.calls.append), "w2")
 
 
 @pytest.fixture

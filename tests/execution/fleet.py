@@ -124,14 +124,14 @@ class _Desk:
     def _runtime(self) -> Runtime:
         if self._database is None:
             self._database = Database.open_target(self._target)
-        bells = self._wakeups.bells(self._database)
+        notifiers = self._wakeups.notifiers(self._database)
 
-        def ring(call: Call) -> None:
+        def notify(call: Call) -> None:
             # Half of all doorbells are lost.
             if self._rng.random() < 0.5:
-                bells.ring(wakeup_for(call.row, call.worker_target, call.reason))
+                notifiers.notify(wakeup_for(call.row, call.worker_target, call.reason))
 
-        return Runtime(self._database, PROJECT, ring=ring)
+        return Runtime(self._database, PROJECT, notify=notify)
 
     def close(self) -> None:
         if self._database is not None:

@@ -384,7 +384,7 @@ def test_references_that_lead_nowhere_are_inherited_and_reported(
         database.connection.execute("SET LOCAL cbx.clock_offset = '1 hour'")
         packed = packed_by(database, inheriting("a"), {"a": box.box_id})
         view = boxes.view(box_of(packed))
-    assert [(slot.card_id, slot.fate) for slot in view.slots] == [
+    assert [(slot.card_id, slot.state) for slot in view.slots] == [
         ("h1", "present"),
         ("no-such-card", "dangling"),
         ("h2", "deleted"),

@@ -133,7 +133,7 @@ def test_every_reference_that_leads_nowhere_has_its_place(
     box = boxes.create([ids[0], ids[1], mortal, "nope", ids[0]], allow_dangling=True)
     cards.delete([ids[1]])
     view = boxes.view(box.box_id)
-    assert [(slot.position, slot.fate) for slot in view.slots] == [
+    assert [(slot.position, slot.state) for slot in view.slots] == [
         (0, "present"),
         (1, "deleted"),
         (2, "expired"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable, UsageError
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import LONGEST, Listener, Wanted, payload, ring
+from cardbox_cli.store.connection.notifications import LONGEST, Listener, Wanted, notify, payload
 from cardbox_cli.store.connection.target import Target, find_listen_target
 from cardbox_cli.store.connection.waker import Waker
 from tests.conftest import PROJECT, Databases
@@ -51,24 +51,24 @@ def listen(target: Target, announced: list[str]) -> Iterator[Listen]:
 class TestRinging:
     def test_a_ring_is_heard(self, database: Database, listen: Listen) -> None:
         listener = listen()
-        ring(database, (PROJECT, "writers"))
+        notify(database, (PROJECT, "writers"))
         assert listener.wait(PATIENCE)
         assert not listener.wait(AT_ONCE)
 
     def test_what_rang_before_the_wait_is_heard(self, database: Database, listen: Listen) -> None:
         listener = listen()
-        ring(database, (PROJECT, "writers"))
-        ring(database, (PROJECT, "others"))
-        ring(database, (PROJECT, "done"))
+        notify(database, (PROJECT, "writers"))
+        notify(database, (PROJECT, "others"))
+        notify(database, (PROJECT, "done"))
         done = listen(PROJECT, ("done",))
-        ring(database, (PROJECT, "done"))
+        notify(database, (PROJECT, "done"))
         assert done.wait(PATIENCE)
         assert listener.wait(AT_ONCE)
 
     def test_it_refuses_to_ring_within_a_transaction(self, database: Database, listen: Listen) -> None:
         listener = listen()
         with database.transaction(), pytest.raises(Conflict) as refused:
-            ring(database, (PROJECT, "writers"))
+            notify(database, (PROJECT, "writers"))
         assert refused.value.message == (
             "the transaction is still open, and what workers shall find is not committed"
         )
@@ -77,10 +77,10 @@ class TestRinging:
 
     def test_it_refuses_to_ring_for_a_callers_transaction(self, target: Target) -> None:
         with psycopg.connect(target.conninfo or "") as connection, pytest.raises(Conflict):
-            ring(Database.adopt(connection), (PROJECT, "writers"))
+            notify(Database.adopt(connection), (PROJECT, "writers"))
 
     def test_the_next_commit_waits_for_the_disk_again(self, database: Database) -> None:
-        ring(database, (PROJECT, "writers"))
+        notify(database, (PROJECT, "writers"))
         assert database.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
     def test_many_doors_are_one_statement_and_each_rings_once(
@@ -88,43 +88,43 @@ class TestRinging:
     ) -> None:
         with psycopg.connect(target.conninfo or "", autocommit=True) as other:
             other.execute("LISTEN cbx_wakeup")
-            ring(database, ("p", "b"), ("p", "a"), ("p", "b"), ("q", "a"))
+            notify(database, ("p", "b"), ("p", "a"), ("p", "b"), ("q", "a"))
             heard = [notice.payload for notice in other.notifies(timeout=PATIENCE, stop_after=3)]
         assert heard == ["p/a", "p/b", "q/a"]
 
     def test_a_connection_that_broke_is_said_to_be_so(self, database: Database) -> None:
         database.close()
         with pytest.raises(DatabaseUnavailable):
-            ring(database, ("p", "a"))
+            notify(database, ("p", "a"))
 
 
 class TestWhoHears:
     def test_another_tenant_does_not(self, database: Database, listen: Listen) -> None:
         ours, theirs = listen(), listen("other")
-        ring(database, ("other", "writers"))
+        notify(database, ("other", "writers"))
         assert theirs.wait(PATIENCE)
         assert not ours.wait(AT_ONCE)
 
     def test_another_target_does_not(self, database: Database, listen: Listen) -> None:
         ours, theirs = listen(), listen(PROJECT, ("readers", "writers of books"))
-        ring(database, (PROJECT, "writers of books"))
+        notify(database, (PROJECT, "writers of books"))
         assert theirs.wait(PATIENCE)
         assert not ours.wait(AT_ONCE)
 
     def test_who_serves_all_projects_hears_them(self, database: Database, listen: Listen) -> None:
         listener = listen(None)
-        ring(database, ("any", "writers"))
+        notify(database, ("any", "writers"))
         assert listener.wait(PATIENCE)
 
     def test_who_serves_all_targets_of_a_project_hears_them(self, database: Database, listen: Listen) -> None:
         listener = listen(PROJECT, None)
-        ring(database, (PROJECT, "any"))
+        notify(database, (PROJECT, "any"))
         assert listener.wait(PATIENCE)
 
     def test_a_name_longer_than_a_payload_is_heard(self, database: Database, listen: Listen) -> None:
         name = "n" * 8000  # more than NOTIFY takes
         listener, everybody = listen(PROJECT, (name,)), listen(None, ("writers",))
-        ring(database, (PROJECT, name))
+        notify(database, (PROJECT, name))
         assert listener.wait(PATIENCE)
         assert everybody.wait(PATIENCE), "a digest may be meant for it"
 
@@ -164,7 +164,7 @@ class TestALostConnection:
         )
         assert listener.wait(PATIENCE), "something may have been missed"
         assert listener.wait(PATIENCE), "something may have been missed before it listened again"
-        ring(database, (PROJECT, "writers"))
+        notify(database, (PROJECT, "writers"))
         assert listener.wait(PATIENCE)
         lost, again = announced
         assert lost.startswith("warning: no wakeups from Postgres: the database went away: ")

@@ -19,7 +19,7 @@ from cardbox_cli.model.layers import (
 )
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.request import Wishes
+    from cardbox_cli.context.request import ComposeOptions
 
 Layers = Annotated[
     list[str] | None,
@@ -62,7 +62,7 @@ LayoutName = Annotated[
 ]
 
 
-def wishes(
+def options(
     *,
     model: str | None = None,
     layers: Sequence[str] | None = None,
@@ -73,18 +73,18 @@ def wishes(
     share: bool | None = None,
     layout: str | None = None,
     is_composed: bool = True,
-) -> "Wishes":
+) -> "ComposeOptions":
     """The wishes that the options spell. `is_composed` False: perhaps for a request that was sent before.
 
     Raises UsageError, and InvalidInput for a name that is no layer's.
     """
-    from cardbox_cli.context.request import Wishes
+    from cardbox_cli.context.request import ComposeOptions
 
     if process is not None:
         check_choice(process, "--process", PROCESS_NAMES, what="kind")
     if layout is not None:
         check_choice(layout, "--layout", LAYOUTS, what="layout")
-    spelled = Wishes(
+    spelled = ComposeOptions(
         model=None if model is None else _not_blank(model, "--model"),
         process=cast("ProcessName | None", process),
         share=share,
@@ -103,20 +103,20 @@ def check_query(query: str | None) -> None:
         raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
 
 
-def check_words(wishes: "Wishes") -> None:
+def check_words(options: "ComposeOptions") -> None:
     """Raise UsageError where a search is asked for, and nobody says for what."""
-    asked = wishes.asked
+    asked = options.asked
     if KNOWLEDGE in asked.to_collect and asked.knowledge is None:
         raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
 
 
-def idle_options(wishes: "Wishes", sent: Container[str]) -> list[str]:
+def idle_options(options: "ComposeOptions", sent: Container[str]) -> list[str]:
     """The options that say nothing of a request that has been sent; texts of the layers in `sent` do."""
-    asked = wishes.asked
+    asked = options.asked
     given = {
-        "--process": wishes.process is not None,
-        "--share" if wishes.share else "--no-share": wishes.share is not None,
-        "--layout": wishes.layout is not None,
+        "--process": options.process is not None,
+        "--share" if options.share else "--no-share": options.share is not None,
+        "--layout": options.layout is not None,
         "--experience": EXPERIENCE in asked.to_collect,
         "--knowledge-query": asked.knowledge is not None,
     }

@@ -113,10 +113,10 @@ def _of_card(text: Callable[[Card], str]) -> Callable[[Place], str]:
 
 
 def _place_preview(place: Place) -> str:
-    card, fate = place.slot.card, place.slot.fate
+    card, state = place.slot.card, place.slot.state
     if card is None:
         return "(dangling: no such card)"
-    return preview(card) if fate == "present" else f"({fate}) {preview(card)}"
+    return preview(card) if state == "present" else f"({state}) {preview(card)}"
 
 
 PLACE: Columns = {

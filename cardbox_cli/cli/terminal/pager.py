@@ -114,8 +114,8 @@ class _Paper:
     def _warn_of(self, code: int) -> None:
         """Name a pager that failed: it may have shown nothing. Ctrl-C in it is how some people leave."""
         if code not in (0, -signal.SIGINT, 128 + signal.SIGINT):
-            fate = f"exited with {code}" if code > 0 else f"was ended by signal {-code}"
-            note = f"warning: the pager {self._pager!r} {fate}; CBX_PAGER=cat shows the answer without it"
+            state = f"exited with {code}" if code > 0 else f"was ended by signal {-code}"
+            note = f"warning: the pager {self._pager!r} {state}; CBX_PAGER=cat shows the answer without it"
             print(printable(note), file=self._err)
 
     def _is_long(self, text: str) -> bool:

@@ -117,24 +117,24 @@ _ERASE_BELOW = "\x1b[J"
 @contextmanager
 def _alarm() -> Iterator[Callable[[float], bool]]:
     """A wait for so many seconds that ends early, and answers True, when the terminal changes its size."""
-    bell, rung = os.pipe()
+    notifier, rung = os.pipe()
     os.set_blocking(rung, False)
     ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(rung, b"!"))
     poll = select.poll()
-    poll.register(bell, select.POLLIN)
+    poll.register(notifier, select.POLLIN)
     # Asked for nothing, it still tells when the reader is gone.
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
         ready = [descriptor for descriptor, _ in poll.poll(int(min(_LONGEST, seconds) * 1000))]
-        if ready and bell not in ready:
+        if ready and notifier not in ready:
             raise BrokenPipeError
-        return bool(ready and os.read(bell, 1024))
+        return bool(ready and os.read(notifier, 1024))
 
     try:
         yield resized_within
     finally:
         # Of a handler that is not Python's we know nothing.
         signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
-        os.close(bell)
+        os.close(notifier)
         os.close(rung)

@@ -110,7 +110,7 @@ def _orphan_lease(s: Snapshot) -> Proof:
         else Evidence("state.agent_inbox", lease.inbox_id, "no such row")
         for lease in orphans
     )
-    return (*(show.stray_lease(s, lease) for lease in orphans), *named)
+    return (*(show.orphan_lease(s, lease) for lease in orphans), *named)
 
 
 def _reclaim(reason: str) -> Remedy:

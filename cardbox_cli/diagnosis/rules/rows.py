@@ -41,7 +41,7 @@ def _wrong_epoch(s: Snapshot) -> Proof:
     if row is not None:
         proof.append(show.row(s, row, _where(s, row.turn_epoch)))
     if lease is not None:
-        proof.append(show.stray_lease(s, lease))
+        proof.append(show.orphan_lease(s, lease))
     return (*proof, *show.last_audit(s))
 
 

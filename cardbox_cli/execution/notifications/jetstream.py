@@ -31,9 +31,9 @@ class Nats:
         self._made: Line | None = None
         self._making = Lock()
 
-    def bell(self) -> "NatsBell":
+    def notifier(self) -> "NatsNotifier":
         """Rings at the streams of the protocol."""
-        return NatsBell(self)
+        return NatsNotifier(self)
 
     def events(self) -> "NatsEvents":
         """Tells of turns there."""
@@ -65,7 +65,7 @@ class Nats:
             self._made.close()
 
 
-class NatsBell:
+class NatsNotifier:
     """A wakeup for the workers of this system and of others that speak the protocol."""
 
     name = "NATS"
@@ -73,7 +73,7 @@ class NatsBell:
     def __init__(self, nats: Nats) -> None:
         self._nats = nats
 
-    def ring(self, wakeups: Sequence[Wakeup]) -> None:
+    def notify(self, wakeups: Sequence[Wakeup]) -> None:
         """Publish all of them. One whose names no subject can hold does not keep the others from it."""
         messages, refused = [], None
         for wakeup in wakeups:

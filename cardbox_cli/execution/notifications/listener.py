@@ -16,7 +16,7 @@ class Listening(Protocol):
         """Stop listening; soon, and for good."""
 
 
-class Ear:
+class Listener:
     """Opened before the first look at the inbox, it misses nothing: each listener wakes it as it begins."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Ear:
             one.close()
         self._waker.close()
 
-    def __enter__(self) -> "Ear":
+    def __enter__(self) -> "Listener":
         return self
 
     def __exit__(self, *_: object) -> None:

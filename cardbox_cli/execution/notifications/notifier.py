@@ -45,33 +45,33 @@ def wakeup_for(row: InboxRow, worker_target: str, reason: str) -> Wakeup:
     )
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """One way to reach workers. `name` says which, for warnings."""
 
     name: str
 
-    def ring(self, wakeups: Sequence[Wakeup]) -> None:
+    def notify(self, wakeups: Sequence[Wakeup]) -> None:
         """Ring for all of them. Raises CbxError when that failed, within seconds."""
 
 
-class Bells:
+class Notifiers:
     """All bells that are configured. Ring after the commit, when no transaction is open."""
 
-    def __init__(self, bells: Sequence[Bell], announce: Announce) -> None:
-        self._bells = bells
+    def __init__(self, notifiers: Sequence[Notifier], announce: Announce) -> None:
+        self._notifiers = notifiers
         self._announce = announce
         self._failing: set[str] = set()
 
-    def ring(self, *wakeups: Wakeup) -> None:
+    def notify(self, *wakeups: Wakeup) -> None:
         """Wake the workers. What failed is announced once, and again only after it had gone well."""
         if not wakeups:
             return
         failures: dict[str, str] = {}
-        for bell in self._bells:
+        for notifier in self._notifiers:
             try:
-                bell.ring(wakeups)
+                notifier.notify(wakeups)
             except CbxError as exc:
-                failures[bell.name] = f"no wakeup by {bell.name}: {exc.message}"
+                failures[notifier.name] = f"no wakeup by {notifier.name}: {exc.message}"
         if failures.keys() - self._failing:
             said = "; ".join(failures.values())
             self._announce(f"warning: {said}; workers find the work when they poll")

@@ -5,14 +5,14 @@ from threading import Thread
 
 from cardbox_cli.execution.notifications.notifier import Announce, Wakeup
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import Listener, Wanted, ring
+from cardbox_cli.store.connection.notifications import Listener, Wanted, notify
 from cardbox_cli.store.connection.target import Target
 
 _LONG = 3600.0
 _PATIENCE = 2.0
 
 
-class PostgresBell:
+class PostgresNotifier:
     """NOTIFY, in a transaction of its own on the connection that the work was committed on."""
 
     name = "Postgres"
@@ -20,9 +20,9 @@ class PostgresBell:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def ring(self, wakeups: Sequence[Wakeup]) -> None:
+    def notify(self, wakeups: Sequence[Wakeup]) -> None:
         """Wake the targets of all `wakeups` at once."""
-        ring(self._database, *((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
+        notify(self._database, *((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
 
 
 class PostgresListening:

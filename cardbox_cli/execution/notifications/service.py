@@ -8,9 +8,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from cardbox_cli.execution.notifications.events import Events, NoEvents
-from cardbox_cli.execution.notifications.listener import Ear
-from cardbox_cli.execution.notifications.notifier import Announce, Bell, Bells
-from cardbox_cli.execution.notifications.postgres import PostgresBell, PostgresListening
+from cardbox_cli.execution.notifications.listener import Listener
+from cardbox_cli.execution.notifications.notifier import Announce, Notifier, Notifiers
+from cardbox_cli.execution.notifications.postgres import PostgresListening, PostgresNotifier
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, find_listen_target
 
@@ -34,23 +34,25 @@ class Wakeups:
             self._nats = jetstream.Nats(url, announce)
             self.events = self._nats.events()
 
-    def bells(self, database: Database) -> Bells:
+    def notifiers(self, database: Database) -> Notifiers:
         """What to ring after commits on `database`."""
-        bells: list[Bell] = [PostgresBell(database)]
+        notifiers: list[Notifier] = [PostgresNotifier(database)]
         if self._nats is not None:
-            bells.append(self._nats.bell())
-        return Bells(bells, self._announce)
+            notifiers.append(self._nats.notifier())
+        return Notifiers(notifiers, self._announce)
 
-    def ear(self, target: Target, *, project_id: str | None, worker_targets: Collection[str] | None) -> Ear:
+    def listener(
+        self, target: Target, *, project_id: str | None, worker_targets: Collection[str] | None
+    ) -> Listener:
         """What to wait on for work of these targets. None stands for all: projects, or targets."""
         target = find_listen_target(target)
-        ear = Ear()
-        ear.attach(PostgresListening(target, project_id, worker_targets, ear.wake, self._announce))
+        listener = Listener()
+        listener.attach(PostgresListening(target, project_id, worker_targets, listener.wake, self._announce))
         if self._nats is not None:
-            listening = self._nats.listen(project_id, worker_targets, ear.wake)
+            listening = self._nats.listen(project_id, worker_targets, listener.wake)
             if listening is not None:
-                ear.attach(listening)
-        return ear
+                listener.attach(listening)
+        return listener
 
     def close(self) -> None:
         """Let go of NATS."""

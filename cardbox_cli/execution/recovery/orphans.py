@@ -26,7 +26,7 @@ from cardbox_cli.model.execution.turns import (
 )
 
 
-class Stray(msgspec.Struct, frozen=True, kw_only=True):
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     """Such a turn, and the head of its agent, which is held. `row` is None where the turn's is lost."""
 
     agent_turn_id: str
@@ -39,7 +39,7 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
         return Fence(self.head.agent_id, self.agent_turn_id, self.head.turn_epoch)
 
 
-def find_stray(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Stray | None:
+def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
     """The turn as a stray; None for one that is active, queued or over, or that nothing tells of.
 
     Raises StaleEpoch where its agent is not at that epoch any more.
@@ -53,29 +53,29 @@ def find_stray(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Stray
         return None
     if head.turn_epoch != expect_epoch:
         raise runtime.heads.stale(Fence(agent_id, agent_turn_id, expect_epoch), head)
-    return Stray(agent_turn_id=agent_turn_id, head=head, row=row)
+    return Orphan(agent_turn_id=agent_turn_id, head=head, row=row)
 
 
-def requeue_stray(runtime: Runtime, stray: Stray, *, reason: str) -> InboxRow | None:
+def requeue_orphan(runtime: Runtime, orphan: Orphan, *, reason: str) -> InboxRow | None:
     """Put the turn back into its agent's queue; the row that was promoted, if the agent is idle."""
-    assert stray.row is not None
-    rows = runtime.inbox.of_turn(stray.agent_turn_id)
+    assert orphan.row is not None
+    rows = runtime.inbox.of_turn(orphan.agent_turn_id)
     runtime.inbox.drop_leases([each.inbox_id for each in rows])
     runtime.inbox.move(
-        [stray.row.inbox_id],
+        [orphan.row.inbox_id],
         "requeue",
         turn_epoch=0,
-        attempts=-stray.row.retry_count,
+        attempts=-orphan.row.retry_count,
         delay=timedelta(0),
         error=reason,
     )
-    return promote_next(runtime, stray.head.agent_id, reason="requeue")
+    return promote_next(runtime, orphan.head.agent_id, reason="requeue")
 
 
-def fail_stray(runtime: Runtime, stray: Stray, *, message: str) -> End:
+def fail_orphan(runtime: Runtime, orphan: Orphan, *, message: str) -> End:
     """End the turn as failed, and whoever waits for its end is told."""
-    row = stray.row or _bare(runtime, stray)
-    runtime.inbox.close(stray.agent_turn_id)
+    row = orphan.row or _bare(runtime, orphan)
+    runtime.inbox.close(orphan.agent_turn_id)
     return end_unpromoted(runtime, row, "failed", error_code="failed_by_operator", message=message)
 
 
@@ -99,18 +99,18 @@ def _over(runtime: Runtime, agent_turn_id: str, row: InboxRow | None) -> bool:
     return last_is_over(runtime.turns.steps(agent_turn_id))
 
 
-def _bare(runtime: Runtime, stray: Stray) -> InboxRow:
+def _bare(runtime: Runtime, orphan: Orphan) -> InboxRow:
     """What stands for a row that is lost."""
-    edge = runtime.turns.enqueue_edge(stray.agent_turn_id)
+    edge = runtime.turns.enqueue_edge(orphan.agent_turn_id)
     return InboxRow(
-        inbox_id=stray.agent_turn_id,
+        inbox_id=orphan.agent_turn_id,
         project_id=runtime.project_id,
-        agent_id=stray.head.agent_id,
+        agent_id=orphan.head.agent_id,
         channel_id=(edge.channel_id if edge else None) or DEFAULT_CHANNEL,
         message_type=TURN,
         enqueue_mode=None,
         correlation_id=None,
-        agent_turn_id=stray.agent_turn_id,
+        agent_turn_id=orphan.agent_turn_id,
         turn_epoch=0,
         context_headers={},
         payload={},

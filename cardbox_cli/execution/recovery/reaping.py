@@ -61,7 +61,7 @@ def reap(runtime: Runtime) -> Reaped:
     for agent_id in runtime.inbox.idle_with_queued():
         with _trouble(reaped, f"the queue of agent {agent_id!r}"):
             reaped.promoted.extend(_promote(runtime, agent_id))
-    reaped.rung.extend(_ring(runtime))
+    reaped.rung.extend(_notify(runtime))
     workers.forget_dead(runtime.database)
     return reaped
 
@@ -132,7 +132,7 @@ def _promote(runtime: Runtime, agent_id: str) -> list[str]:
     return [promoted.turn_id] if promoted else []
 
 
-def _ring(runtime: Runtime) -> list[str]:
+def _notify(runtime: Runtime) -> list[str]:
     rung = []
     with runtime.transaction():
         for row in runtime.inbox.unclaimed(runtime.settings.unclaimed_time):

@@ -10,7 +10,7 @@ import msgspec
 
 from cardbox_cli.context.lint.registry import lint, provider_for
 from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.context.request import Wishes
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.dispatch.request import DispatchRequest
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnBoxes, turn_request
@@ -36,9 +36,9 @@ def lint_turn(
     model = wanted if isinstance(wanted, str) else None
     provider = provider_for(boxes.entries, model)
     tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
-    wishes = settled(Wishes(model=model), ProjectsStore(database).settings(project_id))
+    options = settled(ComposeOptions(model=model), ProjectsStore(database).settings(project_id))
     collector = collector_for(database, project_id)
-    asked = turn_request(boxes, tools, wishes, format=provider, collector=collector)
+    asked = turn_request(boxes, tools, options, format=provider, collector=collector)
     return lint(asked.entries, asked.request, provider)
 
 

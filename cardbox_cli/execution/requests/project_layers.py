@@ -3,7 +3,7 @@
 import msgspec
 
 from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.request import Wishes
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.requests.knowledge import StoredKnowledge
 from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.store.connection.database import Database
@@ -17,8 +17,8 @@ def collector_for(database: Database, project_id: str) -> ContextCollector:
     )
 
 
-def settled(wishes: Wishes, settings: ProjectSettings) -> Wishes:
+def settled(options: ComposeOptions, settings: ProjectSettings) -> ComposeOptions:
     """The wishes, with the project's switch where the caller has none."""
-    if wishes.share is not None:
-        return wishes
-    return msgspec.structs.replace(wishes, share=settings.enable_share_context)
+    if options.share is not None:
+        return options
+    return msgspec.structs.replace(options, share=settings.enable_share_context)

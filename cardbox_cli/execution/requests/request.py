@@ -12,7 +12,14 @@ import msgspec
 
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
 from cardbox_cli.context.formats import DIALECTS, Dialect, text
-from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, profile_of, request_of
+from cardbox_cli.context.request import (
+    DEFAULT_OPTIONS,
+    ComposeOptions,
+    Entry,
+    Request,
+    profile_of,
+    request_of,
+)
 from cardbox_cli.context.state import SNAPSHOTS
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Provenance, Slot
@@ -104,7 +111,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
 def turn_request(
     boxes: TurnBoxes,
     tools: Iterable[Tool],
-    wishes: Wishes = NO_WISHES,
+    options: ComposeOptions = DEFAULT_OPTIONS,
     *,
     format: str = DEFAULT_FORMAT,
     collector: ContextCollector = WITHOUT_PROVIDERS,
@@ -112,20 +119,20 @@ def turn_request(
     """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
     spelled = [_function_tool(tool) for tool in offered]
-    return request_with_tools(boxes, spelled, wishes, format=format, collector=collector)
+    return request_with_tools(boxes, spelled, options, format=format, collector=collector)
 
 
 def request_with_tools(
     boxes: TurnBoxes,
     tools: list[dict[str, Any]],
-    wishes: Wishes,
+    options: ComposeOptions,
     *,
     format: str,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """`turn_request` with tools that are spelled already, such as those that an earlier request had."""
     own, entries = boxes.exchange, boxes.entries
-    composed = request_of(entries, wishes, spell=dialect_of(format).spell, collector=collector, own=own)
+    composed = request_of(entries, options, spell=dialect_of(format).spell, collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
     takes_all = process_of(request.process).takes_history
     return TurnRequest(
@@ -177,4 +184,4 @@ def _function_tool(tool: Tool) -> dict[str, Any]:
 
 def present_cards(slots: Iterable[Slot]) -> list[Card]:
     """The cards that a reader of these places sees, in order."""
-    return [slot.card for slot in slots if slot.card is not None and slot.fate == "present"]
+    return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]

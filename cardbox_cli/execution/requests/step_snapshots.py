@@ -13,7 +13,7 @@ import msgspec
 
 from cardbox_cli.context.collector import LayerLeftOut, kept_layer
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import NO_WISHES, Entry, Request, Wishes, request_of
+from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, Entry, Request, request_of
 from cardbox_cli.context.request_diff import RequestDiff, diff
 from cardbox_cli.execution.requests.request import (
     FORMATS,
@@ -116,7 +116,7 @@ def recorded(
     profile: Source | None,
     kept: Kept | None,
     format: str,
-    wishes: Wishes,
+    options: ComposeOptions,
     rules: Mapping[str, str | None] | None = None,
 ) -> Recorded:
     """The request that a request box holds, with the parameters of the profile that it was made for.
@@ -128,12 +128,12 @@ def recorded(
     of_profile = [] if profile is None else profile.seen
     made = request_of(
         [*of_profile, *history],
-        _wishes(wishes, kept, box),
+        _options(options, kept, box),
         spell=dialect_of(format).spell,
         # The box holds what was sent and no more, whatever kind of process that was for.
         own={entry.slot.card_id for entry in history},
     )
-    request, lost = _with_layers_of_step(made, kept, wishes.asked.texts)
+    request, lost = _with_layers_of_step(made, kept, options.asked.texts)
     return Recorded(
         entries=[*of_profile, *prompt, *history],
         request=msgspec.structs.replace(
@@ -152,7 +152,7 @@ def _parted(box: Source, rules: Mapping[str, str | None]) -> tuple[list[Entry], 
     """The rendered system prompt of a request box, if it begins with one, and the rest of it."""
     entries = [Entry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
     first = box.slots[0] if box.slots else None
-    card = first.card if first is not None and first.fate == "present" else None
+    card = first.card if first is not None and first.state == "present" else None
     prompts = 1 if card is not None and card.type == _PROMPT else 0
     return entries[:prompts], entries[prompts:]
 
@@ -163,7 +163,7 @@ def _prompt_message(entry: Entry) -> Message:
     return Message(layer=SYSTEM_PROMPT, body=body, card_id=entry.slot.card_id)
 
 
-def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
+def _options(options: ComposeOptions, kept: Kept | None, box: Source) -> ComposeOptions:
     """What makes the request of a step again: its model, process, layout, and every layer that can be had."""
     stored = {
         name: card_text(slot.card.content)
@@ -171,9 +171,9 @@ def _wishes(wishes: Wishes, kept: Kept | None, box: Source) -> Wishes:
         if slot.card is not None and (name := kept_layer(slot.card)) is not None
     }
     lived = {} if kept is None else kept.layers
-    given = {name: text for name, text in wishes.asked.texts.items() if name in lived}
-    return Wishes(
-        model=wishes.model or (kept.model if kept is not None else None),
+    given = {name: text for name, text in options.asked.texts.items() if name in lived}
+    return ComposeOptions(
+        model=options.model or (kept.model if kept is not None else None),
         process="react" if kept is None else kept.process,
         share=True,
         layout="default" if kept is None else kept.layout,
@@ -211,17 +211,17 @@ def _with_layers_of_step(
 
 
 def verify(
-    box: Source, boxes: TurnBoxes, kept: Kept | None, format: str, wishes: Wishes = NO_WISHES
+    box: Source, boxes: TurnBoxes, kept: Kept | None, format: str, options: ComposeOptions = DEFAULT_OPTIONS
 ) -> Verified:
     """Compose the request of a step again from the boxes of its turn, and compare it with what was stored.
 
     Tools and layers are those that were stored; of another system's step nothing is known beside its box.
     """
     format = format if kept is None else kept.format
-    stored = recorded(box, boxes.profile, kept, format, wishes)
+    stored = recorded(box, boxes.profile, kept, format, options)
     then = boxes.at(*_output_of(box, boxes, kept))
-    asked = request_with_tools(then, stored.request.tools, _wishes(wishes, kept, box), format=format)
-    given = wishes.asked.texts
+    asked = request_with_tools(then, stored.request.tools, _options(options, kept, box), format=format)
+    given = options.asked.texts
     composed, left_out = _with_layers_of_step(asked.request, kept, given)
     lost = [left.layer for left in left_out]
     compared_by = _comparison(kept, lost)
@@ -230,7 +230,7 @@ def verify(
     known = _known(composed)
     found = diff(known if is_proven else _known(stored.request), known, provider_of(format))
     changed = [layer.name for layer in asked.request.layers if layer.name in lost]
-    gone = [] if is_proven else [slot for slot in box.slots if slot.fate != "present"]
+    gone = [] if is_proven else [slot for slot in box.slots if slot.state != "present"]
     is_same = found.equal and not gone if compared_by == "messages" else is_proven
     equal = is_same and not changed
     return Verified(
@@ -298,7 +298,7 @@ def _reasons(
         for name in changed
     ]
     missing = [
-        f"card {short_id(slot.card_id)} at position {slot.position} of the request box is {slot.fate}"
+        f"card {short_id(slot.card_id)} at position {slot.position} of the request box is {slot.state}"
         for slot in gone
     ]
     reasons += missing

@@ -10,7 +10,7 @@ import msgspec
 
 from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.lint.registry import provider_for
-from cardbox_cli.context.request import Entry, Request, Wishes
+from cardbox_cli.context.request import ComposeOptions, Entry, Request
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.queue.applying import ended_by_last_calls
 from cardbox_cli.execution.requests.request import NEXT, OUTPUT, Source, TurnBoxes, turn_request
@@ -60,9 +60,9 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
     return found[0]
 
 
-def _format_of(kept: Kept | None, entries: Sequence[Entry], wishes: Wishes) -> str:
+def _format_of(kept: Kept | None, entries: Sequence[Entry], options: ComposeOptions) -> str:
     """The format that a step was sent in; where none tells, that of the model's provider."""
-    return provider_for(entries, wishes.model) if kept is None else kept.format
+    return provider_for(entries, options.model) if kept is None else kept.format
 
 
 class TurnRequests:
@@ -77,7 +77,7 @@ class TurnRequests:
         self._steps = self._turns.steps(turn.agent_turn_id)
 
     def request(
-        self, at: str | None, wishes: Wishes, format: str | None, collector: ContextCollector
+        self, at: str | None, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:
         """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
 
@@ -87,11 +87,11 @@ class TurnRequests:
         """
         step = self._step(at)
         if step is None:
-            return self._composed(wishes, format, collector)
+            return self._composed(options, format, collector)
         kept = read_kept(step.metadata)
         profile = self._profile(step)
-        format = format or _format_of(kept, [] if profile is None else profile.seen, wishes)
-        found = recorded(self._request_box(step), profile, kept, format, wishes, self._rules(step))
+        format = format or _format_of(kept, [] if profile is None else profile.seen, options)
+        found = recorded(self._request_box(step), profile, kept, format, options, self._rules(step))
         notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
         if profile is None:
             notes.append("the profile's box is gone: the parameters of the request are not known")
@@ -99,7 +99,7 @@ class TurnRequests:
             step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
         )
 
-    def verified(self, at: str | None, wishes: Wishes, format: str | None) -> tuple[Step, Verified]:
+    def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
         """A recorded step, the last without `at`, and whether the cards still make its request.
 
         `format` is for steps that do not tell theirs; of `wishes` the texts of layers count. Raises as
@@ -113,8 +113,10 @@ class TurnRequests:
             )
         context = read_context(self._database, self._project_id, self.turn.agent_turn_id, step, self.turn)
         kept = read_kept(step.metadata)
-        format = format or _format_of(kept, context.boxes.profile.seen, wishes)
-        return step, verify(self._request_box(step), context.boxes, kept, format, Wishes(asked=wishes.asked))
+        format = format or _format_of(kept, context.boxes.profile.seen, options)
+        return step, verify(
+            self._request_box(step), context.boxes, kept, format, ComposeOptions(asked=options.asked)
+        )
 
     def _why_nothing(self) -> str:
         show = f"`cbx turn show {short_id(self.turn.agent_turn_id)}`"
@@ -122,7 +124,9 @@ class TurnRequests:
             return f"it has ended, and will send none: {show} tells how"
         return f"{show} lists its steps; one is verified once a worker has begun it"
 
-    def _composed(self, wishes: Wishes, format: str | None, collector: ContextCollector) -> StepRequest:
+    def _composed(
+        self, options: ComposeOptions, format: str | None, collector: ContextCollector
+    ) -> StepRequest:
         turn = self.turn
         context = read_context(self._database, self._project_id, turn.agent_turn_id, turn)
         packed = context.boxes.context
@@ -132,13 +136,13 @@ class TurnRequests:
         )
         boxes, awaited = self._with_reports(boxes)
         model = context.config.get("model")
-        wishes = msgspec.structs.replace(
-            wishes, model=wishes.model or (model if isinstance(model, str) else None)
+        options = msgspec.structs.replace(
+            options, model=options.model or (model if isinstance(model, str) else None)
         )
         if format is None:
             kept = (read_kept(step.metadata) for step in reversed(self._steps))
-            format = _format_of(next(filter(None, kept), None), boxes.entries, wishes)
-        asked = turn_request(boxes, context.tools, wishes, format=format, collector=collector)
+            format = _format_of(next(filter(None, kept), None), boxes.entries, options)
+        asked = turn_request(boxes, context.tools, options, format=format, collector=collector)
         return StepRequest(
             step=None,
             format=format,

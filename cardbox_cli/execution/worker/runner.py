@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.context.request import NO_WISHES, Wishes
+from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.claims import Task, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
@@ -61,7 +61,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     command: str
     format: str = DEFAULT_FORMAT
-    wishes: Wishes = NO_WISHES
+    options: ComposeOptions = DEFAULT_OPTIONS
     timeout: float = 600
     max_steps: int = 8
     environment: Mapping[str, str] = {}
@@ -75,7 +75,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"the turn's runtime_config is invalid: {exc}") from exc
         return msgspec.structs.replace(
             self,
-            wishes=msgspec.structs.replace(self.wishes, model=wanted.model or self.wishes.model),
+            options=msgspec.structs.replace(self.options, model=wanted.model or self.options.model),
             timeout=wanted.timeout or self.timeout,
             max_steps=wanted.max_steps or self.max_steps,
         )
@@ -87,7 +87,7 @@ class _Config(msgspec.Struct):
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-class Reins:
+class CancellationToken:
     """How whoever runs a turn is told to let go of it: at once, and why."""
 
     def __init__(self) -> None:
@@ -99,12 +99,12 @@ class Reins:
         self.lost = True
         self.stop.set()
 
-    def let_go(self) -> None:
+    def hand_back(self) -> None:
         """The worker leaves: the turn is to be handed back."""
         self.stop.set()
 
 
-class Rest(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Where a turn came to rest. `end` is set when it ended; `said` tells more in words."""
 
     kind: Kind
@@ -130,15 +130,17 @@ class _Failed(Exception):
 class Run:
     """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease."""
 
-    def __init__(self, attempt: Attempt, task: Task, program: Program, reins: Reins, *, owner: str) -> None:
+    def __init__(
+        self, attempt: Attempt, task: Task, program: Program, cancellation: CancellationToken, *, owner: str
+    ) -> None:
         self._attempt = attempt
         self._task = task
         self._program = program
-        self._reins = reins
+        self._cancellation = cancellation
         self._owner = owner
         self._steps = 0
 
-    def to_rest(self) -> Rest:
+    def run(self) -> Outcome:
         """Run it. What it raises is the failure of the database, or a bug."""
         try:
             try:
@@ -152,7 +154,7 @@ class Run:
         except (StaleEpoch, LeaseLost) as exc:
             return self._rest("lost", exc.message)
 
-    def _loop(self) -> Rest:
+    def _loop(self) -> Outcome:
         is_first = True
         while True:
             turn = self._attempt(lambda runtime: read_turn(runtime, self._task.fence))
@@ -160,24 +162,24 @@ class Run:
             if is_first:
                 self._program = self._wanted(turn)
             if turn.pending:
-                rest = self._answer_calls(turn, turn.pending)
+                outcome = self._answer_calls(turn, turn.pending)
             elif is_first and turn.boxes.own:
-                rest = self._complete(turn)
+                outcome = self._complete(turn)
             else:
-                rest = self._step(turn)
-            if rest is not None:
-                return rest
+                outcome = self._step(turn)
+            if outcome is not None:
+                return outcome
             is_first = False
 
     # --- the model
 
-    def _step(self, turn: Turn) -> Rest | None:
+    def _step(self, turn: Turn) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
             raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
         try:
             step = self._attempt(
-                lambda runtime: begin_step(runtime, turn, format=program.format, wishes=program.wishes)
+                lambda runtime: begin_step(runtime, turn, format=program.format, options=program.options)
             )
         except InvalidLayers as exc:
             raise _Failed("invalid_layers", str(exc)) from exc
@@ -204,7 +206,7 @@ class Run:
 
     # --- its tools
 
-    def _answer_calls(self, turn: Turn, calls: list[Call]) -> Rest | None:
+    def _answer_calls(self, turn: Turn, calls: list[Call]) -> Outcome | None:
         """Run the commands of registered tools; the turn suspends for what somebody else answers."""
         self._attempt(lambda runtime: enter(runtime, turn))
         waiting = [call for call in calls if _is_for_others(turn, call)]
@@ -240,7 +242,7 @@ class Run:
         )
         return _result_of(call, turn, tool, ran, timeout)
 
-    def _complete(self, turn: Turn) -> Rest | None:
+    def _complete(self, turn: Turn) -> Outcome | None:
         end = self._attempt(lambda runtime: complete_step(runtime, turn))
         return None if end is None else self._ended(end)
 
@@ -249,11 +251,13 @@ class Run:
     def _run(
         self, command: str, stdin: bytes, turn: Turn, step_id: str, timeout: float, **variables: str
     ) -> Ran:
-        if self._reins.stop.is_set():
+        if self._cancellation.stop.is_set():
             raise _Stopped
         environment = {**self._program.environment, **self._variables(turn, step_id), **variables}
         try:
-            ran = run_command(command, stdin, environment=environment, timeout=timeout, stop=self._reins.stop)
+            ran = run_command(
+                command, stdin, environment=environment, timeout=timeout, stop=self._cancellation.stop
+            )
         except OSError as exc:
             raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
         if ran.stopped:
@@ -273,7 +277,7 @@ class Run:
 
     # --- rests
 
-    def _fail(self, failed: _Failed) -> Rest:
+    def _fail(self, failed: _Failed) -> Outcome:
         end = self._attempt(
             lambda runtime: end_turn(
                 runtime,
@@ -286,14 +290,14 @@ class Run:
         )
         return self._rest("ended", failed.message, end=end, error_code=failed.error_code)
 
-    def _let_go(self) -> Rest:
-        if self._reins.lost:
+    def _let_go(self) -> Outcome:
+        if self._cancellation.lost:
             return self._rest("lost", "its lease was lost; its command was stopped")
         reason = "the worker stops"
         self._attempt(lambda runtime: hand_back(runtime, self._task.row, owner=self._owner, reason=reason))
         return self._rest("handed_back", reason)
 
-    def _ended(self, end: End) -> Rest:
+    def _ended(self, end: End) -> Outcome:
         return self._rest("ended", end.end_status, end=end)
 
     def _rest(
@@ -304,8 +308,8 @@ class Run:
         end: End | None = None,
         error_code: str | None = None,
         waiting: Sequence[str] = (),
-    ) -> Rest:
-        return Rest(
+    ) -> Outcome:
+        return Outcome(
             kind=kind,
             agent_id=self._task.fence.agent_id,
             agent_turn_id=self._task.fence.agent_turn_id,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import Wishes
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
@@ -121,14 +121,14 @@ def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
     runtime.tell_state(head, RUNNING, head.turn_epoch)
 
 
-def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> Step:
+def begin_step(runtime: Runtime, turn: Turn, *, format: str, options: ComposeOptions) -> Step:
     """Begin a step, and keep what its model is about to see as its request box.
 
     Raises StaleEpoch, InvalidLayers, and InvalidInput for a request that cannot be stored.
     """
     with runtime.database.snapshot():
         settings = ProjectsStore(runtime.database).settings(runtime.project_id)
-        asked = _composed(runtime, turn, settled(wishes, settings), format)
+        asked = _composed(runtime, turn, settled(options, settings), format)
     step_id = new_step_id()
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
@@ -151,10 +151,10 @@ def begin_step(runtime: Runtime, turn: Turn, *, format: str, wishes: Wishes) -> 
     return Step(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
 
-def _composed(runtime: Runtime, turn: Turn, wishes: Wishes, format: str) -> TurnRequest:
+def _composed(runtime: Runtime, turn: Turn, options: ComposeOptions, format: str) -> TurnRequest:
     collector = collector_for(runtime.database, runtime.project_id)
     try:
-        return turn_request(turn.boxes, turn.tools, wishes, format=format, collector=collector)
+        return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
     except InvalidInput as exc:
         raise InvalidLayers(exc.message) from exc
 

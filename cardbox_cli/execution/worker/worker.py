@@ -18,13 +18,13 @@ import msgspec
 import uuid6
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
-from cardbox_cli.execution.notifications.listener import Ear
+from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, heartbeat
 from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
-from cardbox_cli.execution.worker.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.store import workers
 from cardbox_cli.store.connection.database import Database
@@ -41,7 +41,7 @@ class Journal(Protocol):
     def line(self, text: str) -> None:
         """One event, in words."""
 
-    def rested(self, project_id: str, rest: Rest) -> None:
+    def ended(self, project_id: str, outcome: Outcome) -> None:
         """A turn came to rest."""
 
 
@@ -63,7 +63,7 @@ class _Running(msgspec.Struct, eq=False):
     """A claimed row that is being worked on; from when it resumed its turn on, at the turn's new epoch."""
 
     row: InboxRow
-    reins: Reins
+    cancellation: CancellationToken
 
     @property
     def key(self) -> tuple[str, str]:
@@ -82,7 +82,7 @@ class Worker:
         connect: Callable[[], Database],
         make_runtime: MakeRuntime,
         journal: Journal,
-        ear: Ear,
+        listener: Listener,
     ) -> None:
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
         self._plan = plan
@@ -91,7 +91,7 @@ class Worker:
             connect, make_runtime, longest_pause=settings.lease_time, say=journal.line
         )
         self._journal = journal
-        self._ear = ear
+        self._listener = listener
         self._lock = Lock()
         self._running: list[_Running] = []
         self._leaving = False
@@ -108,7 +108,7 @@ class Worker:
         """
         self._at_once = self._leaving
         self._leaving = True
-        self._ear.wake()
+        self._listener.wake()
 
     def run(self) -> None:
         """Work until the plan is fulfilled, or until told to leave. Raises what connecting first raises."""
@@ -152,7 +152,7 @@ class Worker:
         ):
             return False
         if not claimed or self._free() == 0:
-            self._ear.wait(self._settings.poll)
+            self._listener.wait(self._settings.poll)
         return True
 
     def _projects(self, connection: Connection) -> Sequence[str]:
@@ -217,12 +217,12 @@ class Worker:
     # --- running
 
     def _start(self, row: InboxRow) -> None:
-        running = _Running(row, Reins())
+        running = _Running(row, CancellationToken())
         with self._lock:
             for each in self._running:
                 # We lost its lease, and have got it again before a heartbeat could tell.
                 if each.key == running.key:
-                    each.reins.lose()
+                    each.cancellation.lose()
             self._running.append(running)
         Thread(target=self._work, args=(running,), name=row.inbox_id, daemon=True).start()
 
@@ -238,7 +238,7 @@ class Worker:
         finally:
             with self._lock:
                 self._running.remove(running)
-            self._ear.wake()
+            self._listener.wake()
 
     def _run(self, connection: Connection, running: _Running) -> None:
         row = running.row
@@ -255,8 +255,8 @@ class Worker:
         def attempt(action: Callable[[Runtime], _T]) -> _T:
             return connection.attempt(project_id, action)
 
-        rest = Run(attempt, task, self._plan.program, running.reins, owner=self.worker_id).to_rest()
-        self._journal.rested(project_id, rest)
+        outcome = Run(attempt, task, self._plan.program, running.cancellation, owner=self.worker_id).run()
+        self._journal.ended(project_id, outcome)
 
     def _give_up(self, connection: Connection, row: InboxRow, reason: str) -> None:
         """What failed for a reason that is not the turn's own is tried again later, by the backoff."""
@@ -280,12 +280,12 @@ class Worker:
             if self._at_once or (give_up is not None and time.monotonic() >= give_up):
                 self._at_once = True
                 self._let_all_go()
-            self._ear.wait(_LOOK)
+            self._listener.wait(_LOOK)
 
     def _let_all_go(self) -> None:
         with self._lock:
             for running in self._running:
-                running.reins.let_go()
+                running.cancellation.hand_back()
 
     # --- heartbeats
 
@@ -308,7 +308,7 @@ class Worker:
             project_id, inbox_id = each.key
             extend = partial(heartbeat, inbox_ids=[inbox_id], owner=self.worker_id)
             if inbox_id not in connection.attempt(project_id, extend):
-                each.reins.lose()
+                each.cancellation.lose()
 
     def _announcement(self) -> workers.Announcement:
         return workers.Announcement(

@@ -10,14 +10,14 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from cardbox_cli.model.boxes import Box, Fate, Slot
+from cardbox_cli.model.boxes import Box, CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.diff.sequences import Pair, longest_common, longest_rising
 
 Kind = Literal["removed", "added", "moved", "changed"]
 
 # What an id stands for; an id that is not there dangles.
-Known = Mapping[str, tuple[Card | None, Fate]]
+Known = Mapping[str, tuple[Card | None, CardState]]
 # Places of a box by their position, ascending.
 Slots = Mapping[int, Slot]
 
@@ -182,8 +182,8 @@ def _path(place: int) -> str:
 
 
 def _slot(place: int, card_id: str, known: Known) -> Slot:
-    card, fate = known.get(card_id, (None, "dangling"))
-    return Slot(place, card_id, card, fate)
+    card, state = known.get(card_id, (None, "dangling"))
+    return Slot(place, card_id, card, state)
 
 
 def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:

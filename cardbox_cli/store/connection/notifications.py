@@ -35,7 +35,7 @@ def payload(project_id: str, worker_target: str) -> str:
     return text if len(encoded) <= LONGEST else _DIGEST + hashlib.sha256(encoded).hexdigest()
 
 
-def ring(database: Database, *doors: tuple[str, str]) -> None:
+def notify(database: Database, *doors: tuple[str, str]) -> None:
     """Wake the workers of every (project, worker target), after the commit of what they shall find.
 
     A transaction of its own: NOTIFY holds a lock of the whole server until its commit is on disk, and its

@@ -119,13 +119,13 @@ class TestDiff:
         answer = result.json()
         assert result.code == 8
         assert result.error["message"] == "the boxes differ: 1 added, 1 changed"
-        described = {"fate": "present", "type": "task.instruction", "role": "user"}
+        described = {"state": "present", "type": "task.instruction", "role": "user"}
         changed = {
             "kind": "changed",
             "a": {"position": 0, "card_id": one, **described, "text": "one"},
             "b": {"position": 0, "card_id": two, **described, "text": "two"},
         }
-        nothing = {"fate": "dangling", "type": None, "role": None, "text": None}
+        nothing = {"state": "dangling", "type": None, "role": None, "text": None}
         added = {"kind": "added", "a": None, "b": {"position": 1, "card_id": "dangles", **nothing}}
         assert answer == {
             "a": {"box_id": a, "title": "a", "cards": 2},

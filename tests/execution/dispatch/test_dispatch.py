@@ -164,9 +164,9 @@ class TestRefused:
 
     @pytest.mark.parametrize("case", REFUSALS)
     def test_for(self, case: str, runtime: Runtime, context_box: str) -> None:
-        wishes, status, error_code = REFUSALS[case]
+        options, status, error_code = REFUSALS[case]
         self.begin()
-        request = {"target_agent_id": "clerk", "context_box_id": context_box, **wishes}
+        request = {"target_agent_id": "clerk", "context_box_id": context_box, **options}
         answer = dispatch(runtime, DispatchRequest(**request))
         assert (answer.result.status, answer.result.error_code) == (status, error_code)
         assert (answer.result.agent_turn_id, answer.result.created) == (None, False)
@@ -232,13 +232,13 @@ class TestRefused:
 
 
 def delegate(
-    runtime: Runtime, *, profile_name: str = "clerk", instruction: str = "Go", **wishes: Any
+    runtime: Runtime, *, profile_name: str = "clerk", instruction: str = "Go", **options: Any
 ) -> Dispatched:
     """Dispatch to `clerk` what the recipe `delegate` packs."""
     recipe = read_recipe("delegate", folders=[])
     arguments = {"profile_name": profile_name, "instruction": instruction}
     handover = Handover(recipe=recipe.recipe, recipe_name=recipe.name, arguments=arguments)
-    return dispatch(runtime, DispatchRequest(target_agent_id="clerk", handover=handover, **wishes))
+    return dispatch(runtime, DispatchRequest(target_agent_id="clerk", handover=handover, **options))
 
 
 class TestIdempotency:
@@ -275,20 +275,20 @@ class TestIdempotency:
         self, other: dict[str, Any], ask: Asked, runtime: Runtime, context_box: str, row_counts: Counts
     ) -> None:
         first = ask(correlation_id="c")
-        wishes = dict(other)
-        agent_id = wishes.pop("target_agent_id", "clerk")
-        if wishes.pop("depth", False):
-            wishes["parent"] = Parent(agent_turn_id=first.agent_turn_id or "")
-        if wishes.pop("context", False):
-            wishes["context_box_id"] = runtime.boxes.fork(context_box).box_id
-        if wishes.pop("profile", False):
+        options = dict(other)
+        agent_id = options.pop("target_agent_id", "clerk")
+        if options.pop("depth", False):
+            options["parent"] = Parent(agent_turn_id=first.agent_turn_id or "")
+        if options.pop("context", False):
+            options["context_box_id"] = runtime.boxes.fork(context_box).box_id
+        if options.pop("profile", False):
             saved = ProfileStore(runtime.database, PROJECT).save(
                 {"name": "clerk", "worker_target": "worker_generic", "tags": ["new"]}, author_id="t"
             )
-            wishes["profile_box_id"] = saved.profile_box_id
+            options["profile_box_id"] = saved.profile_box_id
         before = row_counts()
         with pytest.raises(CorrelationConflict) as failure:
-            ask(agent_id, correlation_id="c", **wishes)
+            ask(agent_id, correlation_id="c", **options)
         assert failure.value.message == (
             f"the correlation id 'c' stands for another request: turn {first.agent_turn_id} of agent 'clerk'"
         )

@@ -17,9 +17,9 @@ from nats.aio.client import Client
 
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.notifications.jetstream import Nats
-from cardbox_cli.execution.notifications.listener import Ear
-from cardbox_cli.execution.notifications.notifier import Bells
-from cardbox_cli.execution.notifications.postgres import PostgresBell, PostgresListening
+from cardbox_cli.execution.notifications.listener import Listener
+from cardbox_cli.execution.notifications.notifier import Notifiers
+from cardbox_cli.execution.notifications.postgres import PostgresListening, PostgresNotifier
 from cardbox_cli.execution.notifications.service import Wakeups
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -52,14 +52,14 @@ def open_wakeups(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> Itera
 
 
 @contextmanager
-def nats_ear(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Ear]:
+def nats_ear(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
     """An ear for NATS alone, that listens already."""
-    with Ear() as ear:
-        listening = nats.listen(project_id, [target], ear.wake)
+    with Listener() as listener:
+        listening = nats.listen(project_id, [target], listener.wake)
         assert listening is not None
-        ear.attach(listening)
-        assert ear.wait(PATIENCE)
-        yield ear
+        listener.attach(listening)
+        assert listener.wait(PATIENCE)
+        yield listener
 
 
 def kept(server: NatsServer, subject: str) -> tuple[dict[str, str], Any, Any]:
@@ -88,37 +88,37 @@ class TestPostgresAlone:
         self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
     ) -> None:
         wakeups = open_wakeups(None)
-        bells = wakeups.bells(database)
-        with wakeups.ear(target, project_id="p", worker_targets=["writers"]) as ear:
-            assert ear.wait(PATIENCE), "listening from now on"
+        notifiers = wakeups.notifiers(database)
+        with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
+            assert listener.wait(PATIENCE), "listening from now on"
             with database.transaction():
                 database.run("ring", payloads=["p/writers"])
-                assert not ear.wait(AT_ONCE)
-            assert ear.wait(PATIENCE)
-            bells.ring(WAKEUP)
-            assert ear.wait(PATIENCE)
+                assert not listener.wait(AT_ONCE)
+            assert listener.wait(PATIENCE)
+            notifiers.notify(WAKEUP)
+            assert listener.wait(PATIENCE)
         assert announced == []
 
     def test_a_ring_that_fails_is_one_warning_and_no_error(
         self, open_wakeups: Open, database: Database, announced: list[str]
     ) -> None:
-        bells = open_wakeups(None).bells(database)
+        notifiers = open_wakeups(None).notifiers(database)
         with database.transaction():
-            bells.ring(WAKEUP)
-            bells.ring(WAKEUP)
+            notifiers.notify(WAKEUP)
+            notifiers.notify(WAKEUP)
         assert announced == [
             "warning: no wakeup by Postgres: the transaction is still open, and what workers shall find "
             "is not committed; workers find the work when they poll"
         ]
-        bells.ring(WAKEUP)
+        notifiers.notify(WAKEUP)
         with database.transaction():
-            bells.ring(WAKEUP)
+            notifiers.notify(WAKEUP)
         assert len(announced) == 2, "it had gone well meanwhile"
 
     def test_nothing_to_ring_for_touches_nothing(self, database: Database, announced: list[str]) -> None:
         database.close()
-        Bells([], announced.append).ring(WAKEUP)
-        Wakeups(announced.append).bells(database).ring()
+        Notifiers([], announced.append).notify(WAKEUP)
+        Wakeups(announced.append).notifiers(database).notify()
         assert announced == []
 
     def test_events_go_nowhere(self, open_wakeups: Open) -> None:
@@ -137,10 +137,10 @@ class TestPostgresAlone:
         assert done.stdout == "False\n"
 
     def test_an_ear_without_listeners_only_waits(self) -> None:
-        with Ear() as ear:
-            assert not ear.wait(0.01)
-            ear.wake()
-            assert ear.wait(PATIENCE)
+        with Listener() as listener:
+            assert not listener.wait(0.01)
+            listener.wake()
+            assert listener.wait(PATIENCE)
 
     def test_a_malformed_listen_address_is_refused(
         self, open_wakeups: Open, target: Target, monkeypatch: pytest.MonkeyPatch
@@ -148,7 +148,7 @@ class TestPostgresAlone:
         wakeups = open_wakeups(None)
         monkeypatch.setenv("CBX_LISTEN_URL", "nonsense")
         with pytest.raises(UsageError):
-            wakeups.ear(target, project_id="p", worker_targets=None)
+            wakeups.listener(target, project_id="p", worker_targets=None)
 
 
 class TestNats:
@@ -156,9 +156,9 @@ class TestNats:
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as ear, nats_ear(nats) as second, nats_ear(nats, "other") as other:
-            open_wakeups(shared_nats.url).bells(database).ring(WAKEUP)
-            assert ear.wait(PATIENCE)
+        with nats_ear(nats) as listener, nats_ear(nats) as second, nats_ear(nats, "other") as other:
+            open_wakeups(shared_nats.url).notifiers(database).notify(WAKEUP)
+            assert listener.wait(PATIENCE)
             assert second.wait(PATIENCE), "every worker of the target hears it"
             assert not other.wait(AT_ONCE)
         nats.close()
@@ -176,12 +176,12 @@ class TestNats:
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
         heard: list[int] = []
-        with nats_ear(nats) as ear:
+        with nats_ear(nats) as listener:
             listening = nats.listen("p", ["writers"], lambda: heard.append(1))
             assert listening is not None
             listening.close()
-            nats.bell().ring([WAKEUP])
-            assert ear.wait(PATIENCE)
+            nats.notifier().notify([WAKEUP])
+            assert listener.wait(PATIENCE)
         nats.close()
         assert len(heard) <= 1, "as it began to listen, and never again"
 
@@ -237,15 +237,15 @@ class TestNats:
     ) -> None:
         server = start_nats()
         nats = Nats(server.url, announced.append)
-        with nats_ear(nats) as ear:
+        with nats_ear(nats) as listener:
             server.stop()
-            assert ear.wait(PATIENCE), "something may have been missed"
+            assert listener.wait(PATIENCE), "something may have been missed"
             server.start()
             until(lambda: "wakeups by NATS are heard again" in announced)
-            while ear.wait(AT_ONCE):
+            while listener.wait(AT_ONCE):
                 pass
-            nats.bell().ring([WAKEUP])
-            assert ear.wait(PATIENCE)
+            nats.notifier().notify([WAKEUP])
+            assert listener.wait(PATIENCE)
         nats.close()
         assert announced[0].startswith(f"warning: no wakeups by NATS: {server.url}: ")
         assert announced[0].endswith("; workers poll")
@@ -254,11 +254,11 @@ class TestNats:
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as ear:
+        with nats_ear(nats) as listener:
             odd = replace(WAKEUP, project_id="a.b")
-            open_wakeups(shared_nats.url).bells(database).ring(odd, WAKEUP)
-            assert ear.wait(PATIENCE)
-            assert nats.listen("p", ["a b"], ear.wake) is None
+            open_wakeups(shared_nats.url).notifiers(database).notify(odd, WAKEUP)
+            assert listener.wait(PATIENCE)
+            assert nats.listen("p", ["a b"], listener.wake) is None
         nats.close()
         assert announced == [
             "warning: no wakeup by NATS: project 'a.b' cannot be part of a NATS subject; "
@@ -289,16 +289,16 @@ class TestNatsInTrouble:
         self, wakeups: Wakeups, database: Database, target: Target, announced: list[str]
     ) -> None:
         """Postgres rings all the same, nobody waits for long, and later rings do not wait at all."""
-        bells = wakeups.bells(database)
-        with Ear() as ear:
+        notifiers = wakeups.notifiers(database)
+        with Listener() as listener:
             began = time.monotonic()
-            ear.attach(PostgresListening(target, "p", ["writers"], ear.wake, announced.append))
-            assert ear.wait(PATIENCE)
-            bells.ring(WAKEUP)
+            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+            assert listener.wait(PATIENCE)
+            notifiers.notify(WAKEUP)
             for _ in range(1000):
-                bells.ring(WAKEUP)
+                notifiers.notify(WAKEUP)
                 wakeups.events.step(TURN, step_id="s", phase="started")
-            assert ear.wait(PATIENCE)
+            assert listener.wait(PATIENCE)
         assert time.monotonic() - began < BLOCKED
         assert sum("no wakeup by NATS" in said for said in announced) == 1
         assert sum("no events by NATS" in said for said in announced) == 1
@@ -312,12 +312,12 @@ class TestNatsInTrouble:
     ) -> None:
         server = start_nats("--user", "u", "--pass", "right")
         with_password = server.url.replace("//", "//u:{}@")
-        open_wakeups(with_password.format("hunter2")).bells(database).ring(WAKEUP)
+        open_wakeups(with_password.format("hunter2")).notifiers(database).notify(WAKEUP)
         (said,) = announced
         # The server says why, and closes; which of the two is heard first is a matter of luck.
         assert "Authorization Violation" in said or "Connection reset" in said
         assert "hunter2" not in said
-        open_wakeups(with_password.format("right")).bells(database).ring(WAKEUP)
+        open_wakeups(with_password.format("right")).notifiers(database).notify(WAKEUP)
         assert announced == [said]
 
     def test_a_server_without_jetstream_is_said(
@@ -328,7 +328,7 @@ class TestNatsInTrouble:
         announced: list[str],
     ) -> None:
         server = start_nats(jetstream=False)
-        open_wakeups(server.url).bells(database).ring(WAKEUP)
+        open_wakeups(server.url).notifiers(database).notify(WAKEUP)
         (said,) = announced
         assert said.startswith(f"warning: no wakeup by NATS: {server.url}: no stream cg_")
 
@@ -338,13 +338,13 @@ class TestBothAtOnce:
         self, database: Database, target: Target, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as ear:
-            ear.attach(PostgresListening(target, "p", ["writers"], ear.wake, announced.append))
-            assert ear.wait(PATIENCE)
-            PostgresBell(database).ring([WAKEUP])
-            assert ear.wait(PATIENCE)
-            nats.bell().ring([WAKEUP])
-            assert ear.wait(PATIENCE)
+        with nats_ear(nats) as listener:
+            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+            assert listener.wait(PATIENCE)
+            PostgresNotifier(database).notify([WAKEUP])
+            assert listener.wait(PATIENCE)
+            nats.notifier().notify([WAKEUP])
+            assert listener.wait(PATIENCE)
         nats.close()
         assert announced == []
 
@@ -357,10 +357,10 @@ class TestBothAtOnce:
         announced: list[str],
     ) -> None:
         wakeups = open_wakeups(shared_nats.url)
-        with wakeups.ear(target, project_id="p", worker_targets=["writers"]) as ear:
-            assert ear.wait(PATIENCE)
-            wakeups.bells(database).ring(WAKEUP)
-            assert ear.wait(PATIENCE)
+        with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
+            assert listener.wait(PATIENCE)
+            wakeups.notifiers(database).notify(WAKEUP)
+            assert listener.wait(PATIENCE)
         assert announced == []
 
     def test_without_nats_postgres_still_wakes(
@@ -369,10 +369,10 @@ class TestBothAtOnce:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         wakeups = open_wakeups(f"nats://127.0.0.1:{port}")
-        with wakeups.ear(target, project_id="p", worker_targets=["writers"]) as ear:
-            assert ear.wait(PATIENCE)
-            PostgresBell(database).ring([WAKEUP])
-            assert ear.wait(PATIENCE)
+        with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
+            assert listener.wait(PATIENCE)
+            PostgresNotifier(database).notify([WAKEUP])
+            assert listener.wait(PATIENCE)
             until(lambda: announced)
         (said,) = announced
         assert said.startswith(f"warning: no wakeups by NATS: nats://127.0.0.1:{port}: ")

@@ -216,12 +216,12 @@ class TestGivingBack:
 
     def test_nor_does_its_lost_lease_disturb_the_turn(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
-        stray = put(desk.runtime, task.row.turn_id, TOOL_RESULT, "c", epoch=1)
+        orphan = put(desk.runtime, task.row.turn_id, TOOL_RESULT, "c", epoch=1)
         claim(desk.runtime, target=None, owner="w2")
         desk.later(50)
         assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {task.row.inbox_id: 1}
         desk.later(20)
-        assert reap(desk.runtime).released == [stray]
+        assert reap(desk.runtime).released == [orphan]
         assert desk.standing() == ("running", 1)
 
     def test_many_at_once(self, ask: Asked, desk: Desk) -> None:

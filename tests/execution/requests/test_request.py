@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import Entry, Wishes, request_of
+from cardbox_cli.context.request import ComposeOptions, Entry, request_of
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.execution.requests.request import (
     Source,
     TurnBoxes,
     turn_request,
 )
-from cardbox_cli.model.boxes import Fate, Slot
+from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
 from cardbox_cli.model.identity import Tool
@@ -43,8 +43,8 @@ def card(card_id: str, content: Content | None = None, card_type: str = "task.in
     return any_card(card_type, content or TextContent(card_id), role, card_id=card_id)
 
 
-def source(box_id: str, *cards: Card, fate: Fate = "present") -> Source:
-    return Source(box_id, [Slot(place, each.card_id, each, fate) for place, each in enumerate(cards)])
+def source(box_id: str, *cards: Card, state: CardState = "present") -> Source:
+    return Source(box_id, [Slot(place, each.card_id, each, state) for place, each in enumerate(cards)])
 
 
 def profile(**keys: Any) -> Source:
@@ -71,12 +71,12 @@ def test_earlier_output_comes_first_and_the_turns_own_last_each_card_once() -> N
 
 
 def test_the_system_prompt_and_the_model_are_the_profiles() -> None:
-    stray = card("stray", JsonContent({"system_prompt": "No."}), "sys.profile")
-    turn = boxes(stray, card("a"), system_prompt="Be brief.", llm_config={"model": "m", "temperature": 1})
+    orphan = card("stray", JsonContent({"system_prompt": "No."}), "sys.profile")
+    turn = boxes(orphan, card("a"), system_prompt="Be brief.", llm_config={"model": "m", "temperature": 1})
     body = sent(turn)
     assert (body["model"], body["temperature"]) == ("m", 1)
     assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
-    assert sent(turn, wishes=Wishes(model="other"))["model"] == "other"
+    assert sent(turn, options=ComposeOptions(model="other"))["model"] == "other"
     assert sent(turn, format="anthropic")["system"] == "Be brief."
 
 
@@ -140,7 +140,7 @@ def test_the_same_prompt_and_tools_are_the_same_cards() -> None:
 def test_what_cannot_be_read_is_in_no_request_box() -> None:
     turn = TurnBoxes(
         profile=profile(),
-        context=source("context", card("a"), fate="deleted"),
+        context=source("context", card("a"), state="deleted"),
         output=source("output"),
         output_start=0,
     )

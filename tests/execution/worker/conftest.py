@@ -7,20 +7,22 @@ import pytest
 
 from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
 
 WORKER = "w1"
 
 
 @pytest.fixture
-def run(runtime: Runtime) -> Callable[..., Rest]:
+def run(runtime: Runtime) -> Callable[..., Outcome]:
     """Claim what is due and run it by a command."""
 
-    def run(command: str, *, reins: Reins | None = None, **limits: Any) -> Rest:
+    def run(command: str, *, cancellation: CancellationToken | None = None, **limits: Any) -> Outcome:
         [claimed] = claim(runtime, target=None, owner=WORKER)
         task = begin(runtime, claimed.row, owner=WORKER)
         assert task.kind == "run", task.said
         program = Program(command=command, **limits)
-        return Run(lambda action: action(runtime), task, program, reins or Reins(), owner=WORKER).to_rest()
+        return Run(
+            lambda action: action(runtime), task, program, cancellation or CancellationToken(), owner=WORKER
+        ).run()
 
     return run

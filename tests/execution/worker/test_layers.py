@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import Wishes
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Rest
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import card_text, draft_card
 from cardbox_cli.model.layers import Asked as Layers
 from cardbox_cli.store.cards import CardStore
@@ -42,12 +42,14 @@ def profile(runtime: Runtime) -> Callable[..., None]:
 
 
 @pytest.fixture
-def saw(ask: Asked, run: Callable[..., Rest], tmp_path: Path) -> Saw:
+def saw(ask: Asked, run: Callable[..., Outcome], tmp_path: Path) -> Saw:
     """Ask for a turn and run it; the texts that its model saw."""
 
-    def messages(**wishes: Any) -> list[str]:
+    def messages(**options: Any) -> list[str]:
         ask()
-        assert run(f"cat > {tmp_path}/request; printf done", wishes=Wishes(**wishes)).said == "success"
+        assert (
+            run(f"cat > {tmp_path}/request; printf done", options=ComposeOptions(**options)).said == "success"
+        )
         return [message["content"] for message in json.loads((tmp_path / "request").read_text())["messages"]]
 
     return messages
@@ -99,7 +101,7 @@ def test_only_reproducible_layers_are_stored(
 
 
 def test_a_process_without_history_sees_its_task_and_its_own_work(
-    runtime: Runtime, ask: Asked, profile: Callable[..., None], run: Callable[..., Rest], tmp_path: Path
+    runtime: Runtime, ask: Asked, profile: Callable[..., None], run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     profile(process="mapreduce_worker")
     ids = []
@@ -114,20 +116,20 @@ def test_a_process_without_history_sees_its_task_and_its_own_work(
 
 
 def test_a_layer_that_the_process_cannot_have_fails_the_turn(
-    ask: Asked, profile: Callable[..., None], run: Callable[..., Rest]
+    ask: Asked, profile: Callable[..., None], run: Callable[..., Outcome]
 ) -> None:
     profile(process="mapreduce_worker")
     ask()
-    rest = run("printf done", wishes=Wishes(asked=Layers(texts={"todo__context": "x"})))
+    rest = run("printf done", options=ComposeOptions(asked=Layers(texts={"todo__context": "x"})))
     assert (rest.kind, rest.error_code) == ("ended", "invalid_layers")
     assert "a mapreduce_worker cannot have it" in rest.said
 
 
 def test_a_request_that_cannot_be_stored_fails_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest]
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
 ) -> None:
     ProjectsStore(runtime.database).configure(PROJECT, reproducible_layers=["notes__context"])
     ask()
-    rest = run("printf done", wishes=Wishes(asked=Layers(texts={"notes__context": "a\0b"})))
+    rest = run("printf done", options=ComposeOptions(asked=Layers(texts={"notes__context": "a\0b"})))
     assert (rest.kind, rest.error_code) == ("ended", "invalid_request")
     assert rest.said.startswith("the request cannot be stored: ")

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import Wishes
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Program, Reins, Rest, Run
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
@@ -93,7 +93,7 @@ def fallback(runtime: Runtime, box_id: str | None) -> Any:
     return last.content.data
 
 
-def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callable[..., Rest]) -> None:
+def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callable[..., Outcome]) -> None:
     turn = ask()
     rest = run("printf done")
     assert (rest.kind, rest.said, rest.steps) == ("ended", "success", 1)
@@ -105,7 +105,7 @@ def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callabl
 
 
 def test_what_the_model_saw_is_kept(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], context_box: str, tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], context_box: str, tmp_path: Path
 ) -> None:
     turn = ask()
     run(f"tee {tmp_path}/request; env | grep ^CBX_ > {tmp_path}/env; printf done")
@@ -132,7 +132,7 @@ def test_what_the_model_saw_is_kept(
 
 
 def test_a_registered_command_answers_a_call(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
 ) -> None:
     look("cat")
     turn = ask()
@@ -153,7 +153,7 @@ def test_a_registered_command_answers_a_call(
 
 
 def test_a_call_id_that_another_turn_used_gets_a_new_one(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
 ) -> None:
     look("cat")
     ask()
@@ -182,7 +182,7 @@ def test_a_call_id_that_another_turn_used_gets_a_new_one(
 def test_a_tool_that_fails_is_a_failed_result(
     runtime: Runtime,
     ask: Asked,
-    run: Callable[..., Rest],
+    run: Callable[..., Outcome],
     look: Callable[..., None],
     command: str,
     options: dict[str, Any],
@@ -200,7 +200,7 @@ def test_a_tool_that_fails_is_a_failed_result(
 
 
 def test_a_call_that_cannot_be_made_is_a_failed_result(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
 ) -> None:
     turn = ask()
     run(LOOKS)
@@ -212,7 +212,7 @@ def test_a_call_that_cannot_be_made_is_a_failed_result(
 
 
 def test_a_tool_can_end_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
 ) -> None:
     look("cat", after_execution="terminate")
     turn = ask()
@@ -222,7 +222,7 @@ def test_a_tool_can_end_the_turn(
 
 
 def test_a_call_without_a_command_waits_for_its_report(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
 ) -> None:
     look()
     turn = ask()
@@ -255,7 +255,7 @@ def test_a_call_without_a_command_waits_for_its_report(
 def test_a_command_that_fails_fails_the_turn(
     runtime: Runtime,
     ask: Asked,
-    run: Callable[..., Rest],
+    run: Callable[..., Outcome],
     command: str,
     limits: dict[str, Any],
     code: str,
@@ -273,7 +273,7 @@ def test_a_command_that_fails_fails_the_turn(
 
 
 def test_a_card_whose_id_is_taken_fails_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest]
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
 ) -> None:
     runtime.cards.add(draft_card("agent.thought", "mine", card_id="taken"))
     ask()
@@ -286,7 +286,9 @@ def test_a_card_whose_id_is_taken_fails_the_turn(
     assert (rest.error_code, rest.kind) == ("invalid_answer", "ended")
 
 
-def test_cards_without_a_deliverable_get_one(runtime: Runtime, ask: Asked, run: Callable[..., Rest]) -> None:
+def test_cards_without_a_deliverable_get_one(
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
+) -> None:
     turn = ask()
     card = {"type": "agent.thought", "content": {"__type__": "TextContent", "text": "hm"}}
     assert run(f"echo {shlex.quote(json.dumps(card))}").said == "success"
@@ -294,12 +296,12 @@ def test_cards_without_a_deliverable_get_one(runtime: Runtime, ask: Asked, run: 
 
 
 def test_a_turn_that_was_taken_away_meanwhile_stores_nothing(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     turn = ask()
-    reins = Reins()
-    with once(tmp_path / "begun", reins.lose):
-        rest = run(f"touch {tmp_path}/begun; sleep 100; printf done", reins=reins)
+    cancellation = CancellationToken()
+    with once(tmp_path / "begun", cancellation.lose):
+        rest = run(f"touch {tmp_path}/begun; sleep 100; printf done", cancellation=cancellation)
     assert (rest.kind, written(runtime, turn.output_box_id)) == ("lost", [])
 
 
@@ -310,20 +312,26 @@ def test_a_turn_that_ended_meanwhile_is_not_written_to(
     [claimed] = claim(runtime, target=None, owner=WORKER)
     task = begin(runtime, claimed.row, owner=WORKER)
     stop(runtime, turn.agent_turn_id or "", actor="ops", reason="enough")
-    run = Run(lambda action: action(runtime), task, Program(command="printf done"), Reins(), owner=WORKER)
-    rest = run.to_rest()
+    run = Run(
+        lambda action: action(runtime),
+        task,
+        Program(command="printf done"),
+        CancellationToken(),
+        owner=WORKER,
+    )
+    rest = run.run()
     assert rest.kind == "lost"
     assert "it ended (canceled)" in rest.said
     assert [name for name, _ in written(runtime, turn.output_box_id)] == ["task.deliverable"]
 
 
 def test_a_worker_that_leaves_hands_its_turn_back(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     turn = ask()
-    reins = Reins()
-    with once(tmp_path / "begun", reins.let_go):
-        assert run(f"touch {tmp_path}/begun; sleep 100", reins=reins).kind == "handed_back"
+    cancellation = CancellationToken()
+    with once(tmp_path / "begun", cancellation.hand_back):
+        assert run(f"touch {tmp_path}/begun; sleep 100", cancellation=cancellation).kind == "handed_back"
     [row] = runtime.inbox.of_turn(turn.agent_turn_id or "")
     assert (row.status, row.turn_epoch, row.retry_count) == ("pending", 2, 0)
     assert run("printf done").said == "success"
@@ -332,13 +340,13 @@ def test_a_worker_that_leaves_hands_its_turn_back(
 
 
 def test_another_worker_goes_on_with_the_calls_that_were_made(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], look: Callable[..., None], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None], tmp_path: Path
 ) -> None:
     look(f"test -e {tmp_path}/ready && echo blue || {{ touch {tmp_path}/begun; sleep 100; }}")
     turn = ask()
-    reins = Reins()
-    with once(tmp_path / "begun", reins.lose):
-        assert run(LOOKS, reins=reins).kind == "lost"
+    cancellation = CancellationToken()
+    with once(tmp_path / "begun", cancellation.lose):
+        assert run(LOOKS, cancellation=cancellation).kind == "lost"
     reclaim(runtime, turn.agent_turn_id or "", expect_epoch=1, actor="ops", reason="it hangs")
     (tmp_path / "ready").touch()
     rest = run(LOOKS)
@@ -353,7 +361,7 @@ def test_another_worker_goes_on_with_the_calls_that_were_made(
 
 
 def test_a_box_that_is_gone_fails_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], context_box: str
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], context_box: str
 ) -> None:
     ask()
     runtime.database.connection.execute("DELETE FROM public.card_boxes WHERE box_id = %s", [context_box])
@@ -362,10 +370,10 @@ def test_a_box_that_is_gone_fails_the_turn(
 
 
 def test_the_dispatch_may_ask_for_another_model_and_other_limits(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     ask(runtime_config={"model": "small", "max_steps": 3, "colour": "red"})
-    run(f"cat > {tmp_path}/request; printf done", wishes=Wishes(model="large"))
+    run(f"cat > {tmp_path}/request; printf done", options=ComposeOptions(model="large"))
     assert json.loads((tmp_path / "request").read_text())["model"] == "small"
     ask(runtime_config={"timeout": 0.1})
     assert run("sleep 100").error_code == "command_timeout"
@@ -379,7 +387,7 @@ def test_the_dispatch_may_ask_for_another_model_and_other_limits(
 
 
 def test_earlier_output_is_history_and_no_answer(
-    runtime: Runtime, ask: Asked, run: Callable[..., Rest], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     first = ask()
     run("printf one")

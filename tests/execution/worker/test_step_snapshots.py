@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import NO_WISHES, Wishes
+from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import FORMATS, sent
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_kept
 from cardbox_cli.execution.requests.steps import StepRequest, TurnRequests
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Rest
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers
@@ -28,7 +28,7 @@ from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 from tests.execution.worker.test_runner import LOOKS
 
-Run = Callable[..., Rest]
+Run = Callable[..., Outcome]
 NOTES = "notes__context"
 KEPT = {
     "format": "openai",
@@ -56,26 +56,28 @@ class Turn:
         turn = TurnViews(database, PROJECT).get(self.turn_id)
         return TurnRequests(database, PROJECT, turn)
 
-    def shown(self, at: str | None = None, *, format: str | None = None, **wishes: Any) -> StepRequest:
+    def shown(self, at: str | None = None, *, format: str | None = None, **options: Any) -> StepRequest:
         database = self.runtime.database
-        asked = settled(Wishes(**wishes), ProjectsStore(database).settings(PROJECT))
+        asked = settled(ComposeOptions(**options), ProjectsStore(database).settings(PROJECT))
         with database.snapshot():
             return self.requests.request(at, asked, format, collector_for(database, PROJECT))
 
-    def body(self, at: str | None = None, **wishes: Any) -> bytes:
-        found = self.shown(at, **wishes)
+    def body(self, at: str | None = None, **options: Any) -> bytes:
+        found = self.shown(at, **options)
         return sent(found.request, found.format)
 
-    def verified(self, at: str, **wishes: Any) -> Verified:
+    def verified(self, at: str, **options: Any) -> Verified:
         with self.runtime.database.snapshot():
-            return self.requests.verified(at, Wishes(**wishes), None)[1]
+            return self.requests.verified(at, ComposeOptions(**options), None)[1]
 
 
 @pytest.fixture
 def ran(runtime: Runtime, ask: Asked, run: Run, tmp_path: Path) -> Callable[..., Turn]:
     """Run a turn whose model looks and then answers, with a profile of these keys."""
 
-    def go(*, format: str = "openai", wishes: Wishes = NO_WISHES, model: str = LOOKS, **keys: Any) -> Turn:
+    def go(
+        *, format: str = "openai", options: ComposeOptions = DEFAULT_OPTIONS, model: str = LOOKS, **keys: Any
+    ) -> Turn:
         profile = {"name": "clerk", "worker_target": "worker_generic", "tags": [], "allowed_tools": ["look"]}
         entry = ProfileStore(runtime.database, PROJECT).save(
             {**profile, "system_prompt": "You are a clerk.", **keys}, author_id="t"
@@ -93,7 +95,7 @@ def ran(runtime: Runtime, ask: Asked, run: Run, tmp_path: Path) -> Callable[...,
         )
         ToolStore(runtime.database, PROJECT).add(tool, actor="t")
         turn = ask(runtime_config={"model": "gpt-x"})
-        rest = run(f"tee {tmp_path}/body-$CBX_STEP | {model}", format=format, wishes=wishes)
+        rest = run(f"tee {tmp_path}/body-$CBX_STEP | {model}", format=format, options=options)
         assert rest.said == "success"
         return Turn(runtime, turn.agent_turn_id or "", tmp_path)
 
@@ -146,8 +148,8 @@ class TestShowing:
         assert turn.verified("2").equal
 
     def test_a_layer_that_lived_for_the_call_is_named(self, ran: Callable[..., Turn]) -> None:
-        wishes = Wishes(asked=Layers(texts={NOTES: "Notes."}))
-        turn = ran(wishes=wishes)
+        options = ComposeOptions(asked=Layers(texts={NOTES: "Notes."}))
+        turn = ran(options=options)
         assert turn.shown("1").notes == [
             f"the layer {NOTES} is left out: it lived for the call: of its text only the hash is kept"
         ]
@@ -163,7 +165,7 @@ class TestShowing:
         self, runtime: Runtime, ran: Callable[..., Turn]
     ) -> None:
         ProjectsStore(runtime.database).configure(PROJECT, reproducible_layers=[NOTES])
-        turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
+        turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
         assert [turn.body(at) for at in ("1", "2")] == turn.bodies
         assert turn.verified("2").equal
 
@@ -179,7 +181,7 @@ class TestShowing:
 
 
 def test_a_step_keeps_hashes_and_no_texts(ran: Callable[..., Turn], runtime: Runtime) -> None:
-    turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
+    turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
     kept = [step.metadata["request"] for step in runtime.turns.steps(turn.turn_id)]
     assert kept[1] == {
         "format": "openai",
@@ -241,7 +243,7 @@ class TestNamingAStep:
         assert turn.shown().step is None
         waiting = Turn(runtime, ask().agent_turn_id or "", Path("nowhere"))
         with pytest.raises(NotFound, match="has recorded no request"):
-            waiting.requests.verified(None, Wishes(), None)
+            waiting.requests.verified(None, ComposeOptions(), None)
 
 
 class TestVerifying:
@@ -311,7 +313,7 @@ class TestVerifying:
     def test_a_layer_that_lived_for_the_call_leaves_the_rest_to_compare(
         self, ran: Callable[..., Turn]
     ) -> None:
-        turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
+        turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
         found = turn.verified("2")
         assert (found.equal, found.compared_by, found.lost) == (True, "rest_sha256", [NOTES])
         assert found.difference.kept.messages == 4
@@ -324,7 +326,7 @@ class TestVerifying:
         self, ran: Callable[..., Turn], format: str, layout: Layout
     ) -> None:
         asked = Layers(texts={NOTES: "Notes.", "todo__context": "Do."})
-        turn = ran(format=format, model=ANSWERS, wishes=Wishes(layout=layout, asked=asked))
+        turn = ran(format=format, model=ANSWERS, options=ComposeOptions(layout=layout, asked=asked))
         for given, lost in (({}, ["todo__context", NOTES]), ({NOTES: "Notes."}, ["todo__context"])):
             found = turn.verified("1", asked=Layers(texts=given))
             assert (found.equal, found.compared_by, found.lost) == (True, "rest_sha256", lost)
@@ -332,7 +334,7 @@ class TestVerifying:
     def test_a_card_that_was_overwritten_is_felt_beside_a_layer_that_lived_for_the_call(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
-        turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
+        turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
         [slot] = runtime.boxes.slots(context_box)
         runtime.cards.add(draft_card("task.instruction", "GO", card_id=slot.card_id), repair=True)
         found = turn.verified("1")
@@ -345,7 +347,7 @@ class TestVerifying:
     def test_without_a_hash_of_the_rest_only_what_is_there_is_compared(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
-        turn = ran(wishes=Wishes(asked=Layers(texts={NOTES: "Notes."})))
+        turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
         runtime.database.connection.execute(
             "UPDATE state.agent_steps SET metadata = metadata #- '{request,rest_sha256}'"
         )

@@ -205,7 +205,7 @@ class TestChanges:
 
     def test_an_id_of_no_card_dangles(self) -> None:
         [change] = compared([], ["nope"]).changes
-        assert (change.kind, change.b and change.b.fate, change.b and change.b.card) == (
+        assert (change.kind, change.b and change.b.state, change.b and change.b.card) == (
             "added",
             "dangling",
             None,

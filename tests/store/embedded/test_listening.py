@@ -14,7 +14,7 @@ import pytest
 from cardbox_cli.errors import DatabaseUnavailable, UsageError
 from cardbox_cli.store.cards import index_text
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import Listener, Wanted, ring
+from cardbox_cli.store.connection.notifications import Listener, Wanted, notify
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrade, upgrade
@@ -99,7 +99,7 @@ def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
     server.start()
     assert listener.wait(PATIENCE)
     with Database.connect(target) as database:
-        ring(database, ("p", "w"))
+        notify(database, ("p", "w"))
     assert listener.wait(PATIENCE)
     assert len(announced) == 2
 
@@ -151,4 +151,4 @@ def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, an
         "warning: no wakeups from Postgres: the database is read-only (a replica?); workers poll"
     ]
     with Database.connect(target) as database, pytest.raises(DatabaseUnavailable):
-        ring(database, ("p", "w"))
+        notify(database, ("p", "w"))

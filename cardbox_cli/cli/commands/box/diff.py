@@ -106,7 +106,7 @@ def _place(slot: Slot | None) -> dict[str, Any] | None:
     return {
         "position": slot.position,
         "card_id": slot.card_id,
-        "fate": slot.fate,
+        "state": slot.state,
         "type": card.type if card else None,
         "role": card.role if card else None,
         "text": spoken_by(card) if card else None,
@@ -149,8 +149,8 @@ def _first_words(change: Change, *, compared: bool) -> str:
     slot = change.b or change.a
     if slot is None or slot.card is None:
         return "(dangling: no such card)"
-    fate = "" if slot.fate == "present" else f"({slot.fate}) "
-    return fate if compared else f"{fate}{preview(slot.card, _PREVIEW)}"
+    state = "" if slot.state == "present" else f"({slot.state}) "
+    return state if compared else f"{state}{preview(slot.card, _PREVIEW)}"
 
 
 def _text_below(change: Change, *, full: bool) -> list[tuple[str, str]]:

@@ -115,8 +115,8 @@ def _described(slot: Slot) -> str:
     card = slot.card
     if card is None:
         return "(dangling: no such card)"
-    fate = "" if slot.fate == "present" else f"({slot.fate}) "
-    return f"{card.type}  {card.role or '-'}  {fate}{preview(card)}"
+    state = "" if slot.state == "present" else f"({slot.state}) "
+    return f"{card.type}  {card.role or '-'}  {state}{preview(card)}"
 
 
 def _spelled(card_id: str) -> str:

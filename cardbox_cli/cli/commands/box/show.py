@@ -212,7 +212,7 @@ def _as_json(view: BoxView, asked: _Asked, provenance: dict[str, Provenance | No
         "project_id": box.project_id,
         "title": box.title,
         "card_ids": box.card_ids,
-        "cards": [slot.card for slot in _places(view, asked) if slot.fate == "present"],
+        "cards": [slot.card for slot in _places(view, asked) if slot.state == "present"],
         "parent_ids": box.parent_ids,
         "missing_card_ids": view.missing_card_ids,
         "digest": view.digest,
@@ -272,8 +272,8 @@ def _say_full(slots: Sequence[Slot], provenance: Provenance | None) -> None:
         card = slot.card
         rule = f"  by {_rule_text(provenance, slot)}" if provenance is not None else ""
         kind = f"{card.type}  {card.role or '-'}" if card else "(dangling: no such card)"
-        fate = f"  ({slot.fate})" if card and slot.fate != "present" else ""
-        output.say(flat(f"── {slot.position}  {slot.card_id}  {kind}{fate}{rule}"))
+        state = f"  ({slot.state})" if card and slot.state != "present" else ""
+        output.say(flat(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
         if card is not None:
             output.say(spoken_by(card))
         output.say()

@@ -57,7 +57,7 @@ def export(
 def _cards_of(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> Iterator[Card]:
     """The cards that a reader of the box sees, in order; `gone` gets the ids that lead to none."""
     for slot in boxes.stream(box_id):
-        if slot.card is not None and slot.fate == "present":
+        if slot.card is not None and slot.state == "present":
             yield slot.card
         else:
             gone[slot.card_id] = None

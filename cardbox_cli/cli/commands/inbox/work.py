@@ -12,7 +12,7 @@ import typer
 
 from cardbox_cli.cli.parameters.inputs import check_seconds
 from cardbox_cli.cli.parameters.options import InboxId, OptionalReason
-from cardbox_cli.cli.runtime import actor, ear, runtime
+from cardbox_cli.cli.runtime import actor, listener, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import examples
@@ -56,7 +56,7 @@ def claim(
     name = _owner(owner)
     with runtime() as run, ExitStack() as listening:
         # Listening begins before the first look, so that nothing can come between the two.
-        doorbell = listening.enter_context(ear(target)) if wait else None
+        doorbell = listening.enter_context(listener(target)) if wait else None
         claimed = claim_rows(run, target=target, owner=name, limit=limit)
         until = math.inf if timeout is None else time.monotonic() + timeout
         while not claimed and doorbell is not None and (left := until - time.monotonic()) > 0:

@@ -115,7 +115,7 @@ def command(
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
     if turn or agent:
         composing.check_query(query)
-    wishes = composing.wishes(
+    options = composing.options(
         model=model,
         query=query,
         layers=layer,
@@ -131,7 +131,7 @@ def command(
     from cardbox_cli.cli.commands.render.source import Requests
 
     with session().database() as database, database.snapshot():
-        requests = Requests(database, session().project_id, wishes=wishes, format=format_)
+        requests = Requests(database, session().project_id, options=options, format=format_)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
             pair = requests.pair(diff, before=box or [], turn=of_turn)
@@ -203,9 +203,9 @@ def _print(shown: "Shown") -> None:
     request = shown.request
     for entry in shown.entries:
         slot = entry.slot
-        if slot.fate != "present":
+        if slot.state != "present":
             announce(
-                f"warning: {slot.fate} card {slot.card_id} at position {slot.position} of box {entry.box_id}"
+                f"warning: {slot.state} card {slot.card_id} at position {slot.position} of box {entry.box_id}"
             )
     if shown.format == "anthropic":
         _tell_renamed(request)

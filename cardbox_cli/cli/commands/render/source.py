@@ -12,7 +12,7 @@ from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedTurns
 from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.context.lint.registry import provider_for
-from cardbox_cli.context.request import Entry, Request, Wishes, request_of
+from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import DEFAULT_FORMAT, dialect_of
@@ -51,15 +51,15 @@ class Requests:
         database: Database,
         project_id: str,
         *,
-        wishes: Wishes,
+        options: ComposeOptions,
         format: str | None,
     ) -> None:
         self._database = database
         self._project_id = project_id
         self._boxes = TypedBoxes(database, project_id)
         self._turns = TypedTurns(database, project_id)
-        self._typed = wishes
-        self._wishes = settled(wishes, ProjectsStore(database).settings(project_id))
+        self._typed = options
+        self._options = settled(options, ProjectsStore(database).settings(project_id))
         self._collector = collector_for(database, project_id)
         self._format = format
 
@@ -68,10 +68,12 @@ class Requests:
         check_words(self._typed)
         box_ids = [self._boxes.resolve(each) for each in typed]
         entries = [entry for box_id in box_ids for entry in self._entries(box_id)]
-        fitting = provider_for(entries, self._wishes.model) if by_model else DEFAULT_FORMAT
+        fitting = provider_for(entries, self._options.model) if by_model else DEFAULT_FORMAT
         format = format or self._format or fitting
-        request = request_of(entries, self._wishes, spell=dialect_of(format).spell, collector=self._collector)
-        missed = [left for left in request.layers_left_out if left.layer in self._wishes.asked.names]
+        request = request_of(
+            entries, self._options, spell=dialect_of(format).spell, collector=self._collector
+        )
+        missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
             format=format,
@@ -105,13 +107,13 @@ class Requests:
 
     def verified(self, turn: TurnRequests, at: str | None) -> tuple[Step, Verified]:
         """A step of a turn, and whether the cards still make its request. Raises UsageError as `of_step`."""
-        step, verified = turn.verified(at, self._wishes, self._format)
+        step, verified = turn.verified(at, self._options, self._format)
         _refuse(_idle(self._typed, step))
         return step, verified
 
     def _of_step(self, turn: TurnRequests, at: str | None, *, format: str | None = None) -> Shown:
         check_query(self._typed.query)
-        found = turn.request(at, self._wishes, format or self._format, self._collector)
+        found = turn.request(at, self._options, format or self._format, self._collector)
         if found.step is None:
             check_words(self._typed)
         turn_id = turn.turn.agent_turn_id
@@ -169,10 +171,10 @@ class Requests:
         return True
 
 
-def _idle(wishes: Wishes, step: Step) -> list[str]:
+def _idle(options: ComposeOptions, step: Step) -> list[str]:
     """The options that change nothing in the request of a step that has begun."""
     kept = read_kept(step.metadata)
-    return idle_options(wishes, {} if kept is None else kept.layers)
+    return idle_options(options, {} if kept is None else kept.layers)
 
 
 def _unknown(step: Step) -> list[str]:

@@ -21,10 +21,10 @@ from cardbox_cli.cli.tree import examples, noun
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.notifications.listener import Ear
+    from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.settings import Settings
-    from cardbox_cli.execution.worker.runner import Rest
+    from cardbox_cli.execution.worker.runner import Outcome
     from cardbox_cli.execution.worker.worker import Plan, Worker
     from cardbox_cli.store.connection.target import Target
 
@@ -125,7 +125,7 @@ def run(
         program=Program(
             command=exec_,
             format=format_,
-            wishes=composing.wishes(model=model, layers=layer, share=share, layout=layout),
+            options=composing.options(model=model, layers=layer, share=share, layout=layout),
             timeout=timeout,
             max_steps=max_steps or settings.max_steps,
             environment={} if url is None else {"CBX_DATABASE_URL": url},
@@ -145,14 +145,14 @@ def _serve(plan: "Plan", settings: "Settings") -> int:
 
     target = session().target()
     journal = _Journal(session().output)
-    with Wakeups(journal.line) as wakeups, _ear(plan, target, wakeups) as ear:
+    with Wakeups(journal.line) as wakeups, _listener(plan, target, wakeups) as listener:
         worker = Worker(
             plan,
             settings,
             connect=lambda: Database.open_target(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
-            ear=ear,
+            listener=listener,
         )
         where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
         journal.leave = worker.leave
@@ -163,13 +163,13 @@ def _serve(plan: "Plan", settings: "Settings") -> int:
     return INTERRUPTED if signal.SIGINT in received else 0
 
 
-def _ear(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Ear":
+def _listener(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Listener":
     """Doorbells are for a worker that goes on waiting; others only wait for their own turns."""
-    from cardbox_cli.execution.notifications.listener import Ear
+    from cardbox_cli.execution.notifications.listener import Listener
 
     if plan.mode != "serve":
-        return Ear()
-    return wakeups.ear(target, project_id=plan.project_id, worker_targets=[plan.target])
+        return Listener()
+    return wakeups.listener(target, project_id=plan.project_id, worker_targets=[plan.target])
 
 
 @contextmanager
@@ -217,16 +217,16 @@ class _Journal:
         with self._writing():
             announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
 
-    def rested(self, project_id: str, rest: "Rest") -> None:
-        deliverable = f", deliverable {rest.end.deliverable_card_id}" if rest.end else ""
-        code = f" ({rest.error_code})" if rest.error_code else ""
-        end = f" {rest.end.end_status}" if rest.end else ""
-        said = "" if rest.said == end.strip() else f": {rest.said}"
-        kind = rest.kind.replace("_", " ")
-        self.line(f"turn {rest.agent_turn_id} of {rest.agent_id}: {kind}{end}{code}{said}{deliverable}")
-        if rest.kind in ("ended", "suspended"):
+    def ended(self, project_id: str, outcome: "Outcome") -> None:
+        deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
+        code = f" ({outcome.error_code})" if outcome.error_code else ""
+        end = f" {outcome.end.end_status}" if outcome.end else ""
+        said = "" if outcome.said == end.strip() else f": {outcome.said}"
+        kind = outcome.kind.replace("_", " ")
+        self.line(f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{said}{deliverable}")
+        if outcome.kind in ("ended", "suspended"):
             with self._writing():
-                self._keep(_shown(project_id, rest))
+                self._keep(_shown(project_id, outcome))
 
     def _keep(self, shown: dict[str, Any]) -> None:
         if self._format == "jsonl":
@@ -247,18 +247,18 @@ class _Journal:
             output.emit(self._rests, table=lambda: None)
 
 
-def _shown(project_id: str, rest: "Rest") -> dict[str, Any]:
+def _shown(project_id: str, outcome: "Outcome") -> dict[str, Any]:
     return {
         "project_id": project_id,
-        "agent_turn_id": rest.agent_turn_id,
-        "agent_id": rest.agent_id,
-        "status": rest.kind,
-        "end_status": rest.end.end_status if rest.end else None,
-        "error_code": rest.error_code,
-        "message": rest.said if rest.error_code else None,
-        "deliverable_card_id": rest.end.deliverable_card_id if rest.end else None,
-        "waiting_tool_call_ids": rest.waiting,
-        "steps": rest.steps,
+        "agent_turn_id": outcome.agent_turn_id,
+        "agent_id": outcome.agent_id,
+        "status": outcome.kind,
+        "end_status": outcome.end.end_status if outcome.end else None,
+        "error_code": outcome.error_code,
+        "message": outcome.said if outcome.error_code else None,
+        "deliverable_card_id": outcome.end.deliverable_card_id if outcome.end else None,
+        "waiting_tool_call_ids": outcome.waiting,
+        "steps": outcome.steps,
     }
 
 
