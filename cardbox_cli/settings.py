@@ -108,14 +108,14 @@ HOME = Variable(
     "CBX_HOME",
     "folder",
     None,
-    "Where the embedded server and what cbx remembers lie: `cbx` in XDG_DATA_HOME.",
+    "Where the embedded server and what cbx remembers lie: cbx in XDG_DATA_HOME.",
 )
 DATA_HOME = Variable("XDG_DATA_HOME", "folder", "~/.local/share", "Where programs keep a user's data.")
 RUNTIME_DIR = Variable(
     "XDG_RUNTIME_DIR",
     "folder",
     None,
-    "Where the server's socket lies, if CBX_HOME's path is too long for it.",
+    "Where the server's socket lies, if CBX_HOME's path is too long.",
 )
 SERVER_USER = Variable(
     "CBX_SERVER_USER", "text", None, "Who runs the embedded server for root: postgres, else nobody."

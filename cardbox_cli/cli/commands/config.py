@@ -5,9 +5,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from cardbox_cli.cli.parameters.types import SETTING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.settings import (
     DATABASE_URL,
@@ -19,8 +20,6 @@ from cardbox_cli.settings import (
     Variable,
     settings_from,
 )
-
-app = everyday("Show the settings in force, and where each comes from.")
 
 DEFAULT = "default"
 
@@ -41,16 +40,16 @@ class InForce(NamedTuple):
         return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
 
 
-@app.command(
-    epilog=examples(
-        "  cbx config\n"
-        "  cbx config CBX_LEASE\n"
-        "  cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'"
-    )
+@verb(
+    pages=True,
+    examples="cbx config\n"
+    "cbx config CBX_LEASE\n"
+    "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
 )
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only this one's value, such as CBX_LEASE or lease.")
+        str | None,
+        typer.Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease."),
     ] = None,
 ) -> None:
     """Show the value of every setting: of its option, else its variable, else its default. Hides passwords.
