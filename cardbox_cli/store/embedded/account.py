@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import DatabaseUnavailable, InvalidInput
+from cardbox_cli.settings import SERVER_USER
 from cardbox_cli.store.connection.faults import passing
 
 # The server must not be bent by PG* variables, nor by what else a shell or a CI job exports.
@@ -89,7 +90,7 @@ def account_for(environ: Mapping[str, str], owner: int | None = None) -> Account
         return Account(_name(os.geteuid()), os.geteuid(), os.getegid(), lent=False)
     if owner:
         return _lent(_entry(owner), str(owner))
-    if asked := environ.get("CBX_SERVER_USER"):
+    if asked := SERVER_USER.text(environ):
         return _asked(asked)
     for name in ("postgres", "nobody"):
         if entry := _entry(name):
