@@ -37,7 +37,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.schema import add_missing_tables
-from cardbox_cli.store.views.completion import glance
+from cardbox_cli.store.views.completion import completion_snapshot
 
 SMALL = 10_000
 TARGET = 1.5
@@ -83,7 +83,9 @@ class Side:
     def complete(self, words: str) -> None:
         """Look up what the Tab key offers behind `words`."""
         session = Session(project_id=PROJECT, database_url=self.target.conninfo)
-        found = offers([*words.split(), ""], session, lambda target: glance(target, milliseconds=60_000))
+        found = offers(
+            [*words.split(), ""], session, lambda target: completion_snapshot(target, milliseconds=60_000)
+        )
         if not found.items:
             raise RuntimeError(f"nothing completes {words!r}")
 

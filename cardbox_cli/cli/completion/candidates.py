@@ -101,18 +101,18 @@ def _row(shell: str, prefix: str, item: CompletionItem) -> str:
 
 @contextmanager
 def _hurried_look(target: "Target") -> "Iterator[Database]":
-    """A glance at the database that may take `SECONDS`; then this process is no more.
+    """A look at the database that may take `SECONDS`; then this process is no more.
 
     Nothing less stops a name lookup or a silent network: they wait in C, out of reach of any exception.
     """
     import faulthandler
 
-    from cardbox_cli.store.views.completion import glance
+    from cardbox_cli.store.views.completion import completion_snapshot
 
     with open(os.devnull, "w") as nowhere:
         faulthandler.dump_traceback_later(SECONDS, exit=True, file=nowhere)
         try:
-            with glance(target, milliseconds=int(SECONDS * 1000)) as database:
+            with completion_snapshot(target, milliseconds=int(SECONDS * 1000)) as database:
                 yield database
         finally:
             faulthandler.cancel_dump_traceback_later()

@@ -97,12 +97,12 @@ class _Editor:
         return self._matches[state] if state < len(self._matches) else None
 
     def _found(self) -> list[tuple[str, CompletionItem]]:
-        from cardbox_cli.store.views.completion import glance
+        from cardbox_cli.store.views.completion import completion_snapshot
 
         words = words_of(self._readline.get_line_buffer()[: self._readline.get_endidx()])
         # A copy: what the line says of project and database is not for the lines after it.
         session = replace(self._shell.settings)
-        found = offers(_behind_prefix(words), session, partial(glance, milliseconds=300))
+        found = offers(_behind_prefix(words), session, partial(completion_snapshot, milliseconds=300))
         return [*_own_words(words), *_spelled(found, words[-1])]
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:
@@ -151,8 +151,7 @@ def _history_file() -> Path | None:
     home = default_home(os.environ)
     try:
         make_home(home)
-        descriptor = os.open(home / HISTORY, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.close(descriptor)
+        (home / HISTORY).touch()
         (home / HISTORY).chmod(0o600)
     except OSError:
         return None

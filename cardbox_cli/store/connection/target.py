@@ -75,7 +75,7 @@ def find_target(
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] | None = None) -> Target:
-    """Where to LISTEN for what is rung in `target`: what CBX_LISTEN_URL names, else `target` itself."""
+    """Where to LISTEN for the notifications of `target`: what CBX_LISTEN_URL names, else `target` itself."""
     url = (os.environ if environ is None else environ).get("CBX_LISTEN_URL")
     if not url:
         return target
