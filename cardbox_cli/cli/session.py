@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonl", "yaml", "id")
 
 
-class OwnProcess:
-    """What a command stands on that is all that its process does. `cbx shell` has another ground."""
+class ProcessContext:
+    """What a command gets of its process: connections, and other programs. `cbx shell` has another one."""
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
         """A connection for one command, with its tables in place."""
@@ -35,7 +35,13 @@ class OwnProcess:
 
         return Database.open_target(target)
 
-    def hand_over(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    def completion_database(self, target: "Target") -> "AbstractContextManager[Database]":
+        """A read-only connection for completing a value: it starts no server, and waits for little."""
+        from cardbox_cli.store.views.completion import completion_snapshot
+
+        return completion_snapshot(target, milliseconds=300)
+
+    def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Go on as another program. Answers its exit code where this process stays."""
         os.execve(program, [program, *arguments], environment)
 
@@ -49,7 +55,7 @@ class Session:
     output: str = "table"
     debug: bool = False
     pages: bool = field(default=True, repr=False, compare=False)
-    ground: OwnProcess = field(default_factory=OwnProcess, repr=False, compare=False)
+    process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def target(self) -> "Target":
@@ -62,7 +68,7 @@ class Session:
     def database(self) -> "Iterator[Database]":
         """A connection with its tables in place, for the time of one command."""
         self._check_project()
-        with self.ground.database(self.target()) as database:
+        with self.process.database(self.target()) as database:
             yield database
             self._remember(database)
 

@@ -474,9 +474,9 @@ class TestBeforeACommandIsKnown:
     @pytest.mark.parametrize(
         ("command", "message"),
         [
-            (("-o", "json", "nope"), "there is no command 'nope'."),
-            (("nope", "-o", "json"), "there is no command 'nope'."),
-            (("--output", "json", "bx"), "there is no command 'bx'. Did you mean 'box'?"),
+            (("-o", "json", "nope"), "`cbx` has no command 'nope'."),
+            (("nope", "-o", "json"), "`cbx` has no command 'nope'."),
+            (("--output", "json", "bx"), "`cbx` has no command 'bx'. Did you mean 'box'?"),
             (("-ojson", "box", "shw"), "`cbx box` has no command 'shw'. Did you mean 'show'?"),
             (("box", "show", "--output=json"), "Missing argument 'BOX...'."),
             (("box", "show", "-o", "jsonl"), "Missing argument 'BOX...'."),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cardbox_cli.cli.parameters.last import LAST, recall
+from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings, UsageError
 
 if TYPE_CHECKING:
@@ -19,25 +20,22 @@ if TYPE_CHECKING:
     from cardbox_cli.diagnosis.registry import Evidence
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
-app = everyday("Explain why a turn stands still, and how to free it.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx why turn_0198c2f0\n"
-        "  cbx why --agent researcher\n"
-        "  cbx why --all\n"
-        "  cbx why --all -o json | jq -r '.[].fix | select(. != null)'"
-    )
+@verb(
+    examples="cbx why turn_0198c2f0\n"
+    "cbx why --agent researcher\n"
+    "cbx why --all\n"
+    "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
+    pages=True,
 )
-def why(
+def command(
     turn: Annotated[
         str | None,
-        typer.Argument(metavar="[TURN]", help="A turn's id, a unique beginning or end of it, or @last."),
+        typer.Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last."),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next or last one."),
+        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Everything in the project that is not well, in one pass.")

@@ -10,17 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import typer
-
 from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal.escaping import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import replacing
 from cardbox_cli.model import exact_json
-
-# Some thirty years.
-MAX_SECONDS = 1e9
 
 
 def read_text(path: str) -> str:
@@ -88,19 +83,6 @@ def _replace(path: Path, pieces: Iterable[str]) -> None:
         if path.exists():
             os.fchmod(file.fileno(), path.stat().st_mode)
         file.writelines(pieces)
-
-
-def check_choice(given: str, option: str, known: tuple[str, ...], *, what: str) -> None:
-    """Raise UsageError unless `given` is one of the known."""
-    if given not in known:
-        raise UsageError(f"{option}: unknown {what} {given!r}", hint=f"{what}s are {', '.join(known)}")
-
-
-def check_seconds(seconds: float | None) -> float | None:
-    """The callback of options in seconds. Raises BadParameter for NaN, and for more than clocks can count."""
-    if seconds is not None and not seconds <= MAX_SECONDS:
-        raise typer.BadParameter(f"{seconds} is no number of seconds up to {MAX_SECONDS:,.0f}.")
-    return seconds
 
 
 def parse_json(text: str, option: str) -> Any:

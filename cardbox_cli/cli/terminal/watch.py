@@ -12,18 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
-from typing import Annotated, Never, TypeVar
+from typing import Never, TypeVar
 
 import click
-import typer
 
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import UsageError
-
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
-Interval = Annotated[
-    float, typer.Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")
-]
 
 _Seen = TypeVar("_Seen")
 

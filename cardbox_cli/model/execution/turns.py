@@ -29,6 +29,8 @@ WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 
 EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
 END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
+# The states in which a person sees a turn, in the order in which it may go through them.
+TURN_STATUSES = (QUEUED, PENDING, DISPATCHED, RUNNING, SUSPENDED, "ended")
 
 DEFAULT_CHANNEL = "public"
 MAX_DEPTH = 20
