@@ -38,9 +38,9 @@ class ProcessContext:
 
     def completion_database(self, target: "Target") -> "AbstractContextManager[Database]":
         """A read-only connection for completing a value: it starts no server, and waits for little."""
-        from cardbox_cli.store.views.completion import glance
+        from cardbox_cli.store.views.completion import completion_snapshot
 
-        return glance(target, milliseconds=300)
+        return completion_snapshot(target, milliseconds=300)
 
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Go on as another program. Answers its exit code where this process stays."""

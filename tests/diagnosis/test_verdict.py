@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.diagnosis.registry import rules
@@ -171,6 +171,7 @@ snapshots = st.builds(
 WITHOUT_FIX = {"database-lock", "no-live-worker", "queued-behind-stuck"}
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots)
 def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)
@@ -186,6 +187,7 @@ def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     assert "{" not in (verdict.next_actor or "")
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots)
 def test_what_is_also_seen_is_no_more_a_cause(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)

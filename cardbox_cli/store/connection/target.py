@@ -76,7 +76,7 @@ def find_target(
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:
-    """Where to LISTEN for what is rung in `target`: what CBX_LISTEN_URL names, else `target` itself."""
+    """Where to LISTEN for the notifications of `target`: what CBX_LISTEN_URL names, else `target` itself."""
     url = LISTEN_URL.text(environ)
     if not url:
         return target

@@ -18,7 +18,7 @@ from cardbox_cli.settings import SERVER_USER
 from cardbox_cli.store.connection.faults import passing
 
 # The server must not be bent by PG* variables, nor by what else a shell or a CI job exports.
-_KEPT_VARIABLES = ("PATH", "LANG", "TZ")
+_PASSED_VARIABLES = ("PATH", "LANG", "TZ")
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Account:
     ) -> subprocess.CompletedProcess[str]:
         """Run `command` to its end as this account. Output is captured as text, unless `options` say else."""
         identity = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.lent else {}
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
         return subprocess.run(
             [str(word) for word in command],
-            env={**kept, **(environment or {})},
+            env={**passed, **(environment or {})},
             cwd="/",
             text=True,
             errors="replace",

@@ -224,13 +224,13 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin
 -- name: find_card_ids
 -- Up to six ids that are `typed`, or else begin or end with it.
 (SELECT c.card_id, true AS whole FROM public.cards AS c
- WHERE c.tenant_id = %(project_id)s AND c.card_id = %(typed)s)
+ WHERE c.tenant_id = %(project_id)s AND c.card_id = %(wanted)s)
 UNION ALL
 (SELECT c.card_id, false FROM public.cards AS c
- WHERE c.tenant_id = %(project_id)s AND c.card_id LIKE %(pattern)s AND c.card_id <> %(typed)s LIMIT 6)
+ WHERE c.tenant_id = %(project_id)s AND c.card_id LIKE %(pattern)s AND c.card_id <> %(wanted)s LIMIT 6)
 UNION ALL
 (SELECT c.card_id, false FROM public.cards AS c
- WHERE c.tenant_id = %(project_id)s AND reverse(c.card_id) LIKE %(reversed_pattern)s AND c.card_id <> %(typed)s
+ WHERE c.tenant_id = %(project_id)s AND reverse(c.card_id) LIKE %(reversed_pattern)s AND c.card_id <> %(wanted)s
     AND c.card_id NOT LIKE %(pattern)s
  LIMIT 6)
 
