@@ -13,7 +13,7 @@ from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.execution.requests.lint import lint_turn
 from cardbox_cli.execution.requests.request import TurnBoxes
 from cardbox_cli.execution.requests.source import read_source
-from cardbox_cli.execution.worker.calls import pending_calls
+from cardbox_cli.execution.tool_calls import pending_calls
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 

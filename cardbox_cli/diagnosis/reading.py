@@ -12,6 +12,7 @@ import msgspec
 from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.snapshot import LOCK_HELD, Snapshot
 from cardbox_cli.errors import Conflict
+from cardbox_cli.execution.queue.messages import is_turn
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, LostCard, Place
 from cardbox_cli.model.execution.turns import Edge, Head, InboxRow, TurnRecord, WorkerEntry
@@ -161,7 +162,7 @@ class _Facts:
 
     def _pointers(self, turn: str) -> dict[str, str]:
         """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""
-        row = next((row for row in self.rows.get(turn, []) if row.message_type == "turn"), None)
+        row = next((row for row in self.rows.get(turn, []) if is_turn(row)), None)
         head = next((head for head in self.heads.values() if head.active_agent_turn_id == turn), None)
         found = {name: _pointer(head, row, f"{name}_box_id") for name in ("profile", "context", "output")}
         return {name: box_id for name, box_id in found.items() if box_id is not None}

@@ -47,7 +47,7 @@ def never(_: Snapshot) -> datetime | None:
     return None
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that can be said of a turn.
 
     `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
@@ -70,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[DiagnosisRule, ...]:
     """Every rule, the nearest to a cause first."""
     known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
     return tuple(sorted(known, key=lambda rule: -rule.rank))

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, Evidence, Rule, Severity, Verdict, rules
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Severity, Verdict, rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING
 
@@ -81,7 +81,7 @@ def judge(snapshot: Snapshot) -> Diagnosis:
     )
 
 
-def _seen(s: Snapshot, rule: Rule, evidence: tuple[Evidence, ...]) -> Seen:
+def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> Seen:
     return Seen(
         rule=rule.name,
         severity=rule.severity,

@@ -49,18 +49,17 @@ class HeadStore(ProjectStore):
             raise self.stale(fence, head)
         return head
 
-    def lease(
-        self, row: InboxRow, *, depth: int, trace_id: str | None, parent_step_id: str | None
-    ) -> int | None:
-        """Give the agent of a queued turn to it; the new epoch, or None where the agent is not idle."""
+    def assign(self, row: InboxRow) -> int | None:
+        """Assign the agent of a queued turn to it; the new epoch, or None where the agent is not idle."""
+        lineage = row.lineage
         epoch: int | None = self._value(
-            "lease_head",
+            "assign_head",
             agent_id=row.agent_id,
             agent_turn_id=row.turn_id,
             channel_id=row.channel_id,
-            depth=depth,
-            trace_id=trace_id,
-            parent_step_id=parent_step_id,
+            depth=lineage.depth,
+            trace_id=lineage.trace_id,
+            parent_step_id=lineage.parent_step_id,
             profile_box_id=row.pointer("profile_box_id"),
             context_box_id=row.pointer("context_box_id"),
             output_box_id=row.pointer("output_box_id"),

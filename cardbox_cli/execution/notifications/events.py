@@ -1,4 +1,4 @@
-"""What the world is told of turns, after the commit: their ends, their steps, their states.
+"""What is published of turns, after the commit: their ends, their steps, their states.
 
 Observers listen to these events; nothing in cbx depends on them, and each may be lost.
 """
@@ -27,7 +27,7 @@ class TurnAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Events(Protocol):
-    """Who is told. No method raises, and none blocks for longer than seconds."""
+    """Where events go. No method raises, and none blocks for longer than seconds."""
 
     def task_ended(
         self,
@@ -67,7 +67,7 @@ class Events(Protocol):
 
 
 class NoEvents:
-    """Nobody is told."""
+    """Nothing is published."""
 
     def task_ended(self, turn: TurnAddress, **_: Any) -> None:
         """Nothing."""

@@ -18,7 +18,7 @@ _DAY = 24 * 3600
 _ANY = "*"
 
 
-class Message(NamedTuple):
+class NatsMessage(NamedTuple):
     """What is published."""
 
     subject: str
@@ -40,7 +40,7 @@ STREAMS = (
 )
 
 
-def wakeup_message(wakeup: Wakeup) -> Message:
+def wakeup_message(wakeup: Wakeup) -> NatsMessage:
     """A wakeup for the workers of its target. Raises InvalidInput for a name that no subject can hold."""
     subject = _subject(
         _part("project", wakeup.project_id),
@@ -60,7 +60,7 @@ def wakeup_message(wakeup: Wakeup) -> Message:
     return _message(subject, headers, {"inbox_id": wakeup.inbox_id, "reason": wakeup.reason})
 
 
-def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> Message:
+def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> NatsMessage:
     """An event of a turn; `kind` is task, step or state. Raises as `wakeup_message` does."""
     subject = _subject(
         _part("project", turn.project_id),
@@ -82,7 +82,7 @@ def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> Mess
 
 
 def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:
-    """Where to hear wakeups; None stands for all. Raises as `wakeup_message` does."""
+    """Where wakeups arrive; None stands for all. Raises as `wakeup_message` does."""
     project = _ANY if project_id is None else _part("project", project_id)
     target = _ANY if worker_target is None else _part("worker target", worker_target)
     return _subject(project, _ANY, "cmd", target, "wakeup")
@@ -101,7 +101,7 @@ def _part(what: str, text: str) -> str:
     return text
 
 
-def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str, Any]) -> Message:
+def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str, Any]) -> NatsMessage:
     # The last four are what the protocol's own client adds.
     all_headers = {
         **headers,
@@ -110,7 +110,7 @@ def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str,
         "CG-Msg-Type": subject.rpartition(".")[2],
         "CG-Sender": "cbx",
     }
-    return Message(subject, _without_none(all_headers), msgspec.json.encode(_without_none(body)))
+    return NatsMessage(subject, _without_none(all_headers), msgspec.json.encode(_without_none(body)))
 
 
 def _without_none(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Literal
 
 import msgspec
 
+from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.calls import calls_of
+from cardbox_cli.execution.tool_calls import calls_of
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import (
     END_STATUSES,
-    REPORTS,
     EndStatus,
     Fence,
     Head,
@@ -47,7 +47,7 @@ def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
     Takes part in the caller's transaction, who has claimed the row, which does not carry the turn yet, and
     then does with it what the outcome says.
     """
-    assert row.message_type in REPORTS
+    assert is_report(row)
     head = runtime.heads.lock(row.agent_id)
     if head is None or head.active_agent_turn_id != row.turn_id:
         return Applied(outcome="stale", fence=row.fence, reason="its turn is not active any more")
@@ -81,7 +81,7 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
         return Applied(outcome="terminate", fence=head.fence, end_status=ended)
     epoch = runtime.heads.move(head.fence, "resume")
     fence = Fence(head.agent_id, head.fence.agent_turn_id, epoch)
-    runtime.tell_state(head, "running", epoch)
+    runtime.publish_state(head, "running", epoch)
     return Applied(outcome="resumed", fence=fence)
 
 
@@ -117,5 +117,5 @@ def ended_by(results: Iterable[Card]) -> EndStatus | None:
     contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
     if not any(content.after_execution == "terminate" for content in contents):
         return None
-    said = next((content.status for content in contents if content.status != "success"), "success")
-    return next((status for status in END_STATUSES if status == said), "failed")
+    ended = next((content.status for content in contents if content.status != "success"), "success")
+    return next((status for status in END_STATUSES if status == ended), "failed")

@@ -5,13 +5,9 @@ from datetime import datetime
 
 import msgspec
 
+from cardbox_cli.execution.queue.messages import ANCHOR, is_report, type_of
 from cardbox_cli.model.execution.turns import (
-    ANCHOR,
     PROCESSING,
-    REPORTS,
-    STOP,
-    TIMEOUT,
-    TURN,
     AuditEntry,
     Edge,
     InboxRow,
@@ -84,7 +80,7 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
 def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
     leases = {lease.inbox_id: lease for lease in stored.leases}
     for row in stored.inbox:
-        if row.message_type == ANCHOR:
+        if row.message_type == ANCHOR.name:
             continue
         yield _enqueued(row, stored.edges)
         lease = leases.get(row.inbox_id)
@@ -95,18 +91,19 @@ def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
 
 
 def _enqueued(row: InboxRow, edges: list[Edge]) -> _Dated:
-    if row.message_type == TURN:
+    kind = type_of(row)
+    if kind is None or kind.claim is None:
+        return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
+    if kind.claim == "run":
         by = next((edge.source_agent_id for edge in edges if _asks_for(edge, row)), None)
         text = f"given to agent {row.agent_id!r}" + (f" by {by!r}" if by else "")
         return row.created_at, "enqueued", text, row.inbox_id
-    if row.message_type in REPORTS:
-        what = "a timeout" if row.message_type == TIMEOUT else "a result"
-        return row.created_at, "reported", f"{what} of call {row.correlation_id} was reported", row.inbox_id
-    if row.message_type == STOP:
-        reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
-        text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
-        return row.created_at, "stop", text, row.inbox_id
-    return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
+    if kind.claim == "apply":
+        text = f"{kind.brings} of call {row.correlation_id} was reported"
+        return row.created_at, "reported", text, row.inbox_id
+    reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
+    text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
+    return row.created_at, "stop", text, row.inbox_id
 
 
 def _asks_for(edge: Edge, row: InboxRow) -> bool:
@@ -154,7 +151,7 @@ def _told(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
 
 
 def _of_waiting(stored: StoredTurn) -> Iterator[_Dated]:
-    reported = {row.correlation_id for row in stored.inbox if row.message_type in REPORTS}
+    reported = {row.correlation_id for row in stored.inbox if is_report(row)}
     for tool in stored.waiting_tools:
         call = f"call {tool.tool_call_id} of tool {tool.tool_name!r}"
         yield tool.created_at, "waiting", f"waits for {call}", tool.step_id

@@ -51,7 +51,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     end_status: str | None
 
 
-class Call(msgspec.Struct, frozen=True):
+class AwaitedCall(msgspec.Struct, frozen=True):
     """A tool call that waits for the end of a turn, and whether a report of it was written."""
 
     agent_id: str

@@ -20,7 +20,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 _HEAD = (
-    Move("lease", (t.IDLE,), t.DISPATCHED, 1, "the oldest queued turn of an idle agent is promoted"),
+    Move("assign", (t.IDLE,), t.DISPATCHED, 1, "the oldest queued turn of an idle agent is promoted"),
     Move("enter", (t.DISPATCHED,), t.RUNNING, 0, "a worker begins its first step after a claim"),
     Move("suspend", (t.RUNNING,), t.SUSPENDED, 0, "the model called a tool that answers later"),
     Move("resume", (t.SUSPENDED,), t.RUNNING, 1, "the last result that it waited for was applied"),

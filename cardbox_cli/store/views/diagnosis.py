@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from cardbox_cli.model.execution.diagnosis import (
-    Call,
+    AwaitedCall,
     Child,
     Lock,
     LostCard,
@@ -182,11 +182,11 @@ class DiagnosisStore(ProjectStore):
         )
         return _grouped((child.source_turn_id, child) for child in children)
 
-    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Call]:
+    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], AwaitedCall]:
         """The state of calls, given as (agent, turn, tool call), by the same."""
         agents, turns, calls = zip(*wanted, strict=True) if wanted else ((), (), ())
         rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
-        return {row[:3]: Call(*row) for row in rows}
+        return {row[:3]: AwaitedCall(*row) for row in rows}
 
     def sharers(self, boxes: Collection[str]) -> dict[str, list[Sharer]]:
         """The active turns that write to boxes, by box."""

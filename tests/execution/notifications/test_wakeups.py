@@ -1,4 +1,4 @@
-"""Bells and ears as a dispatch and a worker use them, on real Postgres and a real nats-server."""
+"""Notifiers and listeners as a dispatch and a worker use them, on real Postgres and a real nats-server."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.notifications.jetstream import Nats
 from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.notifications.notifier import Notifiers
-from cardbox_cli.execution.notifications.postgres import PostgresListening, PostgresNotifier
+from cardbox_cli.execution.notifications.postgres import PostgresNotifier, PostgresSubscription
 from cardbox_cli.execution.notifications.service import Wakeups
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -53,9 +53,9 @@ def open_wakeups(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> Itera
 
 @contextmanager
 def nats_ear(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
-    """An ear for NATS alone, that listens already."""
+    """A listener for NATS alone, that listens already."""
     with Listener() as listener:
-        listening = nats.listen(project_id, [target], listener.wake)
+        listening = nats.subscribe(project_id, [target], listener.wake)
         assert listening is not None
         listener.attach(listening)
         assert listener.wait(PATIENCE)
@@ -177,7 +177,7 @@ class TestNats:
         nats = Nats(shared_nats.url, announced.append)
         heard: list[int] = []
         with nats_ear(nats) as listener:
-            listening = nats.listen("p", ["writers"], lambda: heard.append(1))
+            listening = nats.subscribe("p", ["writers"], lambda: heard.append(1))
             assert listening is not None
             listening.close()
             nats.notifier().notify([WAKEUP])
@@ -241,7 +241,7 @@ class TestNats:
             server.stop()
             assert listener.wait(PATIENCE), "something may have been missed"
             server.start()
-            until(lambda: "wakeups by NATS are heard again" in announced)
+            until(lambda: "wakeups by NATS arrive again" in announced)
             while listener.wait(AT_ONCE):
                 pass
             nats.notifier().notify([WAKEUP])
@@ -258,7 +258,7 @@ class TestNats:
             odd = replace(WAKEUP, project_id="a.b")
             open_wakeups(shared_nats.url).notifiers(database).notify(odd, WAKEUP)
             assert listener.wait(PATIENCE)
-            assert nats.listen("p", ["a b"], listener.wake) is None
+            assert nats.subscribe("p", ["a b"], listener.wake) is None
         nats.close()
         assert announced == [
             "warning: no wakeup by NATS: project 'a.b' cannot be part of a NATS subject; "
@@ -288,11 +288,11 @@ class TestNatsInTrouble:
     def ring_in_vain(
         self, wakeups: Wakeups, database: Database, target: Target, announced: list[str]
     ) -> None:
-        """Postgres rings all the same, nobody waits for long, and later rings do not wait at all."""
+        """Postgres notifies all the same, nobody waits for long, and later wakeups do not wait at all."""
         notifiers = wakeups.notifiers(database)
         with Listener() as listener:
             began = time.monotonic()
-            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
             assert listener.wait(PATIENCE)
             notifiers.notify(WAKEUP)
             for _ in range(1000):
@@ -339,7 +339,7 @@ class TestBothAtOnce:
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
         with nats_ear(nats) as listener:
-            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
             assert listener.wait(PATIENCE)
             PostgresNotifier(database).notify([WAKEUP])
             assert listener.wait(PATIENCE)

@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def nudge(turn: TurnId) -> None:
-    """Ring for a turn again, and promote what is queued on an idle agent. The epoch stays."""
+    """Notify the workers of a turn again, and promote what is queued on an idle agent. The epoch stays."""
     from cardbox_cli.execution.recovery import fixes
 
     _fix(turn, fixes.nudge)

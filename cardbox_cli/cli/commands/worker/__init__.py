@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.settings import Settings
     from cardbox_cli.execution.worker.runner import Outcome
-    from cardbox_cli.execution.worker.worker import Plan, Worker
+    from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
     from cardbox_cli.store.connection.target import Target
 
 INTERRUPTED = 130
@@ -116,11 +116,11 @@ def run(
         )
     from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.worker.runner import Program
-    from cardbox_cli.execution.worker.worker import Plan
+    from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(os.environ)
     url = session().database_url
-    plan = Plan(
+    plan = WorkerPlan(
         target=target,
         program=Program(
             command=exec_,
@@ -138,7 +138,7 @@ def run(
     return _serve(plan, settings)
 
 
-def _serve(plan: "Plan", settings: "Settings") -> int:
+def _serve(plan: "WorkerPlan", settings: "Settings") -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
     from cardbox_cli.store.connection.database import Database
@@ -163,7 +163,7 @@ def _serve(plan: "Plan", settings: "Settings") -> int:
     return INTERRUPTED if signal.SIGINT in received else 0
 
 
-def _listener(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Listener":
+def _listener(plan: "WorkerPlan", target: "Target", wakeups: "Wakeups") -> "Listener":
     """Doorbells are for a worker that goes on waiting; others only wait for their own turns."""
     from cardbox_cli.execution.notifications.listener import Listener
 
@@ -221,7 +221,7 @@ class _Journal:
         deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
         code = f" ({outcome.error_code})" if outcome.error_code else ""
         end = f" {outcome.end.end_status}" if outcome.end else ""
-        said = "" if outcome.said == end.strip() else f": {outcome.said}"
+        said = "" if outcome.message == end.strip() else f": {outcome.message}"
         kind = outcome.kind.replace("_", " ")
         self.line(f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{said}{deliverable}")
         if outcome.kind in ("ended", "suspended"):
@@ -255,7 +255,7 @@ def _shown(project_id: str, outcome: "Outcome") -> dict[str, Any]:
         "status": outcome.kind,
         "end_status": outcome.end.end_status if outcome.end else None,
         "error_code": outcome.error_code,
-        "message": outcome.said if outcome.error_code else None,
+        "message": outcome.message if outcome.error_code else None,
         "deliverable_card_id": outcome.end.deliverable_card_id if outcome.end else None,
         "waiting_tool_call_ids": outcome.waiting,
         "steps": outcome.steps,
