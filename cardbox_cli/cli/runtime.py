@@ -50,7 +50,7 @@ def wired(database: "Database", project_id: str, settings: "Settings", wakeups: 
         project_id,
         settings=settings,
         notify=wakeups.notifiers(database).notify,
-        events=wakeups.events,
+        publish=wakeups.publish,
     )
 
 

@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cardbox_cli.execution.notifications.events import Events, NoEvents, Phase, TurnAddress
+from cardbox_cli.execution.notifications.events import (
+    Phase,
+    Publish,
+    TurnAddress,
+    TurnEvent,
+    end_event,
+    state_event,
+    step_event,
+)
 from cardbox_cli.execution.notifications.notifier import Wakeup, wakeup_for
 from cardbox_cli.execution.settings import Settings, settings_from
 from cardbox_cli.model.execution.headers import traceparent_of
@@ -24,7 +32,7 @@ from cardbox_cli.store.turns import TurnStore
 
 
 class Runtime:
-    """One project on one database. `notify` and `events` are called after commits; by default in vain."""
+    """One project on one database. `notify` and `publish` are called after commits; by default in vain."""
 
     def __init__(
         self,
@@ -33,7 +41,7 @@ class Runtime:
         *,
         settings: Settings | None = None,
         notify: Callable[[Wakeup], None] = lambda wakeup: None,
-        events: Events | None = None,
+        publish: Publish | None = None,
     ) -> None:
         self.database = database
         self.project_id = project_id
@@ -45,7 +53,7 @@ class Runtime:
         self.turns = TurnStore(database, project_id)
         self.roster = RosterStore(database, project_id)
         self._notify = notify
-        self.events: Events = events or NoEvents()
+        self._publish = publish
         self._deferred: list[Callable[[], None]] = []
 
     @contextmanager
@@ -91,21 +99,16 @@ class Runtime:
 
     def publish_state(self, head: Head, status: str, turn_epoch: int, **metadata: Any) -> None:
         """Publish, after the commit, that the turn of this head is in this state now."""
-        if isinstance(self.events, NoEvents):
-            return
-        turn, now = self._address(head, turn_epoch), self.database.now()
-        self.after_commit(
-            lambda: self.events.state(
-                turn, status=status, updated_at=now, output_box_id=head.output_box_id, metadata=metadata
+        if self._publish is not None:
+            turn, now = self._address(head, turn_epoch), self.database.now()
+            self._publish_later(
+                state_event(turn, status=status, updated_at=now, output_box_id=head.output_box_id, **metadata)
             )
-        )
 
     def publish_step(self, head: Head, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> None:
         """Publish, after the commit, that a step has come to this phase."""
         turn = self._address(head, head.turn_epoch)
-        self.after_commit(
-            lambda: self.events.step(turn, step_id=step_id, phase=phase, new_card_ids=new_card_ids)
-        )
+        self._publish_later(step_event(turn, step_id=step_id, phase=phase, new_card_ids=new_card_ids))
 
     def publish_end(
         self,
@@ -117,10 +120,9 @@ class Runtime:
         error_code: str | None,
     ) -> None:
         """Publish, after the commit, that the turn of this head has ended."""
-        turn = self._address(head, head.turn_epoch)
-        self.after_commit(
-            lambda: self.events.task_ended(
-                turn,
+        self._publish_later(
+            end_event(
+                self._address(head, head.turn_epoch),
                 status=end_status,
                 output_box_id=head.output_box_id,
                 deliverable_card_id=deliverable_card_id,
@@ -128,6 +130,11 @@ class Runtime:
                 error_code=error_code,
             )
         )
+
+    def _publish_later(self, event: TurnEvent) -> None:
+        publish = self._publish
+        if publish is not None:
+            self.after_commit(lambda: publish(event))
 
     def _address(self, head: Head, turn_epoch: int) -> TurnAddress:
         return TurnAddress(

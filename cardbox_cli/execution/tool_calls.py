@@ -1,10 +1,10 @@
 """The tool calls of a turn: as a model writes them, as the card that schedules each, and as the card that
 answers it.
 
-Pure. Owns the ids of calls, which are unique in a project, and the shape of results. Runs nothing.
+Pure. Owns the ids of calls, unique in a project, the shape of results, and which of them end a turn.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from cardbox_cli.context.blocks import arguments_of, input_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
-from cardbox_cli.model.execution.turns import new_tool_call_id
+from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_tool_call_id
 
 # Which of some tool-call ids the project holds already.
 Held = Callable[[Sequence[str]], Collection[str]]
@@ -69,6 +69,22 @@ def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
     """The calls of a turn's own cards that none of them answers, in order."""
     answered = {card.tool_call_id for card in own if card.type == "tool.result"}
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
+
+
+def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
+    """How a turn of these cards ends where a result of its last thought's calls says that it does."""
+    thoughts = [card for card in own if calls_of(card)]
+    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
+    return ended_by(card for card in own if card.type == "tool.result" and card.tool_call_id in asked)
+
+
+def ended_by(results: Iterable[Card]) -> EndStatus | None:
+    """How a turn ends where one of these results says that it does: the first status that is no success."""
+    contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
+    if not any(content.after_execution == "terminate" for content in contents):
+        return None
+    ended = next((content.status for content in contents if content.status != "success"), "success")
+    return next((status for status in END_STATUSES if status == ended), "failed")
 
 
 def encoded_calls(calls: Sequence[Any], *, what: str = "tool_calls") -> list[dict[str, Any]]:

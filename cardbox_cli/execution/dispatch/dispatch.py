@@ -166,7 +166,9 @@ class _Dispatch:
         # Most dispatches are not checked, and the rules take a while to load.
         from cardbox_cli.execution.requests.lint import lint_turn_to_be
 
-        check(lint_turn_to_be(self.runtime, self.request, head, **boxes))
+        request = self.request
+        is_packed = request.handover is not None
+        check(lint_turn_to_be(self.runtime, head, request.runtime_config, is_packed=is_packed, **boxes))
 
     # --- writing
 

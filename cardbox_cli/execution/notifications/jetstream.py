@@ -5,13 +5,11 @@ leaves a consumer behind on the server. A wakeup that comes while a worker's con
 it looks when the connection is back.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
-from typing import Any
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.execution.notifications.events import Phase, TurnAddress
+from cardbox_cli.execution.notifications.events import TurnEvent
 from cardbox_cli.execution.notifications.nats import NatsConnection, SubjectSubscription, parse_servers
 from cardbox_cli.execution.notifications.notifier import Announce, Wakeup
 from cardbox_cli.execution.notifications.protocol import (
@@ -19,7 +17,6 @@ from cardbox_cli.execution.notifications.protocol import (
     wakeup_message,
     wakeup_subject,
 )
-from cardbox_cli.model.execution.turns import EndStatus
 
 
 class Nats:
@@ -101,75 +98,11 @@ class NatsEvents:
         self._announce = announce
         self._failure: str | None = None
 
-    def task_ended(
-        self,
-        turn: TurnAddress,
-        *,
-        status: EndStatus,
-        output_box_id: str | None,
-        deliverable_card_id: str | None,
-        tool_result_card_id: str | None = None,
-        error: str | None = None,
-        error_code: str | None = None,
-        duration_ms: int | None = None,
-    ) -> None:
-        """The turn has ended."""
-        body = {
-            "agent_turn_id": turn.agent_turn_id,
-            "status": status,
-            "output_box_id": output_box_id,
-            "deliverable_card_id": deliverable_card_id,
-            "tool_result_card_id": tool_result_card_id,
-            "error": error,
-            "error_code": error_code,
-            "stats": None if duration_ms is None else {"duration_ms": duration_ms},
-        }
-        self._publish(turn, "task", body)
-
-    def step(
-        self,
-        turn: TurnAddress,
-        *,
-        step_id: str,
-        phase: Phase,
-        metadata: Mapping[str, Any] | None = None,
-        new_card_ids: Sequence[str] = (),
-    ) -> None:
-        """A step of the turn has come to `phase`."""
-        body = {
-            "agent_turn_id": turn.agent_turn_id,
-            "step_id": step_id,
-            "phase": phase,
-            "metadata": metadata or {},
-            "new_card_ids": list(new_card_ids),
-        }
-        self._publish(turn, "step", body)
-
-    def state(
-        self,
-        turn: TurnAddress,
-        *,
-        status: str,
-        updated_at: datetime,
-        output_box_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """The agent's head is now `status`."""
-        body = {
-            "agent_id": turn.agent_id,
-            "agent_turn_id": turn.agent_turn_id,
-            "status": status,
-            "turn_epoch": turn.turn_epoch,
-            "updated_at": updated_at.astimezone(UTC),
-            "output_box_id": output_box_id,
-            "metadata": metadata or {},
-        }
-        self._publish(turn, "state", body)
-
-    def _publish(self, turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> None:
+    def publish(self, event: TurnEvent) -> None:
+        """Publish the event, if that can be done."""
         failure = None
         try:
-            self._nats.connection.publish([event_message(turn, kind, body)])
+            self._nats.connection.publish([event_message(event)])
         except CbxError as exc:
             failure = f"warning: no events by NATS: {exc.message}"
         # Once until it goes well again: one trouble may have several messages.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.notifications.events import TurnAddress
+from cardbox_cli.execution.notifications.events import TurnEvent
 from cardbox_cli.execution.notifications.notifier import Wakeup
 
 VERSION = "v1r4"
@@ -60,14 +60,15 @@ def wakeup_message(wakeup: Wakeup) -> NatsMessage:
     return _message(subject, headers, {"inbox_id": wakeup.inbox_id, "reason": wakeup.reason})
 
 
-def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> NatsMessage:
-    """An event of a turn; `kind` is task, step or state. Raises as `wakeup_message` does."""
+def event_message(event: TurnEvent) -> NatsMessage:
+    """An event of a turn. Raises as `wakeup_message` does."""
+    turn = event.turn
     subject = _subject(
         _part("project", turn.project_id),
         _part("channel", turn.channel_id),
         "evt",
         _part("agent", turn.agent_id),
-        kind,
+        event.kind,
     )
     headers = {
         "CG-Project-Id": turn.project_id,
@@ -78,7 +79,7 @@ def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> Nats
         "CG-Recursion-Depth": str(turn.recursion_depth),
         "traceparent": turn.traceparent,
     }
-    return _message(subject, headers, body)
+    return _message(subject, headers, event.body)
 
 
 def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from cardbox_cli.execution.notifications.events import Events, NoEvents
+from cardbox_cli.execution.notifications.events import Publish
 from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.notifications.notifier import Announce, Notifier, Notifiers
 from cardbox_cli.execution.notifications.postgres import PostgresNotifier, PostgresSubscription
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 class Wakeups:
     """Open it before the work, so that settings that cannot be meant are refused before anything is written.
 
-    `events` is where events of turns go. `announce` may be called from other threads. Raises UsageError.
+    `publish` is for events of turns, where anybody wants them. `announce` may be called from other threads.
+    Raises UsageError.
     """
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
         self._nats: Nats | None = None
-        self.events: Events = NoEvents()
+        self.publish: Publish | None = None
         if url := os.environ.get("CBX_NATS_URL"):
             from cardbox_cli.execution.notifications import jetstream
 
             self._nats = jetstream.Nats(url, announce)
-            self.events = self._nats.events()
+            self.publish = self._nats.events().publish
 
     def notifiers(self, database: Database) -> Notifiers:
         """What to notify by after commits on `database`."""

@@ -12,7 +12,6 @@ from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.lint.registry import provider_for
 from cardbox_cli.context.request import ComposeOptions, Entry, Request
 from cardbox_cli.errors import AmbiguousId, NotFound
-from cardbox_cli.execution.queue.applying import ended_by_last_calls
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.requests.request import NEXT, OUTPUT, Source, TurnBoxes, turn_request
 from cardbox_cli.execution.requests.source import read_context, source_of
@@ -23,7 +22,7 @@ from cardbox_cli.execution.requests.step_snapshots import (
     restored_request,
     verify,
 )
-from cardbox_cli.execution.tool_calls import pending_calls
+from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
@@ -88,7 +87,7 @@ class TurnRequests:
     ) -> StepRequest:
         """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
 
-        None is the next one, of a turn that has ended the last that has a snapshot. `format` is one of FORMATS;
+        None is the next one, of a turn that has ended its last snapshot. `format` is one of FORMATS;
         None is the one that the step was sent in, or the last step, or else that of the model's provider.
         Raises NotFound, and AmbiguousId.
         """

@@ -15,7 +15,6 @@ from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
-from cardbox_cli.execution.queue.applying import ended_by_last_calls
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
@@ -23,7 +22,7 @@ from cardbox_cli.execution.requests.request import TurnBoxes, TurnRequest, prese
 from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import Author, ToolCall, pending_calls
+from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
 from cardbox_cli.execution.worker.answers import Answer, BadAnswer, read_answer
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import (

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from cardbox_cli.errors import UsageError
+from cardbox_cli.execution.notifications.events import end_event, state_event, step_event
 from cardbox_cli.execution.notifications.jetstream import Nats
 from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.notifications.notifier import Notifiers
@@ -122,10 +123,7 @@ class TestPostgresAlone:
         assert announced == []
 
     def test_events_go_nowhere(self, open_wakeups: Open) -> None:
-        events = open_wakeups(None).events
-        events.step(TURN, step_id="step_1", phase="started")
-        events.state(TURN, status="idle", updated_at=datetime.now(UTC))
-        events.task_ended(TURN, status="success", output_box_id=None, deliverable_card_id=None)
+        assert open_wakeups(None).publish is None
 
     def test_nothing_of_nats_is_imported(self) -> None:
         code = (
@@ -188,19 +186,21 @@ class TestNats:
     def test_events_are_kept_for_a_week(
         self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
     ) -> None:
-        events = open_wakeups(shared_nats.url).events
-        events.task_ended(
-            TURN,
-            status="failed",
-            output_box_id="box",
-            deliverable_card_id="card",
-            error="it broke",
-            error_code="broken",
-            duration_ms=12,
+        publish = open_wakeups(shared_nats.url).publish
+        assert publish is not None
+        publish(
+            end_event(
+                TURN,
+                status="failed",
+                output_box_id="box",
+                deliverable_card_id="card",
+                error="it broke",
+                error_code="broken",
+            )
         )
-        events.step(TURN, step_id="step_1", phase="completed", new_card_ids=("c1", "c2"))
+        publish(step_event(TURN, step_id="step_1", phase="completed", new_card_ids=("c1", "c2")))
         moment = datetime(2026, 3, 1, 13, 0, 0, 5000, tzinfo=timezone(timedelta(hours=1)))
-        events.state(TURN, status="running", updated_at=moment, metadata={"activity": "thinking"})
+        publish(state_event(TURN, status="running", updated_at=moment, activity="thinking"))
 
         place = "cg.v1r4.p.public.evt.agent.writer"
         headers, task, stream = kept(shared_nats, f"{place}.task")
@@ -211,7 +211,6 @@ class TestNats:
             "deliverable_card_id": "card",
             "error": "it broke",
             "error_code": "broken",
-            "stats": {"duration_ms": 12},
         }
         assert headers["CG-Turn-Id"] == "turn_1"
         assert (stream.name, stream.max_age) == ("cg_evt_v1r4", 7 * 24 * 3600)
@@ -289,7 +288,8 @@ class TestNatsInTrouble:
         self, wakeups: Wakeups, database: Database, target: Target, announced: list[str]
     ) -> None:
         """Postgres notifies all the same, nobody waits for long, and later wakeups do not wait at all."""
-        notifiers = wakeups.notifiers(database)
+        notifiers, publish = wakeups.notifiers(database), wakeups.publish
+        assert publish is not None
         with Listener() as listener:
             began = time.monotonic()
             listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
@@ -297,7 +297,7 @@ class TestNatsInTrouble:
             notifiers.notify(WAKEUP)
             for _ in range(1000):
                 notifiers.notify(WAKEUP)
-                wakeups.events.step(TURN, step_id="s", phase="started")
+                publish(step_event(TURN, step_id="s", phase="started"))
             assert listener.wait(PATIENCE)
         assert time.monotonic() - began < BLOCKED
         assert sum("no wakeup by NATS" in said for said in announced) == 1

@@ -207,7 +207,7 @@ class TestGivingBack:
         """Even one of the running turn's epoch, as other programs write them."""
         task = start(ask, desk)
         rows = {
-            kind: put(desk.runtime, task.row.turn_id, kind.name, kind.name, epoch=1)
+            kind.name: put(desk.runtime, task.row.turn_id, kind.name, kind.name, epoch=1)
             for kind in (TOOL_RESULT, STOP)
         }
         for _ in rows:
