@@ -9,7 +9,7 @@ import pytest
 
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.execution.queue.claims import ack, claim, defer, fail, hand_back
-from cardbox_cli.execution.queue.messages import TOOL_RESULT
+from cardbox_cli.execution.queue.messages import TOOL_RESULT, TYPES
 from cardbox_cli.execution.recovery.fixes import rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
@@ -236,7 +236,15 @@ class TestThePage:
             for m in HEAD_MOVES.values()
         ]
         inbox = [[f"`{m.name}`", ", ".join(m.sources), m.target, m.when] for m in INBOX_MOVES.values()]
-        assert rows == heads + inbox
+        types = [
+            [
+                *(f"`{kind.name}`", kind.claim, f"{kind.primitive}/{kind.edge_phase}"),
+                *(kind.begins, ", ".join(kind.payload), kind.retry),
+            ]
+            for kind in TYPES.values()
+            if kind.claim is not None
+        ]
+        assert rows == heads + inbox + types
 
     def test_its_diagrams(self) -> None:
         diagrams = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", PAGE.read_text(), re.DOTALL)
