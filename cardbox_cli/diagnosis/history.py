@@ -50,7 +50,7 @@ def _asks_next(boxes: TurnBoxes) -> bool:
 
 
 def _boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
-    """What the turn sees, or saw last; None where nobody knows, or cards are gone, which other rules tell."""
+    """What the turn sees, or saw last; None where nobody knows, or cards are gone, which other rules find."""
     if any(box.lost for box in s.boxes):
         return None
     there = {box.pointer: read_source(store, box.box_id) for box in s.boxes if box.exists}

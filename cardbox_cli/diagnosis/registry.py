@@ -48,7 +48,7 @@ def never(_: Snapshot) -> datetime | None:
 
 
 class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be said of a turn.
+    """One thing that may hold of a turn.
 
     `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
     the highest `rank` is nearest to the cause. `actor` says who must act next, with words in braces that

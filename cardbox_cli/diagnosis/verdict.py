@@ -26,7 +26,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
+    """The verdict on one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
     `turn` is None for an agent that has had none, or whose turn cannot be read.
     `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`.
     """

@@ -1,4 +1,4 @@
-"""Rules about ends: who was to be told of one and was not."""
+"""Rules about ends that were to be reported and were not."""
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
@@ -38,7 +38,7 @@ def _child_not_reported(s: Snapshot) -> Proof:
 RULES = (
     DiagnosisRule(
         name="not-reported",
-        proves="The turn has ended, and the tool call that waits for its end was never told.",
+        proves="The turn has ended, and the tool call that waits for its end was never answered.",
         verdict="stuck",
         rank=40,
         holds=_not_reported,

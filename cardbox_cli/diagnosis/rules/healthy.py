@@ -1,4 +1,4 @@
-"""The rule of turns that are over. What else is well is said beside what may be wrong, subject by subject."""
+"""The rule of turns that are over. What else is well stands beside what may be wrong, subject by subject."""
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof

@@ -1,4 +1,4 @@
-"""Rules about turns that wait to be run: in a queue, for a doorbell, for a worker, for a lock."""
+"""Rules about turns that wait to be run: in a queue, for a wakeup, for a worker, for a lock."""
 
 from datetime import datetime, timedelta
 
@@ -76,7 +76,7 @@ def _no_live_worker(s: Snapshot) -> Proof:
     return (*_late(s), *show.workers(s))
 
 
-def _lost_doorbell(s: Snapshot) -> Proof:
+def _lost_wakeup(s: Snapshot) -> Proof:
     if not s.unclaimed or s.unserved or s.workers_are_busy or not s.dispatched:
         return None
     return (show.head(s), *_late(s), *show.workers(s))
@@ -230,8 +230,8 @@ RULES = (
         proves="The turn is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
         verdict="stuck",
         rank=50,
-        holds=_lost_doorbell,
-        actor="a worker of target {target}, once it hears of it",
+        holds=_lost_wakeup,
+        actor="a worker of target {target}, once it looks or is notified",
         fix=NUDGE,
     ),
     DiagnosisRule(

@@ -107,7 +107,7 @@ def _again(s: Snapshot) -> Command:
 
 
 def _make_anew(s: Snapshot) -> Command:
-    """The head of an active turn knows what its row said; of one that is not active nobody does."""
+    """The head of an active turn knows what its row held; of one that is not active nobody does."""
     verb = "requeue" if s.at_head is not None else "fail"
     return fenced_command(verb, s, "its inbox row is gone")
 

@@ -193,7 +193,7 @@ RULES = (
         verdict="stuck",
         rank=66,
         holds=_report_waits,
-        actor="a worker of target {target}, once it hears of it",
+        actor="a worker of target {target}, once it looks or is notified",
         fix=NUDGE,
     ),
     DiagnosisRule(

@@ -80,16 +80,16 @@ class Admission:
 
     def context_box(self) -> str:
         """The box that the turn reads, held."""
-        typed = self._request.context_box_id
-        if not typed:
+        given = self._request.context_box_id
+        if not given:
             refuse("rejected", "missing_context_box_id", "no context box is named")
-        box_id = as_box_id(typed)
+        box_id = as_box_id(given)
         # Held, so that nobody who found it unused changes it while the turn is being asked for.
         if box_id is None or not self._runtime.boxes.share(box_id):
             refuse(
                 "rejected",
                 "context_box_not_found",
-                f"no box {typed!r} in project {self._runtime.project_id!r}",
+                f"no box {given!r} in project {self._runtime.project_id!r}",
             )
         return box_id
 
@@ -149,12 +149,12 @@ class Admission:
 
     def output_box(self, agent_id: str) -> str:
         """The box that the turn writes, made if it is not there, and that no other agent's turn writes."""
-        typed = self._request.output_box_id
-        if typed is None:
+        given = self._request.output_box_id
+        if given is None:
             return self._runtime.boxes.ensure(new_box_id()).box_id
-        box_id = as_box_id(typed)
+        box_id = as_box_id(given)
         if box_id is None:
-            refuse("rejected", "output_box_not_found", f"the output box {typed!r} is no box id")
+            refuse("rejected", "output_box_not_found", f"the output box {given!r} is no box id")
         try:
             self._runtime.boxes.ensure(box_id)
         except BoxConflict as exc:

@@ -125,17 +125,17 @@ class _Dispatch:
         runtime.turns.begin_record(row.turn_id, agent.agent_id, output_start=None, report_to=report_to)
         promoted = promote_next(runtime, agent.agent_id)
         if request.emit_state and promoted is not None:
-            leased = runtime.heads.get(agent.agent_id)
-            if leased is not None:
-                runtime.publish_state(leased, "dispatched", leased.turn_epoch)
+            assigned = runtime.heads.get(agent.agent_id)
+            if assigned is not None:
+                runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
         return Dispatched(self._result(runtime.inbox.get(row.inbox_id), created=True), packed=packed)
 
     # --- idempotency
 
     def _digest(self, agent: Agent, profile_box_id: str, depth: int) -> str:
         """SHA-256 of what makes two requests the same."""
-        typed = self.request.context_box_id or ""
-        seen = as_box_id(typed) or typed
+        given = self.request.context_box_id or ""
+        seen = as_box_id(given) or given
         if self.request.handover is not None and self.request.correlation_id is not None:
             planned = self._pack(dry_run=True)
             seen = f"plan {planned.digest if planned else None}"

@@ -49,7 +49,7 @@ def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
     """What a claimed row asks for now: to `run` its turn at `fence`, or nothing more, since it is `done`.
 
-    `outcome` tells what was done with it.
+    `outcome` is what was done with it.
     """
 
     kind: Literal["run", "done"]

@@ -48,7 +48,7 @@ def stop_turn(
     rows = runtime.inbox.of_turn(turn_id)
     queued = [row.inbox_id for row in rows if is_turn(row) and row.status == QUEUED]
     if len(runtime.inbox.move(queued, "skip", error=message)) < len(queued):
-        raise Conflict(f"turn {turn_id} is not queued any more", hint="`cbx turn show` tells more")
+        raise Conflict(f"turn {turn_id} is not queued any more", hint="`cbx turn show` shows its rows")
     runtime.inbox.close(turn_id)
     return end_unpromoted(runtime, fence, end_status, error_code=error_code, message=message, report=report)
 

@@ -92,7 +92,7 @@ def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str,
         head, orphan = _expect_any(runtime, agent_turn_id, expect_epoch)
         fence = head.fence if orphan is None else orphan.fence
         epoch = head.turn_epoch + 1 if orphan is None else None
-        # Of an orphan the epoch is told that it was promoted with.
+        # An orphan ends at the epoch that it was promoted with.
         promoted_at = fence if orphan is None or orphan.row is None else orphan.row.fence
         twice = _may_start_twice(runtime, fence)
         end = stop_turn(runtime, head, promoted_at, "failed", error_code="failed_by_operator", message=reason)

@@ -25,12 +25,12 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> Fence:
-        """The turn at the epoch of its agent, which is what a fix compares and the audit tells."""
+        """The turn at the epoch of its agent, which is what a fix compares and the audit names."""
         return Fence(self.head.agent_id, self.agent_turn_id, self.head.turn_epoch)
 
 
 def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
-    """The turn as an orphan; None for one that is active, queued or over, or that nothing tells of.
+    """The turn as an orphan; None for one that is active, queued or over, or unknown.
 
     Raises StaleEpoch where its agent is not at that epoch any more.
     """

@@ -49,7 +49,7 @@ class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a step's metadata say of its request: `layers` have the hashes of their texts, `sha256` is that of
     all that was sent, `rest_sha256` that of the same without its layers; None where an older cbx kept none.
 
-    The output box held `output_cards` cards then, `output_start` of them when the turn was leased.
+    The output box held `output_cards` cards then, `output_start` of them when the turn was promoted.
     """
 
     format: str
@@ -247,7 +247,7 @@ def verify(
 
 
 def _known(request: Request) -> Request:
-    """What is there of a request: a layer that the cards do not tell is no part of what they make."""
+    """What is there of a request: a layer that the cards do not hold is no part of what they make."""
     return msgspec.structs.replace(request, lost_layers={})
 
 

@@ -67,7 +67,7 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
 
 
 def _format_of(snapshot: StepSnapshot | None, entries: Sequence[Entry], options: ComposeOptions) -> str:
-    """The format that a step was sent in; where none tells, that of the model's provider."""
+    """The format that a step was sent in; where none has one, that of the model's provider."""
     return provider_for(entries, options.model) if snapshot is None else snapshot.format
 
 
@@ -110,7 +110,7 @@ class TurnRequests:
     def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
         """A step that has a snapshot, the last without `at`, and whether the cards still make its request.
 
-        `format` is for steps that do not tell theirs; of `options` the texts of layers count. Raises as
+        `format` is for steps without a snapshot; of `options` the texts of layers count. Raises as
         `request` does, also for a turn that has no snapshot.
         """
         step = self._step(at) if at is not None else self._last_with_snapshot()
@@ -247,7 +247,7 @@ class TurnRequests:
         return source_of(self._boxes, "profile", box_id)
 
     def _rules(self, step: Step) -> dict[str, str | None]:
-        """What brought the cards of a step's request, as far as its boxes are there to tell."""
+        """What brought the cards of a step's request, as far as its boxes are there."""
         context_id = step.context_box_id or self.turn.context_box_id or ""
         output_id = step.output_box_id or self.turn.output_box_id or ""
         lists = self._boxes.id_lists([context_id, output_id])

@@ -1,4 +1,4 @@
-"""The story of a turn: everything about it that has a date, in order, a plain line each. Does no I/O."""
+"""What happened to a turn: everything about it that has a date, in order, a plain line each. Does no I/O."""
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
@@ -20,7 +20,7 @@ _WIDTH = 100
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to a turn. `ref` is the id of what tells of it: a card, step, row or turn."""
+    """Something that happened to a turn. `ref` is the id of what shows it: a card, step, row or turn."""
 
     at: datetime
     event: str
@@ -121,13 +121,13 @@ def _of_cards(cards: list[WrittenCard]) -> Iterator[_Dated]:
     called = {card.tool_call_id for card in cards if card.type == "tool.call"}
     for card in cards:
         if not card.type.startswith("sys."):
-            event, text = _told(card, called)
+            event, text = _of_card(card, called)
             if text:
                 yield card.created_at, event, text, card.card_id
 
 
-def _told(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
-    """What a card tells; nothing where it only asks for calls that have cards of their own, `called`."""
+def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
+    """The event and text of a card; no text where all calls that it asks for have cards, which are `called`."""
     text = _line(card.text)
     match card.type:
         case "tool.call":
@@ -144,9 +144,9 @@ def _told(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
             asked = [
                 tool or "a tool without a name" for call_id, tool in card.calls or () if call_id not in called
             ]
-            said = [f"said: {text}"] if text else []
-            said += [f"asked for {', '.join(asked)}"] if asked else []
-            return "card", "; ".join(said)
+            texts = [f"said: {text}"] if text else []
+            texts += [f"asked for {', '.join(asked)}"] if asked else []
+            return "card", "; ".join(texts)
     return "card", f"wrote a card of type {card.type}" + _after(text)
 
 

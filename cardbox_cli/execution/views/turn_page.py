@@ -142,8 +142,8 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
     if turn.status != ENDED:
         return None, None, None
     if turn.record is not None:
-        kept = turn.record
-        return cast(EndStatus, kept.end_status), kept.deliverable_card_id, kept.ended_at
+        end = turn.record
+        return cast(EndStatus, end.end_status), end.deliverable_card_id, end.ended_at
     left = turn.remains
     if left is None:
         return _derived(turn, None), None, turn.left_at
@@ -151,7 +151,7 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
 
 
 def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
-    """How a turn ended whose end nobody kept."""
+    """How a turn ended whose end nobody recorded."""
     if turn.row_status == SKIPPED:
         return "canceled"
     if turn.row_status == ERROR or left is None:

@@ -32,7 +32,7 @@ from cardbox_cli.model.ids import new_card_id
 
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
 
-# What tells a list of Anthropic's blocks from one of OpenAI's parts.
+# What distinguishes a list of Anthropic's blocks from one of OpenAI's parts.
 _ANTHROPICS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
 # Where providers put what a model thought, as text.
 _REASONING = ("reasoning_content", "reasoning")
@@ -41,7 +41,7 @@ _REASONING = ("reasoning_content", "reasoning")
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a step adds to its turn: cards in order, and the calls among them that have no result yet.
 
-    `usage` is what the provider counted, as it spells it.
+    `usage` is what the provider counted, under its own names.
     """
 
     cards: list[CardDraft]

@@ -84,7 +84,7 @@ class Connection:
 
 
 class Connections:
-    """Makes connections, and caches those that were lent. `announce` tells when the database goes and comes.
+    """Makes connections, and caches those that were lent. `announce` is for a database that goes or comes.
 
     `longest_pause` is how long a transaction may lie idle: a worker that is stopped amid one must not keep
     others from the turn that it loses.

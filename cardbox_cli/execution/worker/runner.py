@@ -2,7 +2,7 @@
 
 The loop of a turn: calls without results are answered by the commands of their tools; else the command of the
 model is asked for the next step. What is done is read from the output box each time, so that a turn goes on
-where whoever had it before left it. Knows no threads; a cancellation token tells it when to stop.
+where whoever had it before left it. Knows no threads; a cancellation token stops it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

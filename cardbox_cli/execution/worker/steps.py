@@ -135,9 +135,9 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
         snapshots = request_cards(
             runtime.project_id, asked.request, reproducible=settings.reproducible_layers
         )
-        kept = [_stored(runtime, card) for card in snapshots]
+        cards = [_stored(runtime, card) for card in snapshots]
         box = runtime.boxes.create(
-            request_box_ids(kept, asked.history), title=f"request of {step_id}", allow_dangling=True
+            request_box_ids(cards, asked.history), title=f"request of {step_id}", allow_dangling=True
         )
         runtime.turns.begin_step(
             head,

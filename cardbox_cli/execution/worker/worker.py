@@ -111,7 +111,7 @@ class Worker:
         self._listener.wake()
 
     def run(self) -> None:
-        """Work until the plan is fulfilled, or until told to leave. Raises what connecting first raises."""
+        """Work until the plan is fulfilled, or until `leave`. Raises what connecting first raises."""
         with closing(self._connections), self._connections.own(lambda: self._leaving) as connection:
             connection.database().require_execution()
             self._serve(connection)
@@ -273,12 +273,12 @@ class Worker:
     # --- leaving
 
     def _wait_for_running(self) -> None:
-        """Wait for what runs; once told to leave, for the grace at most, and then cancel it."""
+        """Wait for what runs; once it leaves, for the grace at most, and then cancel it."""
         give_up = None
         while self._running:
             if self._leaving and give_up is None:
                 give_up = time.monotonic() + self._plan.grace
-                self._journal.line(f"leaving once {len(self._running)} turns rest; told again: at once")
+                self._journal.line(f"leaving once {len(self._running)} turns are done; asked again: at once")
             if self._at_once or (give_up is not None and time.monotonic() >= give_up):
                 self._at_once = True
                 self._cancel_all()

@@ -33,7 +33,7 @@ class BoxFacts(msgspec.Struct, frozen=True):
 
 
 class ResultCard(msgspec.Struct, frozen=True):
-    """A tool.result card of a call, whether or not anybody was told of it."""
+    """A tool.result card of a call, whether or not it was reported."""
 
     tool_call_id: str
     card_id: str

@@ -34,7 +34,7 @@ _HEAD = (
 )
 
 _INBOX = (
-    Move("promote", (t.QUEUED,), t.PENDING, 0, "its agent was idle and is leased for it"),
+    Move("promote", (t.QUEUED,), t.PENDING, 0, "its agent was idle and is assigned to it"),
     Move("claim", t.DUE, t.PROCESSING, 0, "a worker takes it for the time of a lease"),
     Move(
         "consume", (t.PENDING, t.DEFERRED, t.PROCESSING), t.CONSUMED, 0, "it is done, or its turn has ended"

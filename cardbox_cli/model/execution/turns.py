@@ -267,8 +267,8 @@ def edge_context(
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What cbx keeps of a turn beside the tables of agents. `end_status` is None before the end.
 
-    `output_start` is how many cards the output box held when the turn was leased. `report_to` names the call
-    that waits for the end: {agent_id, agent_turn_id, tool_call_id}.
+    `output_start` is how many cards the output box held when the turn was promoted. `report_to` names the
+    call that waits for the end: {agent_id, agent_turn_id, tool_call_id}.
     """
 
     agent_turn_id: str
