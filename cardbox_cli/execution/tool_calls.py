@@ -96,7 +96,7 @@ def encoded_calls(calls: Sequence[Any], *, what: str = "tool_calls") -> list[dic
 
 
 def own_ids(given: Sequence[str], held: Held) -> list[str]:
-    """The ids of calls as they are stored: a new one for one that is empty, overlong, held, or twice there."""
+    """The ids of calls as they are stored: new ones for those that are empty, overlong, held, or repeated."""
     fit = [call_id for call_id in given if call_id.strip() and len(call_id) <= _LONGEST]
     taken = set(held(fit)) if fit else set()
     ids = []
