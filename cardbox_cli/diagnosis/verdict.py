@@ -77,7 +77,7 @@ def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> S
     return Seen(
         rule=rule.name,
         severity=rule.severity,
-        proves=rule.proves,
+        proves=rule.proves.format_map(s.settings.in_words),
         evidence=evidence,
         next_actor=None if rule.actor is None else actor(s, rule.actor),
         due_at=rule.due(s),

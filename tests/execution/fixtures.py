@@ -12,8 +12,8 @@ from cardbox_cli.execution.dispatch.request import DispatchRequest, DispatchResu
 from cardbox_cli.execution.notifications.notifier import Wakeup
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore

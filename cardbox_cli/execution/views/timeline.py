@@ -127,7 +127,7 @@ def _of_cards(cards: list[WrittenCard]) -> Iterator[_Dated]:
 
 
 def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
-    """The event and text of a card; no text where it only asks for calls that have their own cards, `called`."""
+    """The event and text of a card; no text where it asks for nothing but calls with own cards, `called`."""
     text = _line(card.text)
     match card.type:
         case "tool.call":

@@ -21,9 +21,6 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.views.turns import ENDED, Remains, StoredTurn, TurnRow
 
-# In the order in which a turn may go through them.
-STATUSES = ("queued", "pending", "dispatched", "running", "suspended", ENDED)
-
 
 class _Standing(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: str
