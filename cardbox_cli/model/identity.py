@@ -121,20 +121,18 @@ def is_subject_token(text: str) -> bool:
 
 def check_agent_id(agent_id: str) -> None:
     """Raise InvalidInput unless an agent can be called so."""
-    if not is_subject_token(agent_id):
-        raise InvalidInput(
-            f"the agent id {shown(agent_id)} must be one word without '.', '*' and '>'",
-            hint="for example researcher-1; ids such as sys.operator are not of agents",
-        )
+    _check_token(agent_id, "agent id", "researcher-1; ids such as sys.operator are not of agents")
 
 
 def check_worker_target(worker_target: str) -> None:
     """Raise InvalidInput unless a pool of workers can be called so."""
-    if not is_subject_token(worker_target):
-        raise InvalidInput(
-            f"the worker target {shown(worker_target)} must be one word without '.', '*' and '>'",
-            hint="for example worker_generic; without one, it is the profile's",
-        )
+    _check_token(worker_target, "worker target", "worker_generic; without one, it is the profile's")
+
+
+def _check_token(text: str, what: str, example: str) -> None:
+    if not is_subject_token(text):
+        message = f"the {what} {shown(text)} must be one word without '.', '*' and '>'"
+        raise InvalidInput(message, hint=f"for example {example}")
 
 
 def check_label(text: str, what: str) -> None:

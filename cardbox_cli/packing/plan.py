@@ -65,6 +65,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return [card.card_id for card in self.cards]
 
     @property
+    def inherited_ids(self) -> list[str]:
+        """Those of cards that are there already, or were to be."""
+        return [card.card_id for card in self.cards if card.draft is None]
+
+    @property
     def drafts(self) -> list[CardDraft]:
         """The cards that are new."""
         return [card.draft for card in self.cards if card.draft is not None]

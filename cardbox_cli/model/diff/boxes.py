@@ -17,7 +17,7 @@ from cardbox_cli.model.diff.sequences import Pair, longest_common, longest_risin
 Kind = Literal["removed", "added", "moved", "changed"]
 
 # What an id stands for; an id that is not there dangles.
-Known = Mapping[str, tuple[Card | None, CardState]]
+Known = Mapping[str, tuple[Card, CardState]]
 # Places of a box by their position, ascending.
 Slots = Mapping[int, Slot]
 
@@ -125,8 +125,7 @@ def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
 
 
 def _slot(place: int, card_id: str, known: Known) -> Slot:
-    card, state = known.get(card_id, (None, "dangling"))
-    return Slot(place, card_id, card, state)
+    return Slot(place, card_id, *known.get(card_id, (None, "dangling")))
 
 
 def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:

@@ -23,8 +23,8 @@ _BROKEN_PASSWORD = re.compile(r"postgres(ql)?://[^?]*[@/][^?]*@")
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
 
 
-def _silent(_: str) -> None:
-    pass
+def silent(_: str) -> None:
+    """What announces to nobody."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Target:
     conninfo: str | None
     named_by: str
     home: Path
-    announce: Callable[[str], None] = _silent
+    announce: Callable[[str], None] = silent
 
     @property
     def embedded(self) -> bool:
@@ -55,7 +55,7 @@ def find_target(
     url: str | None = None,
     *,
     environ: Mapping[str, str] | None = None,
-    announce: Callable[[str], None] = _silent,
+    announce: Callable[[str], None] = silent,
 ) -> Target:
     """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
     env = os.environ if environ is None else environ

