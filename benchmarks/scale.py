@@ -36,7 +36,7 @@ from cardbox_cli.cli.shell.lines import Shell
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from cardbox_cli.store.views.completion import completion_snapshot
 
 SMALL = 10_000

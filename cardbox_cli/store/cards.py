@@ -5,7 +5,7 @@ Methods take part in the caller's transaction; alone, each is its own.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -15,8 +15,9 @@ from cardbox_cli.errors import CardConflict, CbxError, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
 from cardbox_cli.model.ids import unique
-from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
+from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
@@ -230,6 +231,13 @@ class CardStore(ProjectStore):
             f"the card id {card_id!r} is taken",
             hint="use another id, or --repair to overwrite a card of this project",
         )
+
+
+def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> None:
+    """Build the index behind word searches, without blocking writers; replaces a broken attempt."""
+    from cardbox_cli.store.migrations.upgrade import build_index
+
+    build_index(database, "public.idx_cards_text", "public.cards", query("index_text"), announce)
 
 
 def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from cardbox_cli.store.connection.faults import FAULT, LOG
+from cardbox_cli.faults import FAULT, LOG
 from cardbox_cli.store.embedded import EmbeddedServer
 from tests.conftest import PROJECT, TEMPLATE, Databases, Result
 from tests.crash.processes import Command, fork, until

@@ -17,11 +17,12 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.handwritten.documents import MAX_DEPTH, Document, Mark, Problem, refusal
 from cardbox_cli.model.handwritten.wording import Where, found, shown
+from cardbox_cli.settings import YAML_SIZE
 
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = YAML_SIZE.value << 20
 MAX_VALUES = 10_000
 
-_TOO_LARGE = "is larger than 1 MiB"
+_TOO_LARGE = f"is larger than {YAML_SIZE}"
 
 
 def text_of(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str:

@@ -18,15 +18,15 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew, UsageError
+from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
-from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION
 from cardbox_cli.store.connection.target import Target, find_target, hide_password, silent
+from cardbox_cli.store.migrations.version import newest
 
 OLDEST_SERVER = 150000
-SCHEMA_VERSION = 4
 
 _STREAMED_AT_ONCE = 500
 # What was executed so often on a connection that keeps plans is prepared.
@@ -312,7 +312,7 @@ class Database:
     def _check_schema(self) -> None:
         missing = [name for name in ESSENTIAL if name not in self.tables]
         if missing and self.target.embedded:
-            from cardbox_cli.store.schema import add_missing_tables
+            from cardbox_cli.store.migrations.upgrade import add_missing_tables
 
             add_missing_tables(self)
             return
@@ -325,9 +325,9 @@ class Database:
     def check_version(self) -> int | None:
         """The schema version. Raises SchemaTooNew for a database that a newer cbx has upgraded."""
         version = self.schema_version()
-        if version is not None and version > SCHEMA_VERSION:
+        if version is not None and version > newest():
             raise SchemaTooNew(
-                f"the database has schema version {version}, this cbx knows up to {SCHEMA_VERSION}",
+                f"the database has schema version {version}, this cbx knows up to {newest()}",
                 hint="use the newer cbx that upgraded it",
             )
         return version

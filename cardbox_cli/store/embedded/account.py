@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import DatabaseUnavailable, InvalidInput
+from cardbox_cli.faults import passing
 from cardbox_cli.files import building
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.settings import SERVER_USER
 
 # The server must not be bent by PG* variables, nor by what else a shell or a CI job exports.
 _PASSED_VARIABLES = ("PATH", "LANG", "TZ")
@@ -84,7 +85,7 @@ def account_for(environ: Mapping[str, str], owner: int | None = None) -> Account
         return Account(_name(os.geteuid()), os.geteuid(), os.getegid(), lent=False)
     if owner:
         return _lent(_entry(owner), str(owner))
-    if asked := environ.get("CBX_SERVER_USER"):
+    if asked := SERVER_USER.text(environ):
         return _asked(asked)
     for name in ("postgres", "nobody"):
         if entry := _entry(name):

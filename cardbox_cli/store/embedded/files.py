@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
+from cardbox_cli.faults import passing
 from cardbox_cli.files import building, sweep
-from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.embedded.account import ROOT, Account
 from cardbox_cli.store.embedded.dialing import SUPERUSER
 from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Location

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import psycopg
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.faults import passing
 from cardbox_cli.store.embedded.dialing import (
     DATABASE,
     SUPERUSER,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.faults import passing
 from cardbox_cli.store.embedded import files, postmaster
 from cardbox_cli.store.embedded.account import Account, account_for
 from cardbox_cli.store.embedded.binaries import major_version, reachable

@@ -32,7 +32,7 @@ def command(
         typer.Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3."),
     ] = None,
 ) -> None:
-    """Claim due rows for the time of a lease (CBX_LEASE, 60 s), one of each agent. Exit 3 without work."""
+    """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
     from cardbox_cli.execution.queue.claims import claim as claim_rows
 
     name = owner_name(owner)

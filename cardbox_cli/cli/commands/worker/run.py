@@ -1,6 +1,5 @@
 """`cbx worker run`."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -18,11 +17,11 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.settings import Settings
     from cardbox_cli.execution.worker.runner import Outcome
     from cardbox_cli.execution.worker.worker import Plan, Worker
     from cardbox_cli.store.connection.target import Target
@@ -72,7 +71,9 @@ def command(
     ] = 600,
     max_steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Calls of the model in a turn. Default: CBX_MAX_STEPS, or 8."),
+        typer.Option(
+            metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."
+        ),
     ] = None,
     grace: Annotated[
         float,
@@ -103,11 +104,10 @@ def command(
         raise UsageError(
             "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
         )
-    from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.worker.runner import Program
     from cardbox_cli.execution.worker.worker import Plan
 
-    settings = settings_from(os.environ)
+    settings = settings_from(max_steps=max_steps)
     url = session().database_url
     plan = Plan(
         target=target,
@@ -116,8 +116,8 @@ def command(
             format=format_,
             options=composing.options(model=model, layers=layer, share=share, layout=layout),
             timeout=timeout,
-            max_steps=max_steps or settings.max_steps,
-            environment={} if url is None else {"CBX_DATABASE_URL": url},
+            max_steps=settings.max_steps,
+            environment={} if url is None else {DATABASE_URL.name: url},
         ),
         project_id=None if all_projects else session().project_id,
         concurrency=concurrency,
@@ -127,7 +127,7 @@ def command(
     return _serve(plan, settings)
 
 
-def _serve(plan: "Plan", settings: "Settings") -> int:
+def _serve(plan: "Plan", settings: Settings) -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
     from cardbox_cli.store.connection.database import Database
