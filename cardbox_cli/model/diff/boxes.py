@@ -139,20 +139,15 @@ def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slot
 
 def _edited(old: Slots, new: Slots) -> list[Pair]:
     """The new cards that were made by editing one of the old."""
-    origins = {card_id: places[::-1] for card_id, places in _places_of(old.values()).items()}
+    origins: dict[str, list[int]] = {}
+    for place, slot in reversed(list(old.items())):
+        origins.setdefault(slot.card_id, []).append(place)
     pairs = []
     for place, slot in new.items():
         origin = slot.card.metadata.get("edited_from") if slot.card else None
         if isinstance(origin, str) and origins.get(origin):
             pairs.append(Pair(origins[origin].pop(), place))
     return pairs
-
-
-def _places_of(slots: Iterable[Slot]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for slot in slots:
-        places.setdefault(slot.card_id, []).append(slot.position)
-    return places
 
 
 def _replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:

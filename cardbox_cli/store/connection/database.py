@@ -77,14 +77,12 @@ class Database:
         # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
         # What lives longer asks for them with `keep_plans`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
-        options |= more
+        options |= {"connect_timeout": timeout, "client_encoding": "UTF8", **more}
         if target.conninfo is None:
             server = target.server()
             connection = server.connect(**options) if start else server.reach(**options)
         else:
-            connection = _connect_server(
-                target, {**options, "connect_timeout": timeout, "client_encoding": "UTF8"}
-            )
+            connection = _connect_server(target, options)
         if connection.info.server_version < OLDEST_SERVER:
             found = connection.info.server_version // 10000
             connection.close()
@@ -200,6 +198,10 @@ class Database:
         row = self.row(name, **parameters)
         return None if row is None else row[0]
 
+    def column(self, name: str, /, **parameters: Any) -> list[Any]:
+        """The first column of all rows of the query `name`."""
+        return [row[0] for row in self.rows(name, **parameters)]
+
     def run(self, name: str, /, **parameters: Any) -> int:
         """Execute the query `name` for its effect; the number of rows that it touched."""
         with driver_errors.translated():
@@ -243,7 +245,7 @@ class Database:
     @cached_property
     def tables(self) -> frozenset[str]:
         """Which of the tables that cbx knows exist here, as schema.name."""
-        return frozenset(name for (name,) in self.rows("existing_tables", names=list(KNOWN)))
+        return frozenset(self.column("existing_tables", names=list(KNOWN)))
 
     @cached_property
     def unique_tool_results(self) -> bool:

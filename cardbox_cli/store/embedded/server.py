@@ -18,8 +18,10 @@ from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.faults import passing
 from cardbox_cli.store.embedded.dialing import (
     DATABASE,
+    MAINTENANCE_DATABASE,
     SUPERUSER,
-    ask_version,
+    Answer,
+    ask,
     dial,
     parameters,
     refusal,
@@ -118,10 +120,10 @@ class EmbeddedServer:
 
         location = self._location()
         process = postmaster.running(location.data)
-        answered, version = ask_version(location)
+        answer, version = ask(location, MAINTENANCE_DATABASE)
         return ServerStatus(
-            running=answered,
-            server_version=version,
+            running=answer.is_up,
+            server_version=version if answer is Answer.READY else None,
             binaries=location.binaries,
             data=location.data,
             socket=location.socket,
