@@ -62,7 +62,7 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the roster: an agent, the profile it was given and the pool of workers that serve it.
 
-    `status` is the roster's, active or not; what the agent does is told by its head.
+    `status` is the roster's, active or not; what the agent does is in its head.
     """
 
     agent_id: str

@@ -237,7 +237,7 @@ class BoxStore(ProjectStore):
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Every place of the box in order, as the id and the card's JSON as the database spells it.
+        """Every place of the box in order, as the id and the card's JSON as the database prints it.
 
         None in its place where a reader sees no card. Cards of other types than `types` are left out. Read as
         they are asked for, within the caller's transaction or snapshot.

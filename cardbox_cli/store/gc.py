@@ -58,7 +58,7 @@ class Collector(ProjectStore):
     def purge(
         self, *, deleted: bool, batch_size: int = BATCH_SIZE, advance: Advance = lambda _: None
     ) -> Rubbish:
-        """Purge it; what went. `advance` is told the size of each batch after its commit.
+        """Purge it; what went. `advance` gets the size of each batch after its commit.
 
         Must not be called within a transaction: the batches would be none.
         """

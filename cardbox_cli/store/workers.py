@@ -10,7 +10,7 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself. `served_project_id` is None when it serves all projects."""
+    """What a worker announces of itself. `served_project_id` is None when it serves all projects."""
 
     worker_id: str
     served_project_id: str | None
@@ -21,7 +21,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def announce(database: Database, worker: Announcement, *, lease: timedelta) -> None:
-    """The worker lives; to be said again before `lease` is over."""
+    """The worker lives; to be announced again before `lease` is over."""
     database.run("announce_worker", **msgspec.structs.asdict(worker), lease=lease)
 
 

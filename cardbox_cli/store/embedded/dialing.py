@@ -112,7 +112,7 @@ def create_database(location: Location) -> None:
 
 
 def _words(exc: psycopg.OperationalError) -> str:
-    """What the server or libpq said, without how libpq came to hear it."""
+    """The message of the server or of libpq, without how libpq came by it."""
     return re.split(r"FATAL:|failed: ", str(exc))[-1].strip()
 
 
