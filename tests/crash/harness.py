@@ -2,7 +2,7 @@
 
 A `Scene` is a place where commands run: variables that lead them to a database, and a folder of files. A
 `Stage` makes any number of scenes that are alike. `explore` kills a command at every point that it passes, looks
-at what is left, and runs it again. The points are those of `cardbox_cli/store/faults.py`: before each statement,
+at what is left, and runs it again. The points are those of `cardbox_cli/faults.py`: before each statement,
 before and after each COMMIT, and the steps of making a server.
 """
 
