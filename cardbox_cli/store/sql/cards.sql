@@ -227,6 +227,7 @@ DROP INDEX CONCURRENTLY IF EXISTS public.idx_cards_text
 
 -- name: index_text
 -- The opt-in index behind a search for words; outside any transaction, so that writers go on.
+-- across-projects: an index is of a whole table
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}))
 
 -- name: find_card_ids
