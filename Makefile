@@ -31,7 +31,7 @@ interop: .venv/installed
 # What takes too long for every day: a million messages in and out, killed in between; 5,000 turns of 200 agents
 # by 8 workers that are killed and frozen.
 soak: .venv/installed
-	CBX_SOAK_MESSAGES=1000000 $(BIN)/pytest -n auto tests/cli/test_import.py -k ManyMessages
+	CBX_SOAK_MESSAGES=1000000 $(BIN)/pytest -n auto tests/cli/commands/test_import.py -k ManyMessages
 	CBX_SOAK_TURNS=5000 $(BIN)/pytest -s tests/execution/test_fleet.py -k every_turn
 
 # How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, where a target is missed.

@@ -10,7 +10,7 @@ from benchmarks.measure import Row, Side, Target, at_least, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 
 # As many boxes as there are rounds, so that no box grows by more than an id or two.
 _ROUNDS = 100

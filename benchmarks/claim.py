@@ -16,14 +16,14 @@ from psycopg.types.json import set_json_loads
 from benchmarks import queues
 from benchmarks.measure import Row, Side, Target, at_least, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.execution import claims
-from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import DispatchRequest
 from cardbox_cli.execution.provision import AgentRequest, provision
-from cardbox_cli.execution.requests import DispatchRequest
+from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.doorbell import Listener, Wanted, ring
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.notifications import Listener, Wanted, notify
 from cardbox_cli.store.profiles import ProfileStore
 
 _OWNER = "bench"
@@ -252,7 +252,7 @@ def _start(ask: Callable[[], object], work: queues.Work) -> Side:
 
 def _ask_and_ring(agent: _Agent) -> None:
     agent.ask()
-    ring(agent.database, (PROJECT, _TARGET))
+    notify(agent.database, (PROJECT, _TARGET))
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.queries import query
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.queries import query
 
 _CARDS = 10_000
 _ROUNDS = 20

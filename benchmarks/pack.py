@@ -12,7 +12,7 @@ from cardbox_cli.packing.pack import pack
 from cardbox_cli.packing.recipe_files import recipe_from_mapping
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 
 _BOXES = 5

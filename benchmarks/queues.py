@@ -15,7 +15,7 @@ from uuid import uuid4
 import psycopg
 
 from benchmarks.workbench import Workbench
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 
 # Pointers, as in the payload of an inbox row.
 _JOB = {"after_execution": "suspend", "status": "success", "tool_result_card_id": 32 * "0"}

@@ -30,14 +30,14 @@ from benchmarks.scale_data import (
     MarkedBox,
     fill,
 )
-from cardbox_cli.cli.completing import offers
+from cardbox_cli.cli.completion.candidates import offers
 from cardbox_cli.cli.session import Session
-from cardbox_cli.cli.shell import Shell
-from cardbox_cli.store.database import Database
+from cardbox_cli.cli.shell.lines import Shell
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.glance import glance
 from cardbox_cli.store.schema import add_missing_tables
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.views.completion import glance
 
 SMALL = 10_000
 TARGET = 1.5

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 
 PROJECT = "scale"
 CARDS_PER_BOX = 500

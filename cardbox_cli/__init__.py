@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cardbox_cli.packing.pack import pack_context as pack_context
     from cardbox_cli.store.boxes import BoxStore as BoxStore
     from cardbox_cli.store.cards import CardStore as CardStore
-    from cardbox_cli.store.database import Database as Database
+    from cardbox_cli.store.connection.database import Database as Database
     from cardbox_cli.store.profiles import ProfileStore as ProfileStore
 
 _HOMES = {
@@ -25,7 +25,7 @@ _HOMES = {
     "Card": "cardbox_cli.model.cards",
     "CardDraft": "cardbox_cli.model.cards",
     "CardStore": "cardbox_cli.store.cards",
-    "Database": "cardbox_cli.store.database",
+    "Database": "cardbox_cli.store.connection.database",
     "ProfileStore": "cardbox_cli.store.profiles",
     "pack_context": "cardbox_cli.packing.pack",
 }

@@ -20,13 +20,16 @@ import pytest
 from cardbox_cli.cli.main import main
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.schema import add_missing_tables
-from cardbox_cli.store.target import Target
 from tests.foreign.tables import DEPLOYMENT
 from tests.packages import debian_postgres_15
+
+# Those of turns serve every folder in which turns run.
+pytest_plugins = ["tests.execution.fixtures"]
 
 PROJECT = "p"
 TEMPLATE = "cbx_template"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.target import Target
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

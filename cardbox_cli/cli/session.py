@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from cardbox_cli.cli.terminal import printable
+from cardbox_cli.cli.terminal.escaping import printable
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
-    from cardbox_cli.store.database import Database
-    from cardbox_cli.store.inbox_views import InboxViews
-    from cardbox_cli.store.target import Target
-    from cardbox_cli.store.turn_views import TurnViews
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.target import Target
+    from cardbox_cli.store.views.inbox import InboxViews
+    from cardbox_cli.store.views.turns import TurnViews
 
 FORMATS = ("table", "json", "jsonl", "yaml", "id")
 
@@ -31,7 +31,7 @@ class OwnProcess:
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
         """A connection for one command, with its tables in place."""
-        from cardbox_cli.store.database import Database
+        from cardbox_cli.store.connection.database import Database
 
         return Database.open_target(target)
 
@@ -54,7 +54,7 @@ class Session:
 
     def target(self) -> "Target":
         """The database that this run talks to."""
-        from cardbox_cli.store.target import find_target
+        from cardbox_cli.store.connection.target import find_target
 
         return find_target(self.database_url, announce=announce)
 
@@ -69,7 +69,7 @@ class Session:
     @contextmanager
     def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
         """The cards and boxes of this run's project."""
-        from cardbox_cli.cli.typed import TypedBoxes, TypedCards
+        from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedCards
 
         with self.database() as database:
             yield TypedCards(database, self.project_id), TypedBoxes(database, self.project_id)
@@ -77,7 +77,7 @@ class Session:
     @contextmanager
     def turns(self) -> "Iterator[TurnViews]":
         """The turns of this run's project, to be looked at."""
-        from cardbox_cli.cli.typed import TypedTurns
+        from cardbox_cli.cli.parameters.id_resolution import TypedTurns
 
         with self.database() as database:
             yield TypedTurns(database, self.project_id)
@@ -85,7 +85,7 @@ class Session:
     @contextmanager
     def inbox(self) -> "Iterator[InboxViews]":
         """The inbox rows of this run's project, to be looked at."""
-        from cardbox_cli.store.inbox_views import InboxViews
+        from cardbox_cli.store.views.inbox import InboxViews
 
         with self.database() as database:
             yield InboxViews(database, self.project_id)
@@ -105,7 +105,7 @@ class Session:
             self._made["turn"] = turn_id
 
     def _remember(self, database: "Database") -> None:
-        from cardbox_cli.cli.last import remember
+        from cardbox_cli.cli.parameters.last import remember
 
         if self._made:
             remember(database.address, self.project_id, self._made)

@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rule: str | None = None
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a request shall be composed, as far as somebody says so; the profile is asked for the rest.
 
     `share` is the switch of sharing, as the caller or else the project sets it.
@@ -62,7 +62,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     query: str | None = None
 
 
-NO_WISHES = Wishes()
+DEFAULT_OPTIONS = ComposeOptions()
 
 
 class Omitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def request_of(
     entries: Sequence[Entry],
-    wishes: Wishes = NO_WISHES,
+    options: ComposeOptions = DEFAULT_OPTIONS,
     *,
     spell: Spell = message_body,
     collector: ContextCollector = WITHOUT_PROVIDERS,
@@ -122,31 +122,31 @@ def request_of(
     taken = _take_in(entries)
     places, cards = taken.places, taken.cards
     profile_id, profile = next(_profiles(cards if "sys.profile" in taken.types else ()), (None, {}))
-    process = process_of(wishes.process or profile.get("process"))
+    process = process_of(options.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
             slots=[entry.slot for entry in entries],
             cards=cards,
             types=taken.types,
             profile_box_id=None if profile_id is None else places[profile_id].box_id,
-            here=wishes.asked,
+            here=options.asked,
             by_profile=asked_by(profile),
             process=process,
-            share=wishes.share,
+            share=options.share,
         )
     )
     history, unsaid = _history(taken, process, spell, own)
-    layout = _layout(wishes, profile)
+    layout = _layout(options, profile)
     return Request(
         messages=compose(
             system_prompt=_system_prompt(profile),
             checkpoint_messages=history,
             contexts=collected.contexts,
-            query=wishes.query,
+            query=options.query,
             layout=layout,
         ),
         tools=taken.tools,
-        model=wishes.model or model_of(profile),
+        model=options.model or model_of(profile),
         config=_config(profile),
         process=process.name,
         layout=layout,
@@ -179,8 +179,8 @@ def _take_in(entries: Sequence[Entry]) -> _TakenIn:
     for entry in entries:
         slot = entry.slot
         card = slot.card
-        if card is None or slot.fate != "present":
-            left_out.append(_left_out(entry, f"{slot.fate} card"))
+        if card is None or slot.state != "present":
+            left_out.append(_left_out(entry, f"{slot.state} card"))
         elif slot.card_id in places:
             left_out.append(_left_out(entry, "stands at an earlier place already"))
         else:
@@ -248,8 +248,8 @@ def _system_prompt(profile: Mapping[str, Any]) -> str | None:
     return _text(profile.get("system_prompt")) or _text(profile.get("system_prompt_template"))
 
 
-def _layout(wishes: Wishes, profile: Mapping[str, Any]) -> Layout:
-    named = wishes.layout or profile.get("layout")
+def _layout(options: ComposeOptions, profile: Mapping[str, Any]) -> Layout:
+    named = options.layout or profile.get("layout")
     return "cache" if named == "cache" else "default"
 
 

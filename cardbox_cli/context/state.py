@@ -45,7 +45,7 @@ def request_cards(project_id: str, request: Request, *, reproducible: Iterable[s
 
 def request_box_ids(cards: Iterable[CardDraft], history: Sequence[Entry]) -> list[str]:
     """The ids of a request box: those cards, then the history that can be read, each once."""
-    seen = (entry.slot.card_id for entry in history if entry.slot.fate == "present")
+    seen = (entry.slot.card_id for entry in history if entry.slot.state == "present")
     return unique([*(card.card_id for card in cards), *seen])
 
 

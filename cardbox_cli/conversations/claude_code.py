@@ -33,7 +33,7 @@ from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.wording import json_kind
+from cardbox_cli.model.handwritten.wording import json_kind
 
 NAME = sources.CLAUDE_CODE
 KEYSPACE: tuple[str, ...] = (NAME,)

@@ -7,7 +7,7 @@ import msgspec
 
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.wording import json_kind
+from cardbox_cli.model.handwritten.wording import json_kind
 
 _Item = TypeVar("_Item", covariant=True)
 

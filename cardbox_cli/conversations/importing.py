@@ -21,7 +21,7 @@ from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import derived_from, derived_id
 from cardbox_cli.store.cards import Counts
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportStore, Wanted
 
 _TITLE_LENGTH = 60

@@ -14,7 +14,7 @@ from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
 from cardbox_cli.context.lint.models import provider_of
 from cardbox_cli.context.lint.registry import lint
 from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.context.request import Entry, Wishes, request_of
+from cardbox_cli.context.request import ComposeOptions, Entry, request_of
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.importing import Drafted, drafts_of
 from cardbox_cli.conversations.json_window import held
@@ -55,7 +55,9 @@ def lint_conversation(conversation: Conversation, provider: str, project_id: str
         entries.append(Entry(slot=slot, box_id=""))
         places.append(place)
     beside = {key: held(conversation.beside.get(key)) for key in ("model", "tools", *_PARAMETERS)}
-    request = request_of(entries, Wishes(model=_text(beside["model"])), spell=DIALECTS[provider].spell)
+    request = request_of(
+        entries, ComposeOptions(model=_text(beside["model"])), spell=DIALECTS[provider].spell
+    )
     config = {key: beside[key] for key in _PARAMETERS if beside[key] is not None}
     request = msgspec.structs.replace(
         request, tools=request.tools + _tools(beside["tools"]), config={**config, **request.config}

@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.errors import Conflict
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.identity import PLATFORM, Agent, check_agent_id, check_label, check_worker_target
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.projects import ensure_project
 from cardbox_cli.store.roster import RosterStore

@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.execution.notifications.events import Events, NoEvents, Phase, TurnAddress
 from cardbox_cli.execution.settings import Settings, settings_from
-from cardbox_cli.execution.wakeup.events import Events, NoEvents, Phase, TurnAddress
-from cardbox_cli.model.headers import traceparent_of
-from cardbox_cli.model.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
+from cardbox_cli.model.execution.headers import traceparent_of
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.heads import HeadStore
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.turns import TurnStore
 
-Ring = Callable[["Call"], None]
+Notify = Callable[["Call"], None]
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Runtime:
         project_id: str,
         *,
         settings: Settings | None = None,
-        ring: Ring = lambda call: None,
+        notify: Notify = lambda call: None,
         events: Events | None = None,
     ) -> None:
         self.database = database
@@ -55,7 +55,7 @@ class Runtime:
         self.inbox = InboxStore(database, project_id)
         self.turns = TurnStore(database, project_id)
         self.roster = RosterStore(database, project_id)
-        self._ring = ring
+        self._notify = notify
         self.events: Events = events or NoEvents()
         self._following: list[Callable[[], None]] = []
 
@@ -94,7 +94,7 @@ class Runtime:
         agent = self.roster.find(row.agent_id)
         if agent is not None:
             call = Call(row=row, worker_target=agent.worker_target, reason=reason)
-            self.after_commit(lambda: self._ring(call))
+            self.after_commit(lambda: self._notify(call))
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Do this when the outermost transaction has committed."""

@@ -15,7 +15,7 @@ import msgspec
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft
 
-Fate = Literal["present", "dangling", "deleted", "expired"]
+CardState = Literal["present", "dangling", "deleted", "expired"]
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     position: int
     card_id: str
     card: Card | None
-    fate: Fate
+    state: CardState
 
 
 class BoxTurn(msgspec.Struct, frozen=True):
@@ -107,12 +107,12 @@ class BoxView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cards(self) -> list[Card]:
         """The cards that a reader sees, in box order."""
-        return [slot.card for slot in self.slots if slot.card is not None and slot.fate == "present"]
+        return [slot.card for slot in self.slots if slot.card is not None and slot.state == "present"]
 
     @property
     def missing_card_ids(self) -> list[str]:
         """The ids that lead to no card that a reader sees, each once, in box order."""
-        return list(dict.fromkeys(slot.card_id for slot in self.slots if slot.fate != "present"))
+        return list(dict.fromkeys(slot.card_id for slot in self.slots if slot.state != "present"))
 
 
 def digest(cards: Iterable[Card | CardDraft | None]) -> str:

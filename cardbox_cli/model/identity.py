@@ -13,8 +13,8 @@ import msgspec
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.turns import Head
-from cardbox_cli.model.wording import json_kind, shown
+from cardbox_cli.model.execution.turns import Head
+from cardbox_cli.model.handwritten.wording import json_kind, shown
 
 PROJECT_STATUSES = ("active", "inactive", "archived")
 AFTER_EXECUTION = ("suspend", "terminate")

@@ -47,7 +47,7 @@ def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
     for card_id, slot in written.items():
         older = list(_older(card_id, written))
         chain = chains.setdefault(older[-1] if older else card_id, [])
-        if slot.card is not None and slot.fate == "present":
+        if slot.card is not None and slot.state == "present":
             chain.append(slot.card)
             replaced.update(older)
     newest = {first: _newest(chain, replaced) for first, chain in chains.items() if chain}

@@ -42,16 +42,16 @@ def _references(view: BoxView) -> list[Finding]:
         Finding(
             position=slot.position,
             card_id=slot.card_id,
-            kind=slot.fate,
-            message=f"{slot.card_id}: {_LEADS_NOWHERE[slot.fate]}",
+            kind=slot.state,
+            message=f"{slot.card_id}: {_LEADS_NOWHERE[slot.state]}",
         )
         for slot in view.slots
-        if slot.fate != "present"
+        if slot.state != "present"
     ]
 
 
 def _exchanges(view: BoxView) -> list[Finding]:
-    cards = [slot.card if slot.fate == "present" else None for slot in view.slots]
+    cards = [slot.card if slot.state == "present" else None for slot in view.slots]
     pairing = pair_calls(cards)
     findings = [
         Finding(

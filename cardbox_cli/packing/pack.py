@@ -12,20 +12,20 @@ import msgspec
 
 from cardbox_cli.context.request import Entry
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import Fate, Provenance, Slot, digest
+from cardbox_cli.model.boxes import CardState, Provenance, Slot, digest
 from cardbox_cli.model.cards import OPERATOR, Card, card_of
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
     from cardbox_cli.context.lint.rule import Finding
-    from cardbox_cli.model.recipes import Recipe
+    from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
 
@@ -206,7 +206,7 @@ def _lint(entries: list[Entry]) -> "list[Finding]":
     return check(entries)
 
 
-def _fate(card: Card | None, *, is_hidden: bool) -> Fate:
+def _fate(card: Card | None, *, is_hidden: bool) -> CardState:
     if card is None:
         return "dangling"
     if not is_hidden:

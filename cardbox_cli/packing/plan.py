@@ -15,13 +15,13 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Rule, runs
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import Content, JsonContent, content_from_value, fields_schema
+from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import exchanges
 from cardbox_cli.model.tokens import card_tokens
-from cardbox_cli.model.wording import json_kind
 
 if TYPE_CHECKING:
-    from cardbox_cli.model.recipes import InheritContext, PackArgument, Recipe
+    from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 
 class PlannedCard(msgspec.Struct, frozen=True, kw_only=True):

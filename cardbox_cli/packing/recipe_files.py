@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import InvalidRecipe, NotFound
-from cardbox_cli.model.documents import Document, Problem, document_of, refusal
-from cardbox_cli.model.wording import did_you_mean
-from cardbox_cli.model.yaml_files import MAX_BYTES, read_yaml, text_of
+from cardbox_cli.model.handwritten.documents import Document, Problem, document_of, refusal
+from cardbox_cli.model.handwritten.wording import did_you_mean
+from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, read_yaml, text_of
 from cardbox_cli.shipped import shipped
 
 if TYPE_CHECKING:
-    from cardbox_cli.model.recipes import Recipe
+    from cardbox_cli.model.handwritten.recipes import Recipe
 
 _ENDINGS = (".yaml", ".yml")
 
@@ -74,8 +74,8 @@ def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def _recipe(document: Document) -> "Recipe":
-    from cardbox_cli.model.handwritten import fit
-    from cardbox_cli.model.recipes import Recipe
+    from cardbox_cli.model.handwritten.recipes import Recipe
+    from cardbox_cli.model.handwritten.validation import fit
 
     hint = "`cbx handover schema` prints what a recipe may say"
     return fit(Recipe, document, refuse_with=InvalidRecipe, hint=hint)

@@ -6,9 +6,9 @@ A database that another program made may lack the table: then nothing is kept, a
 from collections.abc import Iterable, Sequence
 
 from cardbox_cli.model.boxes import Provenance
-from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import ProjectStore
-from cardbox_cli.store.rows import decoded_or_none
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import decoded_or_none
 
 
 class BoxInfoStore(ProjectStore):

@@ -16,18 +16,18 @@ from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Provenance, Reference, Slot, digest
 from cardbox_cli.model.cards import decode_card
+from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
-from cardbox_cli.model.turns import Fence
 from cardbox_cli.store.box_info import BoxInfoStore
-from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database, jsonb
+from cardbox_cli.store.connection.database import Database, jsonb
+from cardbox_cli.store.connection.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.connection.short_ids import like_escape, the_one
 from cardbox_cli.store.heads import HeadStore
-from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
-from cardbox_cli.store.short_ids import like_escape, the_one
+from cardbox_cli.store.views.box_use import BoxUseStore
 
 if TYPE_CHECKING:
-    from cardbox_cli.model.box_diff import BoxDiff
+    from cardbox_cli.model.diff.boxes import BoxDiff
 
 _PAGE = 200
 # How far a count looks behind the end of a list.
@@ -267,16 +267,16 @@ class BoxStore(ProjectStore):
 
     def diff(self, a: str, b: str) -> "BoxDiff":
         """How box `b` differs from box `a`, in one snapshot. Raises NotFound."""
-        from cardbox_cli.model import box_diff
+        from cardbox_cli.model.diff import boxes
 
         with self.database.snapshot():
             one, other = self.get(a), self.get(b)
-            found = box_diff.diff(one.card_ids, other.card_ids)
+            found = boxes.diff(one.card_ids, other.card_ids)
             differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
             differing += [other.card_ids[place] for place in found.added]
             rows = self._rows("known_cards", card_ids=unique(differing)) if differing else []
-        known = {card_id: (decode_card(row), fate) for card_id, fate, row in rows}
-        return box_diff.compare(one, other, found, known)
+        known = {card_id: (decode_card(row), state) for card_id, state, row in rows}
+        return boxes.compare(one, other, found, known)
 
     def refs(self, card_id: str, *, limit: int | None = None) -> Iterator[Reference]:
         """The boxes that hold this id, a card's or a dangling one, the last changed first, read in pages."""
@@ -430,8 +430,8 @@ def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def _slot(row: tuple[Any, ...]) -> Slot:
-    position, card_id, fate, card = row
-    return Slot(position, card_id, None if card is None else decode_card(card), fate)
+    position, card_id, state, card = row
+    return Slot(position, card_id, None if card is None else decode_card(card), state)
 
 
 def _decode_box(row: str) -> Box:

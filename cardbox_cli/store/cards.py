@@ -15,9 +15,9 @@ from cardbox_cli.errors import CardConflict, CbxError, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
 from cardbox_cli.model.ids import unique
-from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import Further, Moment, ProjectStore, paged
-from cardbox_cli.store.short_ids import like_escape, the_one
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.connection.short_ids import like_escape, the_one
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.project_store import ProjectStore
 
 BATCH_SIZE = 1000
 _NIL = "00000000-0000-0000-0000-000000000000"

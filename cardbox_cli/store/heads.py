@@ -1,6 +1,6 @@
 """Heads in Postgres: one row per agent that says which turn it is at, in which state and at which epoch.
 
-The head is the first lock of every change of a turn. A change is one of `model/lifecycle.py`, by
+The head is the first lock of every change of a turn. A change is one of `model/execution/lifecycle.py`, by
 compare-and-set on the turn and its epoch.
 """
 
@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cardbox_cli.errors import StaleEpoch
-from cardbox_cli.model.lifecycle import HEAD_MOVES
-from cardbox_cli.model.turns import Fence, Head, InboxRow
-from cardbox_cli.store.project_store import ProjectStore
-from cardbox_cli.store.rows import decoded_or_none
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
+from cardbox_cli.model.execution.turns import Fence, Head, InboxRow
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import decoded_or_none
 
 
 class HeadStore(ProjectStore):

@@ -1,7 +1,7 @@
 """The inbox in Postgres: what agents must process, in which state, and who has claimed it until when.
 
-A change of a row's state is one of `model/lifecycle.py`. Methods take part in the caller's transaction, who
-holds the head of the agent first; a claim locks the heads itself.
+A change of a row's state is one of `model/execution/lifecycle.py`. Methods take part in the caller's
+transaction, who holds the head of the agent first; a claim locks the heads itself.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.lifecycle import INBOX_MOVES
-from cardbox_cli.model.turns import DEFAULT_CHANNEL, InboxRow, Lease
-from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import ProjectStore
-from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
+from cardbox_cli.model.execution.lifecycle import INBOX_MOVES
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, InboxRow, Lease
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from cardbox_cli.model.cards import Card, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.projects import ensure_project
 
 

@@ -12,9 +12,9 @@ import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.model.identity import Project, ProjectSettings
-from cardbox_cli.store.database import Database, jsonb
-from cardbox_cli.store.project_store import Further, paged
-from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
+from cardbox_cli.store.connection.database import Database, jsonb
+from cardbox_cli.store.connection.project_store import Further, paged
+from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
 
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.model.execution.turns import new_edge_id
 from cardbox_cli.model.identity import Agent, RosterEntry
-from cardbox_cli.model.turns import new_edge_id
-from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import Further, ProjectStore, paged
-from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import Further, ProjectStore, paged
+from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"

@@ -7,7 +7,7 @@ program made stays as it is. All or nothing, one maker at a time.
 import re
 
 from cardbox_cli.shipped import shipped
-from cardbox_cli.store.database import SCHEMA_VERSION, Database
+from cardbox_cli.store.connection.database import SCHEMA_VERSION, Database
 
 _PART = re.compile(r"^-- part: ([\w.]+)\n", re.MULTILINE)
 

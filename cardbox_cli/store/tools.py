@@ -11,10 +11,10 @@ import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.model.identity import Tool, check_tool
-from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import ProjectStore
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
 from cardbox_cli.store.projects import ensure_project
-from cardbox_cli.store.rows import all_decoded, decoded, decoded_or_none
 
 _TABLE = "resource.tools"
 # The options that cbx gives a meaning to, and sets.

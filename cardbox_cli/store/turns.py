@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.model import turns as model
-from cardbox_cli.model.turns import AuditEntry, Edge, Fence, Head, Step, TurnRecord, WaitingTool
-from cardbox_cli.store.database import jsonb
-from cardbox_cli.store.project_store import ProjectStore
-from cardbox_cli.store.rows import all_decoded, decoded_or_none
+from cardbox_cli.model.execution import turns as model
+from cardbox_cli.model.execution.turns import AuditEntry, Edge, Fence, Head, Step, TurnRecord, WaitingTool
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import all_decoded, decoded_or_none
 
 
 class TurnStore(ProjectStore):

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import msgspec
 
-from cardbox_cli.model.turns import WorkerEntry
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.project_store import ProjectStore
-from cardbox_cli.store.rows import all_decoded
+from cardbox_cli.model.execution.turns import WorkerEntry
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import all_decoded
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """A command that fails as only a bug can, for the test of what is said then."""
 
-from cardbox_cli.cli.commands import everyday
+from cardbox_cli.cli.tree import everyday
 
 app = everyday("Explode.")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli import completing
-from cardbox_cli.cli.completion import SHELLS
-from cardbox_cli.cli.main import COMMANDS, root
+from cardbox_cli.cli.commands.completion import SHELLS
+from cardbox_cli.cli.completion import candidates
+from cardbox_cli.cli.root import COMMANDS, root
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Offered, Shell, succeed
 from tests.cli.test_help import TREE
 from tests.cli.typist import Typist
@@ -139,12 +139,12 @@ class TestWhatIsOffered:
         }
         free |= {"M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE"}
         free |= {"ITEM", "LAYER,…", "WORDS"}
-        values = completing._Values(lambda _: pytest.fail("no look is needed"))
+        values = candidates._Values(lambda _: pytest.fail("no look is needed"))
         unknown = {
             (path, parameter.metavar)
             for path, command in TREE.items()
             for parameter in command.params
-            if values.of(parameter) is None and completing.kind_of(parameter) not in free
+            if values.of(parameter) is None and candidates.kind_of(parameter) not in free
         }
         assert not unknown
 
@@ -169,14 +169,14 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize("line", ["cbx ", "cbx b", "cbx -p x ", "cbx --out", "cbx completion "])
     def test_nor_do_the_names_of_commands(self, shell: Shell, line: str) -> None:
-        code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completing import answer; answer('zsh')"
+        code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
         assert self.imported(shell, code) == "True"
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_verbs_and_options_need_no_database_driver(self, shell: Shell, command: str) -> None:
         # What follows `cbx why` at once is a turn, which only the database knows.
         for end in ("-",) if command == "why" else ("", "-"):
-            code = f"os.environ['_CBX_LINE'] = 'cbx {command} {end}'; from cardbox_cli.cli.completing import answer; answer('zsh')"
+            code = f"os.environ['_CBX_LINE'] = 'cbx {command} {end}'; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
             assert set(self.imported(shell, code).split()[1:]) <= {"msgspec"}
 
 

@@ -3,6 +3,7 @@
 import json
 import pkgutil
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -14,11 +15,11 @@ import pytest
 
 import cardbox_cli
 from cardbox_cli import errors
-from cardbox_cli.cli.commands import Entry
-from cardbox_cli.cli.main import COMMANDS
+from cardbox_cli.cli.root import COMMANDS
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model.ids import hash_ids
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from tests.cli import exploding
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
 
@@ -111,7 +112,8 @@ def a_trigger_of_the_administrator(stage: Stage) -> dict[str, str]:
 
 
 def a_command_with_a_bug(stage: Stage) -> dict[str, str]:
-    stage.monkeypatch.setitem(COMMANDS, "explode", Entry("tests.cli.exploding", "Explode."))
+    stage.monkeypatch.setitem(COMMANDS, "explode", "Explode.")
+    stage.monkeypatch.setitem(sys.modules, "cardbox_cli.cli.commands.explode", exploding)
     return {}
 
 

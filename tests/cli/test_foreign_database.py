@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import lines, succeed
 from tests.conftest import TABLES, Cbx, Databases, Result
 from tests.foreign.tables import (

@@ -9,8 +9,8 @@ import pytest
 
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx
 
@@ -208,7 +208,7 @@ class TestTheFile:
         assert cbx("box", "show", "@last").code == 3
 
     def test_old_entries_make_room(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from cardbox_cli.cli import last
+        from cardbox_cli.cli.parameters import last
 
         monkeypatch.setenv("CBX_HOME", str(home))
         for number in range(last.REMEMBERED + 5):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli import columns
-from cardbox_cli.store.database import Database
+from cardbox_cli.cli.terminal import columns
+from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx
 

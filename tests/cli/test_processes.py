@@ -14,8 +14,8 @@ import pytest
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import PATIENCE, Shell, lines, succeed
 from tests.conftest import Cbx
 

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import Shell, succeed
 from tests.conftest import Cbx, Result
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli.shell import split
+from cardbox_cli.cli.shell.lines import split
 from cardbox_cli.errors import UsageError
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Shell, succeed
 from tests.cli.typist import Typist
 from tests.conftest import Cbx

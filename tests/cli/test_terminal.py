@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Shell, lines, succeed
 from tests.cli.typist import Typist
 from tests.conftest import Cbx

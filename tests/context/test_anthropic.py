@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from cardbox_cli.context.formats import anthropic, openai
-from cardbox_cli.context.request import Entry, Request, Wishes, request_of
+from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
 from cardbox_cli.conversations.conversation import Entry as Message
 from cardbox_cli.conversations.formats import FORMATS
 from cardbox_cli.model.boxes import Slot
@@ -65,7 +65,7 @@ def request(*cards: Card, spell: Any = anthropic.spell) -> Request:
         Entry(slot=Slot(number, each.card_id, each, "present"), box_id="b")
         for number, each in enumerate(cards)
     ]
-    return request_of(entries, Wishes(model="m"), spell=spell)
+    return request_of(entries, ComposeOptions(model="m"), spell=spell)
 
 
 def body(*cards: Card) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import anthropic, openai
-from cardbox_cli.context.request import Request, Wishes, request_of
+from cardbox_cli.context.request import ComposeOptions, Request, request_of
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import Card, card_of
@@ -44,13 +44,13 @@ SUMMARY = system("earlier: hello", "context.compression")
 OWN = (profile(), TODO, DONE, SUMMARY, user("hi"))
 
 
-def composed(*cards: Card, providers: Providers | None = None, **wishes: Any) -> Request:
+def composed(*cards: Card, providers: Providers | None = None, **options: Any) -> Request:
     found = providers or Providers()
     asked = Asked(
-        **{name: wishes.pop(name) for name in ("texts", "to_collect", "knowledge") if name in wishes}
+        **{name: options.pop(name) for name in ("texts", "to_collect", "knowledge") if name in options}
     )
     collector = ContextCollector(knowledge=found, experience=found)
-    return request_of(places(*cards), Wishes(asked=asked, **wishes), collector=collector)
+    return request_of(places(*cards), ComposeOptions(asked=asked, **options), collector=collector)
 
 
 def texts(request: Request) -> dict[str, str]:
@@ -225,7 +225,7 @@ class TestTheLayoutForCaches:
     def test_anthropic_reads_it_as_the_users_words_behind_the_results(self) -> None:
         request = request_of(
             places(*self.HISTORY),
-            Wishes(layout="cache", asked=Asked(texts=self.NOTES)),
+            ComposeOptions(layout="cache", asked=Asked(texts=self.NOTES)),
             spell=anthropic.spell,
         )
         body = anthropic.body(request)
@@ -278,5 +278,7 @@ class TestWhatIsStored:
 
 def test_a_turn_without_history_keeps_its_own_exchange() -> None:
     entries = places(user("long ago"), user("the task"), thought(CALL), result())
-    request = request_of(entries, Wishes(process="mapreduce_worker"), own=frozenset({"k1", "k2", "k3"}))
+    request = request_of(
+        entries, ComposeOptions(process="mapreduce_worker"), own=frozenset({"k1", "k2", "k3"})
+    )
     assert [message.card_id for message in request.messages] == ["k1", "k2", "k3"]

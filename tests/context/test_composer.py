@@ -21,7 +21,7 @@ from cardbox_cli.context.request import request_of
 from cardbox_cli.errors import DuplicateQuery, InvalidInput
 from cardbox_cli.model.layers import Layout
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from tests.context.lint.cards import places, user
 
 CONTEXTS = {

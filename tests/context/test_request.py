@@ -9,8 +9,8 @@ import pytest
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import openai, text
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, Request, Wishes, request_of
-from cardbox_cli.model.boxes import Fate, Slot
+from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
+from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import (
     Content,
@@ -49,13 +49,13 @@ def card(
 
 
 def request(
-    *cards: Card, fate: Fate = "present", rule: str | None = None, model: str | None = None
+    *cards: Card, state: CardState = "present", rule: str | None = None, model: str | None = None
 ) -> Request:
     entries = [
-        Entry(slot=Slot(position, each.card_id, each, fate), box_id="b", rule=rule)
+        Entry(slot=Slot(position, each.card_id, each, state), box_id="b", rule=rule)
         for position, each in enumerate(cards)
     ]
-    return request_of(entries, Wishes(model=model))
+    return request_of(entries, ComposeOptions(model=model))
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ def test_cards_that_are_silent(stored: Card, reason: str) -> None:
     assert [left.reason for left in made.left_out] == [reason]
 
 
-@pytest.mark.parametrize("fate", ["dangling", "deleted", "expired"])
-def test_references_that_lead_nowhere_are_left_out(fate: Fate) -> None:
-    made = request(card("task.instruction", TextContent("hi")), fate=fate)
-    assert (made.messages, [left.reason for left in made.left_out]) == ([], [f"{fate} card"])
+@pytest.mark.parametrize("state", ["dangling", "deleted", "expired"])
+def test_references_that_lead_nowhere_are_left_out(state: CardState) -> None:
+    made = request(card("task.instruction", TextContent("hi")), state=state)
+    assert (made.messages, [left.reason for left in made.left_out]) == ([], [f"{state} card"])
 
 
 def test_a_card_counts_once_at_its_first_place() -> None:

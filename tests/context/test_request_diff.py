@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cardbox_cli.context.collector import Layer
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.request import Entry, Request, Wishes, request_of
+from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
 from cardbox_cli.context.request_diff import Difference, Extent, Piece, RequestDiff, diff
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
@@ -192,8 +192,8 @@ def with_layer(
     """A request with a layer of this text, which is `lost` but for its hash, before or behind `cards`."""
     slots = [Slot(place, each.card_id, each, "present") for place, each in enumerate(cards or [user("q")])]
     entries = [Entry(slot=slot, box_id="b") for slot in slots]
-    wishes = Wishes(layout=layout, asked=Asked(texts={layer: text}))
-    made = request_of(entries, wishes, spell=DIALECTS[provider].spell)
+    options = ComposeOptions(layout=layout, asked=Asked(texts={layer: text}))
+    made = request_of(entries, options, spell=DIALECTS[provider].spell)
     if not lost:
         return made
     return msgspec.structs.replace(

@@ -8,7 +8,7 @@ import pytest
 from cardbox_cli.conversations.formats import FORMATS
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from tests.conversations.reading import documents_in
 
 ImportText = Callable[..., list[ImportedBox]]

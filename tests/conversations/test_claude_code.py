@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.request import ComposeOptions, request_of
 from cardbox_cli.context.request import Entry as BoxEntry
-from cardbox_cli.context.request import Wishes, request_of
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.pairing import pair_calls
@@ -326,7 +326,9 @@ class TestTheRealSession:
             pairing = pair_calls(boxes.view(box.box_id).cards)
             assert (pairing.unanswered, pairing.orphans) == ([], [])
             dialect = DIALECTS["anthropic"]
-            request = request_of(entries_of(boxes, box.box_id), Wishes(model="m"), spell=dialect.spell)
+            request = request_of(
+                entries_of(boxes, box.box_id), ComposeOptions(model="m"), spell=dialect.spell
+            )
             body = dialect.body(request)
             check_body(body)
             roles = [message["role"] for message in body["messages"]]

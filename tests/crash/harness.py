@@ -19,8 +19,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from cardbox_cli.store.connection.faults import FAULT, LOG
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.faults import FAULT, LOG
 from tests.conftest import PROJECT, TEMPLATE, Databases, Result
 from tests.crash.processes import Command, fork, until
 

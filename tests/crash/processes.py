@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from cardbox_cli.cli.main import COMMANDS
+from cardbox_cli.cli.root import COMMANDS
 
 if TYPE_CHECKING:
     from tests.conftest import Result
@@ -30,16 +30,16 @@ PATIENCE = 60
 _FORKS = multiprocessing.get_context("forkserver")
 # What is loaded when it is needed costs each fork its loading: so that it is loaded before.
 _LAZY = (
-    "cli.output",
-    "model.recipes",
-    "model.profiles",
+    "cli.terminal.output",
+    "model.handwritten.recipes",
+    "model.handwritten.profiles",
     "packing.pack",
     "packing.recipe_files",
-    "execution.dispatch",
-    "execution.claims",
+    "execution.dispatch.dispatch",
+    "execution.queue.claims",
     "execution.recovery.fixes",
     "execution.recovery.reaping",
-    "execution.wakeup.service",
+    "execution.notifications.service",
     "conversations.importing",
     "store.schema",
     "store.embedded",
@@ -47,7 +47,7 @@ _LAZY = (
 _FORKS.set_forkserver_preload(
     [
         "__main__",
-        *(entry.module for entry in COMMANDS.values()),
+        *(f"cardbox_cli.cli.commands.{name}" for name in COMMANDS),
         *(f"cardbox_cli.{name}" for name in _LAZY),
         "rich.table",
     ]

@@ -31,8 +31,8 @@ def execute(scene: Scene, query: str, *values: Any) -> None:
         connection.execute(query.encode(), values)
 
 
-def ask(scene: Scene, *wishes: str) -> None:
-    succeed(scene.run("dispatch", "--agent", "clerk", "-c", BOX, *wishes))
+def ask(scene: Scene, *options: str) -> None:
+    succeed(scene.run("dispatch", "--agent", "clerk", "-c", BOX, *options))
 
 
 def claimed(scene: Scene) -> None:

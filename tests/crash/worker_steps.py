@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.execution.claims import begin
+from cardbox_cli.execution.queue.claims import begin
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,10 +1,10 @@
 """The moves of a worker, made one by one."""
 
-from cardbox_cli.execution.claims import Task, begin, claim
+from cardbox_cli.execution.queue.claims import Task, begin, claim
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.turns import Fence, new_step_id
+from cardbox_cli.model.execution.turns import Fence, new_step_id
 
 OWNER = "w"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import psycopg
 
-from cardbox_cli.execution.claims import Task, begin, claim
-from cardbox_cli.execution.reports import Reported, report_result
+from cardbox_cli.execution.queue.claims import Task, begin, claim
+from cardbox_cli.execution.queue.reports import Reported, report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.lifecycle import HEAD_MOVES, INBOX_MOVES
-from cardbox_cli.model.turns import Head, InboxRow
-from cardbox_cli.store.database import Database
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
+from cardbox_cli.model.execution.turns import Head, InboxRow
+from cardbox_cli.store.connection.database import Database
 from tests.execution.by_hand import begin_step
 from tests.execution.by_hand import enter as enter_turn
 

@@ -20,20 +20,20 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
-from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
+from cardbox_cli.execution.notifications.notifier import wakeup_for
+from cardbox_cli.execution.notifications.service import Wakeups
 from cardbox_cli.execution.provision import AgentRequest, provision
-from cardbox_cli.execution.reports import report_result
-from cardbox_cli.execution.requests import DispatchRequest, Parent
+from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Call, Runtime
-from cardbox_cli.execution.wakeup.bell import wakeup_for
-from cardbox_cli.execution.wakeup.service import Wakeups
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.identity import NO_PARAMETERS, Tool
 from cardbox_cli.model.ids import new_box_id
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.store.target import Target
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT
 
@@ -124,14 +124,14 @@ class _Desk:
     def _runtime(self) -> Runtime:
         if self._database is None:
             self._database = Database.open_target(self._target)
-        bells = self._wakeups.bells(self._database)
+        notifiers = self._wakeups.notifiers(self._database)
 
-        def ring(call: Call) -> None:
+        def notify(call: Call) -> None:
             # Half of all doorbells are lost.
             if self._rng.random() < 0.5:
-                bells.ring(wakeup_for(call.row, call.worker_target, call.reason))
+                notifiers.notify(wakeup_for(call.row, call.worker_target, call.reason))
 
-        return Runtime(self._database, PROJECT, ring=ring)
+        return Runtime(self._database, PROJECT, notify=notify)
 
     def close(self) -> None:
         if self._database is not None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.model import turns as t
-from cardbox_cli.model.lifecycle import HEAD_MOVES, INBOX_MOVES
-from cardbox_cli.store.database import Database
+from cardbox_cli.model.execution import turns as t
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
+from cardbox_cli.store.connection.database import Database
 
 HEADS, INBOX, LEASES, TURNS, BOXES = "agent_state_head", "agent_inbox", "leases", "turns", "card_boxes"
 Row = dict[str, Any]

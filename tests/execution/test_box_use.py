@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.errors import BoxConflict, StaleEpoch
-from cardbox_cli.execution.claims import ack
+from cardbox_cli.execution.queue.claims import ack
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.boxes import BoxTurn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT, Cbx
 from tests.execution import by_hand
-from tests.execution.conftest import Asked
+from tests.execution.fixtures import Asked
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT, Databases
 from tests.execution import history
 from tests.execution.fleet import Fleet, Kind, Scale

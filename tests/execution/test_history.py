@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cardbox_cli.execution.claims import ack
+from cardbox_cli.execution.queue.claims import ack
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.turns import Fence
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.target import Target
+from cardbox_cli.model.execution.turns import Fence
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from tests.execution import by_hand, history
-from tests.execution.conftest import Asked
+from tests.execution.fixtures import Asked
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.provision import AgentRequest, Provisioned, provision
 from cardbox_cli.model.cards import OPERATOR
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.roster import RosterStore
-from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT
 
 Row = tuple[Any, ...]

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from cardbox_cli.cli.last import remember
-from cardbox_cli.execution.claims import ack, defer, fail
+from cardbox_cli.cli.parameters.last import remember
+from cardbox_cli.execution.dispatch.request import Parent
+from cardbox_cli.execution.queue.claims import ack, defer, fail
 from cardbox_cli.execution.recovery.fixes import stop
-from cardbox_cli.execution.requests import Parent
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.turns import Fence
+from cardbox_cli.model.execution.turns import Fence
 from tests.cli.conftest import Shell, lines, shell, succeed
 from tests.conftest import PROJECT, Cbx
 from tests.execution import by_hand
-from tests.execution.conftest import Asked
+from tests.execution.fixtures import Asked
 
 KEYS = [
     "agent_turn_id",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.target import Target
 from tests.foreign.tables import Connection
 from tests.foreign.writer import Deployment
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.experience import ExperienceStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.experience import ExperienceStore
 from tests.cli.conftest import succeed
 from tests.conftest import PROJECT, Cbx
 from tests.foreign import scenes

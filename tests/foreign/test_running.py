@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands.test_worker import CLIENT
 from tests.cli.conftest import succeed
-from tests.cli.test_worker import CLIENT
 from tests.conftest import Cbx
 from tests.foreign.checking import assert_valid_dispatch, assert_valid_end, assert_valid_report
 from tests.foreign.scenes import (

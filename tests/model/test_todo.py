@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
-from cardbox_cli.model.boxes import Fate, Slot
+from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card, card_of
 from cardbox_cli.model.content import JsonContent, StoredContent, TextContent
 from cardbox_cli.model.todo import TodoItem, find_item, new_item, settled, todo_items
@@ -20,11 +20,13 @@ def card(card_id: str, content: StoredContent, type: str = "todo.item", **metada
     return any_card(type, content, "system", card_id=card_id, metadata=metadata)
 
 
-def slot(card_id: str, edited_from: str | None = None, *, done: bool = False, fate: Fate = "present") -> Slot:
+def slot(
+    card_id: str, edited_from: str | None = None, *, done: bool = False, state: CardState = "present"
+) -> Slot:
     """A place with an item that says its own id."""
     lineage = {} if edited_from is None else {"edited_from": edited_from}
     held = card(card_id, JsonContent({"text": card_id, "done": done}), **lineage)
-    return Slot(0, card_id, None if fate == "dangling" else held, fate)
+    return Slot(0, card_id, None if state == "dangling" else held, state)
 
 
 def said(*slots: Slot) -> list[str]:
@@ -46,10 +48,10 @@ FOLDS = {
     "the later of two that replace the same": ([A, slot("c", "a", done=True), slot("d", "a")], ["a>d"]),
     "a chain whose first card stands last": ([slot("c", "a", done=True), B, A], ["a>c!", "b"]),
     "one whose first card is elsewhere": ([slot("c", "gone", done=True)], ["c!"]),
-    "without a deleted newest card": ([A, slot("c", "a", done=True, fate="deleted")], ["a"]),
-    "across a deleted card": ([A, slot("c", "a", fate="deleted"), slot("d", "c", done=True)], ["a>d!"]),
-    "without its first card": ([slot("a", fate="expired"), B, slot("c", "a")], ["a>c", "b"]),
-    "nothing that is not there": ([slot("a", fate="deleted"), slot("b", fate="dangling")], []),
+    "without a deleted newest card": ([A, slot("c", "a", done=True, state="deleted")], ["a"]),
+    "across a deleted card": ([A, slot("c", "a", state="deleted"), slot("d", "c", done=True)], ["a>d!"]),
+    "without its first card": ([slot("a", state="expired"), B, slot("c", "a")], ["a>c", "b"]),
+    "nothing that is not there": ([slot("a", state="deleted"), slot("b", state="dangling")], []),
     "no other type": ([Slot(0, "x", card("x", TextContent("x"), "task.instruction"), "present")], []),
     "a circle": ([slot("a", "b"), slot("b", "a")], ["b>a", "a>b"]),
     "one that replaces itself": ([slot("a", "a")], ["a"]),
@@ -155,11 +157,11 @@ class TestFinding:
     )
 )
 def test_any_cards_make_a_list_in_which_each_item_has_a_card_of_its_own(
-    cards: list[tuple[str, str | None, bool, Fate]],
+    cards: list[tuple[str, str | None, bool, CardState]],
 ) -> None:
-    slots = [slot(card_id, older, done=done, fate=fate) for card_id, older, done, fate in cards]
+    slots = [slot(card_id, older, done=done, state=state) for card_id, older, done, state in cards]
     items: list[TodoItem] = todo_items(slots)
-    present = {each.card_id for each in slots if each.fate == "present"}
+    present = {each.card_id for each in slots if each.state == "present"}
     newest = [item.card_id for item in items]
     assert set(newest) <= present
     assert len(set(newest)) == len(items) == len({item.first_card_id for item in items})

@@ -35,9 +35,9 @@ from cardbox_cli.packing.plan import LeftOut
 from cardbox_cli.packing.recipe_files import recipe_from_mapping
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT, TABLES, Databases
 
 TOOL = "tool.delegate"
@@ -384,7 +384,7 @@ def test_references_that_lead_nowhere_are_inherited_and_reported(
         database.connection.execute("SET LOCAL cbx.clock_offset = '1 hour'")
         packed = packed_by(database, inheriting("a"), {"a": box.box_id})
         view = boxes.view(box_of(packed))
-    assert [(slot.card_id, slot.fate) for slot in view.slots] == [
+    assert [(slot.card_id, slot.state) for slot in view.slots] == [
         ("h1", "present"),
         ("no-such-card", "dangling"),
         ("h2", "deleted"),

@@ -13,7 +13,7 @@ from cardbox_cli.errors import BadRequest
 from cardbox_cli.model.boxes import Provenance, Rule
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import FieldsSchemaContent, JsonContent, StoredContent, TextContent
-from cardbox_cli.model.recipes import InheritContext, Recipe
+from cardbox_cli.model.handwritten.recipes import InheritContext, Recipe
 from cardbox_cli.packing.plan import (
     InheritedBox,
     LeftOut,

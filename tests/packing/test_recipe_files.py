@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.errors import InvalidRecipe, NotFound
-from cardbox_cli.model.recipes import Recipe, recipe_schema
+from cardbox_cli.model.handwritten.recipes import Recipe, recipe_schema
 from cardbox_cli.packing.recipe_files import (
     list_recipes,
     parse_recipe,

@@ -10,9 +10,9 @@ from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.model.verify import verify
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.store.target import Target
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_every_reference_that_leads_nowhere_has_its_place(
     box = boxes.create([ids[0], ids[1], mortal, "nope", ids[0]], allow_dangling=True)
     cards.delete([ids[1]])
     view = boxes.view(box.box_id)
-    assert [(slot.position, slot.fate) for slot in view.slots] == [
+    assert [(slot.position, slot.state) for slot in view.slots] == [
         (0, "present"),
         (1, "deleted"),
         (2, "expired"),

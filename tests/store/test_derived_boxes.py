@@ -10,7 +10,7 @@ from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 
 
@@ -83,7 +83,7 @@ class TestDiff:
         cards.delete([ids[1]])
         found = boxes.diff(a.box_id, b.box_id)
         assert (found.a, found.b) == (a, b)
-        told = [(each.kind, each.a and each.a.fate, each.b and each.b.fate) for each in found.changes]
+        told = [(each.kind, each.a and each.a.state, each.b and each.b.state) for each in found.changes]
         assert told == [
             ("added", None, "present"),
             ("removed", "deleted", None),
@@ -109,7 +109,7 @@ class TestDiff:
         a, b = boxes.create([]), boxes.create([theirs], allow_dangling=True)
         [change] = boxes.diff(a.box_id, b.box_id).changes
         assert change.b is not None
-        assert (change.b.fate, change.b.card) == ("dangling", None)
+        assert (change.b.state, change.b.card) == ("dangling", None)
 
 
 class TestRefs:

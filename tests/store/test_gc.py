@@ -10,9 +10,9 @@ from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store import gc
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.gc import Collector, Dangling, Rubbish
-from cardbox_cli.store.target import Target
 from tests.conftest import PROJECT
 
 Write = Callable[..., None]

@@ -9,7 +9,7 @@ from cardbox_cli.errors import Conflict, InvalidInput, NotFound
 from cardbox_cli.model.identity import NO_PARAMETERS, Agent, Tool
 from cardbox_cli.store import projects as projects_module
 from cardbox_cli.store import roster as roster_module
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import ProjectsStore, ensure_project, is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.tools import ToolStore

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.target import Target
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 
 
 def test_a_transaction_that_lies_idle_loses_its_locks(database: Database, target: Target) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.store import glance
 from cardbox_cli.store.boxes import BoxFilter, BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.gc import Collector
-from cardbox_cli.store.queries import query
 from cardbox_cli.store.schema import index_text
+from cardbox_cli.store.views import completion
 from tests.conftest import PROJECT, Databases
 
 CARD = "00000000000000000000000000004321"
@@ -138,12 +138,12 @@ HOT = {
         {"idx_cards_expiry"},
     ),
     "cards for the Tab key": (
-        lambda database: glance.recent_cards(database, PROJECT),
+        lambda database: completion.recent_cards(database, PROJECT),
         "recent_cards",
         {"idx_cards_created"},
     ),
     "boxes for the Tab key": (
-        lambda database: glance.recent_boxes(database, PROJECT),
+        lambda database: completion.recent_boxes(database, PROJECT),
         "recent_boxes",
         {"idx_boxes_updated"},
     ),

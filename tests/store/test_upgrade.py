@@ -8,7 +8,7 @@ import pytest
 from cardbox_cli.errors import SchemaMissing
 from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.database import SCHEMA_VERSION, Database
+from cardbox_cli.store.connection.database import SCHEMA_VERSION, Database
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.schema import add_missing_tables, upgrade
 from tests.conftest import TABLES, Databases

@@ -21,7 +21,7 @@ from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_pro
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Entry
 from cardbox_cli.context.tool_use_ids import Renamed, is_spelled_well
-from cardbox_cli.model.wording import json_kind
+from cardbox_cli.model.handwritten.wording import json_kind
 
 _MOST_BREAKPOINTS = 4
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")

@@ -23,9 +23,9 @@ UNREADABLE = "unreadable"
 _LATE_SYSTEM = ("meta.parent_pointer", "task.result_fields")
 
 
-def _with_fate(subject: Subject, fate: str, words: str) -> Iterator[Hit]:
+def _with_fate(subject: Subject, state: str, words: str) -> Iterator[Hit]:
     for entry in subject.gone:
-        if entry.slot.fate == fate:
+        if entry.slot.state == state:
             yield entry, f"card {entry.slot.card_id!r} {words}"
 
 

@@ -11,7 +11,7 @@ from cardbox_cli.context.lint.history import Call
 from cardbox_cli.context.lint.rule import Hit, Rule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
-from cardbox_cli.model.wording import json_kind
+from cardbox_cli.model.handwritten.wording import json_kind
 
 _LONGEST_ID = 40
 _MOST_TOOLS = 128

@@ -11,7 +11,7 @@ from cardbox_cli.context.lint import anthropic, contents, economy, exchanges, op
 from cardbox_cli.context.lint.models import provider_of
 from cardbox_cli.context.lint.rule import Finding, Rule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry, Request, Wishes, model_of, profile_of, request_of
+from cardbox_cli.context.request import ComposeOptions, Entry, Request, model_of, profile_of, request_of
 
 # Characters of a finding's message; ids, names and numbers of cards may have any number of them.
 _WIDEST = 400
@@ -35,7 +35,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 def provider_for(entries: Sequence[Entry], model: str | None = None) -> str:
     """The provider by whose rules to check: that of `model`, else of the one that the profile names."""
     if model is None:
-        present = (entry.slot.card for entry in entries if entry.slot.fate == "present")
+        present = (entry.slot.card for entry in entries if entry.slot.state == "present")
         model = model_of(profile_of(card for card in present if card is not None))
     return provider_of(model)
 
@@ -45,7 +45,9 @@ def check(
 ) -> list[Finding]:
     """What the rules of `provider`, or of the model's, find in the request that the cards of boxes make."""
     provider = provider or provider_for(entries, model)
-    return lint(entries, request_of(entries, Wishes(model=model), spell=DIALECTS[provider].spell), provider)
+    return lint(
+        entries, request_of(entries, ComposeOptions(model=model), spell=DIALECTS[provider].spell), provider
+    )
 
 
 def lint(

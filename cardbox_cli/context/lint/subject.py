@@ -85,7 +85,7 @@ class Subject:
     @cached_property
     def gone(self) -> list[Entry]:
         """The places whose card no reader sees."""
-        return [entry for entry in self.entries if entry.slot.fate != "present"]
+        return [entry for entry in self.entries if entry.slot.state != "present"]
 
     @cached_property
     def types(self) -> set[str]:

@@ -2,7 +2,7 @@
 
 Every fix but `nudge` names the epoch that it was decided at and a reason; it is a compare-and-set, adds to
 the epoch (so that the old worker's writes fail), and writes the audit. What the fixes do to the states is
-`model/lifecycle.py`'s.
+`model/execution/lifecycle.py`'s.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.applying import keep_results
-from cardbox_cli.execution.claims import carries, release
-from cardbox_cli.execution.ending import end_queued, end_turn
-from cardbox_cli.execution.promotion import POINTERS, promote_next
-from cardbox_cli.execution.recovery.strays import fail_stray, find_stray, requeue_stray
+from cardbox_cli.execution.dispatch.promotion import POINTERS, promote_next
+from cardbox_cli.execution.queue.applying import keep_results
+from cardbox_cli.execution.queue.claims import carries, release
+from cardbox_cli.execution.queue.ending import end_queued, end_turn
+from cardbox_cli.execution.recovery.orphans import fail_orphan, find_orphan, requeue_orphan
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.headers import new_trace_id, turn_headers
-from cardbox_cli.model.turns import (
+from cardbox_cli.model.execution.headers import new_trace_id, turn_headers
+from cardbox_cli.model.execution.turns import (
     DEFAULT_CHANNEL,
     DISPATCHED,
     DUE,
@@ -89,10 +89,10 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
 def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
     """End a turn as failed. Raises StaleEpoch where its agent is not at that epoch any more."""
     with runtime.transaction():
-        stray = find_stray(runtime, agent_turn_id, expect_epoch)
-        if stray is not None:
-            ended = fail_stray(runtime, stray, message=reason)
-            return _fixed(runtime, stray.fence, "fail", None, actor=actor, reason=reason, end=ended)
+        orphan = find_orphan(runtime, agent_turn_id, expect_epoch)
+        if orphan is not None:
+            ended = fail_orphan(runtime, orphan, message=reason)
+            return _fixed(runtime, orphan.fence, "fail", None, actor=actor, reason=reason, end=ended)
         head = _expect(runtime, agent_turn_id, expect_epoch)
         return _end(
             runtime, head, "failed", "fail", actor=actor, reason=reason, error_code="failed_by_operator"
@@ -135,12 +135,12 @@ def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
     made anew if it is lost. Raises StaleEpoch as `fail` does.
     """
     with runtime.transaction():
-        stray = find_stray(runtime, agent_turn_id, expect_epoch)
-        if stray is not None and stray.row is not None:
-            promoted = requeue_stray(runtime, stray, reason=reason)
+        orphan = find_orphan(runtime, agent_turn_id, expect_epoch)
+        if orphan is not None and orphan.row is not None:
+            promoted = requeue_orphan(runtime, orphan, reason=reason)
             epoch = promoted.turn_epoch if promoted and promoted.turn_id == agent_turn_id else None
             return _fixed(
-                runtime, stray.fence, "requeue", epoch, actor=actor, reason=reason, promoted=promoted
+                runtime, orphan.fence, "requeue", epoch, actor=actor, reason=reason, promoted=promoted
             )
         head = _expect(runtime, agent_turn_id, expect_epoch)
         twice = _may_start_twice(runtime, head)

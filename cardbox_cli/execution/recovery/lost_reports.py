@@ -5,12 +5,12 @@ reported here: of one turn where it suspends, in the same transaction, and of al
 """
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.execution.reports import report_result, report_stored, result_of_end
+from cardbox_cli.execution.queue.reports import report_result, report_stored, result_of_end
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_view import summary
-from cardbox_cli.model.turns import Fence, TurnRecord
-from cardbox_cli.store.lost_reports import LostReport, LostReportStore
-from cardbox_cli.store.turn_views import TurnViews
+from cardbox_cli.execution.views.turn_page import summary
+from cardbox_cli.model.execution.turns import Fence, TurnRecord
+from cardbox_cli.store.views.lost_reports import LostReport, LostReportStore
+from cardbox_cli.store.views.turns import TurnViews
 
 
 def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]:

@@ -12,13 +12,13 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.claims import expire
-from cardbox_cli.execution.ending import end_turn
-from cardbox_cli.execution.promotion import promote_next
+from cardbox_cli.execution.dispatch.promotion import promote_next
+from cardbox_cli.execution.queue.claims import expire
+from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.reports import report_timeouts
 from cardbox_cli.execution.recovery.lost_reports import report_lost
-from cardbox_cli.execution.reports import report_timeouts
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.turns import OPEN, PROCESSING, REPORTS, SUSPENDED, WATCHDOG, Head, Lease
+from cardbox_cli.model.execution.turns import OPEN, PROCESSING, REPORTS, SUSPENDED, WATCHDOG, Head, Lease
 from cardbox_cli.store import workers
 
 _AT_ONCE = 500
@@ -61,7 +61,7 @@ def reap(runtime: Runtime) -> Reaped:
     for agent_id in runtime.inbox.idle_with_queued():
         with _trouble(reaped, f"the queue of agent {agent_id!r}"):
             reaped.promoted.extend(_promote(runtime, agent_id))
-    reaped.rung.extend(_ring(runtime))
+    reaped.rung.extend(_notify(runtime))
     workers.forget_dead(runtime.database)
     return reaped
 
@@ -132,7 +132,7 @@ def _promote(runtime: Runtime, agent_id: str) -> list[str]:
     return [promoted.turn_id] if promoted else []
 
 
-def _ring(runtime: Runtime) -> list[str]:
+def _notify(runtime: Runtime) -> list[str]:
     rung = []
     with runtime.transaction():
         for row in runtime.inbox.unclaimed(runtime.settings.unclaimed_time):

@@ -9,10 +9,10 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.promotion import promote_next
+from cardbox_cli.execution.dispatch.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.headers import depth_of, parent_of, trace_id_of
-from cardbox_cli.model.turns import (
+from cardbox_cli.model.execution.headers import depth_of, parent_of, trace_id_of
+from cardbox_cli.model.execution.turns import (
     DISPATCHED,
     IDLE,
     PROCESSING,

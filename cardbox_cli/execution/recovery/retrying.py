@@ -5,12 +5,12 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.dispatch import dispatch
-from cardbox_cli.execution.promotion import end_unpromoted
-from cardbox_cli.execution.requests import Dispatched, DispatchRequest, Parent
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.promotion import end_unpromoted
+from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Parent
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.headers import parent_of
-from cardbox_cli.model.turns import (
+from cardbox_cli.model.execution.headers import parent_of
+from cardbox_cli.model.execution.turns import (
     CONSUMED,
     ERROR,
     REPORTS,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import DatabaseUnavailable, InvalidInput
-from cardbox_cli.store.faults import passing
+from cardbox_cli.store.connection.faults import passing
 
 # The server must not be bent by PG* variables, nor by what else a shell or a CI job exports.
 _KEPT_VARIABLES = ("PATH", "LANG", "TZ")

@@ -12,10 +12,10 @@ from glob import escape
 from pathlib import Path
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
+from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.embedded.account import ROOT, Account
 from cardbox_cli.store.embedded.dialing import SUPERUSER
 from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Location
-from cardbox_cli.store.faults import passing
 
 MARKER = "made-by-cbx"
 

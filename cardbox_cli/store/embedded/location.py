@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.faults import passing
+from cardbox_cli.store.connection.faults import passing
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded.account import Account

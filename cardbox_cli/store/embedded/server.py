@@ -15,6 +15,7 @@ from urllib.parse import quote
 import psycopg
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.embedded.dialing import (
     DATABASE,
     SUPERUSER,
@@ -30,7 +31,6 @@ from cardbox_cli.store.embedded.location import (
     read_record,
     record_file,
 )
-from cardbox_cli.store.faults import passing
 
 # What only a start, a stop or a look at the process needs is imported there: connecting is the common case.
 
@@ -173,8 +173,8 @@ class EmbeddedServer:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Be the only command that changes this home's server. Failing system calls are explained."""
+        from cardbox_cli.home import make_home
         from cardbox_cli.store.embedded.lock import exclusive
-        from cardbox_cli.store.home import make_home
 
         try:
             make_home(self.home)

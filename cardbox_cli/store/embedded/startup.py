@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.embedded import files, postmaster
 from cardbox_cli.store.embedded.account import Account, account_for
 from cardbox_cli.store.embedded.binaries import major_version, reachable
@@ -23,7 +24,6 @@ from cardbox_cli.store.embedded.location import (
     read_record,
     write_record,
 )
-from cardbox_cli.store.faults import passing
 
 _PATIENCE = 30.0
 _PAUSE = 0.05

@@ -5,7 +5,7 @@ from typing import Any
 from cardbox_cli.context.lint.registry import check
 from cardbox_cli.context.lint.rule import Finding
 from cardbox_cli.context.request import Entry
-from cardbox_cli.model.boxes import Fate, Slot
+from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
 from tests.context.test_request import card
@@ -59,7 +59,7 @@ def thinking(text: str = "hm", signature: str | None = "c2ln", **metadata: Any) 
     return card("agent.reasoning", TextContent(text), "assistant", metadata={**signed, **metadata})
 
 
-def places(*cards: Card | Entry, fate: Fate = "present") -> list[Entry]:
+def places(*cards: Card | Entry, state: CardState = "present") -> list[Entry]:
     """The cards in a box `b`, under ids of their own, `k0`, `k1`, …; entries stay as they are but for that."""
     entries = []
     for position, each in enumerate(cards):
@@ -75,16 +75,18 @@ def places(*cards: Card | Entry, fate: Fate = "present") -> list[Entry]:
             metadata=given.metadata,
         )
         if isinstance(each, Entry):
-            slot = Slot(position, own.card_id, own if each.slot.fate != "dangling" else None, each.slot.fate)
+            slot = Slot(
+                position, own.card_id, own if each.slot.state != "dangling" else None, each.slot.state
+            )
             entries.append(Entry(slot=slot, box_id=each.box_id, rule=each.rule))
         else:
-            entries.append(Entry(slot=Slot(position, own.card_id, own, fate), box_id="b"))
+            entries.append(Entry(slot=Slot(position, own.card_id, own, state), box_id="b"))
     return entries
 
 
-def placed(each: Card, *, fate: Fate = "present", box_id: str = "b", rule: str | None = None) -> Entry:
+def placed(each: Card, *, state: CardState = "present", box_id: str = "b", rule: str | None = None) -> Entry:
     """A card with a fate, a box or a rule of its own."""
-    return Entry(slot=Slot(0, each.card_id, each, fate), box_id=box_id, rule=rule)
+    return Entry(slot=Slot(0, each.card_id, each, state), box_id=box_id, rule=rule)
 
 
 def found(provider: str, *cards: Card | Entry, model: str | None = None) -> list[Finding]:

@@ -17,7 +17,7 @@ from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.lint.registry import RULES, check, lint
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, Wishes, request_of
+from cardbox_cli.context.request import ComposeOptions, Entry, request_of
 from cardbox_cli.context.tool_use_ids import Renamed, spellings, with_unique_ids
 from cardbox_cli.conversations.formats import choose_format
 from cardbox_cli.conversations.importing import drafts_of
@@ -78,7 +78,7 @@ class TestRealConversations:
     ) -> None:
         for entries in conversations:
             dialect = DIALECTS[provider]
-            body = dialect.body(request_of(entries, Wishes(model="m"), spell=dialect.spell))
+            body = dialect.body(request_of(entries, ComposeOptions(model="m"), spell=dialect.spell))
             CHECK_BODY[provider](json.loads(exact_json.encode(body)))
 
     def test_ids_are_unique_for_anthropic_and_pairs_stay_pairs(
@@ -86,7 +86,7 @@ class TestRealConversations:
     ) -> None:
         repeated = 0
         for entries in conversations:
-            request = request_of(entries, Wishes(model="m"), spell=anthropic.spell)
+            request = request_of(entries, ComposeOptions(model="m"), spell=anthropic.spell)
             messages, renamed = anthropic.spoken(request.messages)
             repeated += bool(renamed)
             called = [block["id"] for block in _blocks(messages, "tool_use")]
@@ -244,7 +244,7 @@ def _entries_of(most: int) -> st.SearchStrategy[list[Entry]]:
     """Up to so many places of a box."""
     return st.lists(
         st.builds(
-            lambda each, fate, rule: (each, fate, rule),
+            lambda each, state, rule: (each, state, rule),
             _cards,
             st.sampled_from(["present", "present", "present", "dangling", "deleted", "expired"]),
             st.sampled_from([None, "inherit_context a (box 1)"]),
@@ -252,8 +252,8 @@ def _entries_of(most: int) -> st.SearchStrategy[list[Entry]]:
         max_size=most,
     ).map(
         lambda drawn: [
-            Entry(slot=Slot(place, each.card_id, None if fate == "dangling" else each, fate), box_id="b", rule=rule)
-            for place, (each, fate, rule) in enumerate(drawn)
+            Entry(slot=Slot(place, each.card_id, None if state == "dangling" else each, state), box_id="b", rule=rule)
+            for place, (each, state, rule) in enumerate(drawn)
         ]
     )  # fmt: skip
 

@@ -147,9 +147,9 @@ CASES = [
     Case("tool-id-missing", (user(), result(None)), 1,
          (user(), message({"role": "function", "name": "f", "content": "ok"}, "tool.result", "function"))),
     # cards and contents
-    Case("card-missing", (user(), placed(user("b"), fate="dangling")), 1, (user(), user("b"))),
-    Case("card-deleted", (user(), placed(user("b"), fate="deleted")), 1, (user(), user("b"))),
-    Case("card-expired", (user(), placed(user("b"), fate="expired")), 1, (user(), user("b"))),
+    Case("card-missing", (user(), placed(user("b"), state="dangling")), 1, (user(), user("b"))),
+    Case("card-deleted", (user(), placed(user("b"), state="deleted")), 1, (user(), user("b"))),
+    Case("card-expired", (user(), placed(user("b"), state="expired")), 1, (user(), user("b"))),
     Case("role-unknown", (card("chat.message", None, None),), 0, (card("chat.message", None, "user"),)),
     Case("role-unknown", (user(), card("chat.message", None, "narrator")), 1, (user(), card("sys.tools", ToolContent([]), None))),
     Case("message-unreadable", (card("chat.message", None, metadata={"unreadable": "no message"}),), 0,

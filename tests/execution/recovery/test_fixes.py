@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound, StaleEpoch
-from cardbox_cli.execution.claims import ack, claim
+from cardbox_cli.execution.dispatch.request import Parent
+from cardbox_cli.execution.queue.claims import ack, claim
 from cardbox_cli.execution.recovery.fixes import Fixed, fail, nudge, rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
-from cardbox_cli.execution.requests import Parent
 from cardbox_cli.model.ids import new_box_id
-from cardbox_cli.store.database import Database
+from cardbox_cli.store.connection.database import Database
 from tests.execution.by_hand import write
-from tests.execution.conftest import Asked, Heard
 from tests.execution.desk import Desk, unwatched
+from tests.execution.fixtures import Asked, Heard
 
 Counts = Callable[[], dict[str, int]]
 
@@ -67,7 +67,7 @@ def begin_resumed_and_lost(ask: Asked, desk: Desk) -> None:
 
 
 def begin_deferred(ask: Asked, desk: Desk) -> None:
-    from cardbox_cli.execution.claims import defer
+    from cardbox_cli.execution.queue.claims import defer
 
     ask()
     defer(desk.runtime, desk.enter().row, owner="w1", reason="busy")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.claims import claim
+from cardbox_cli.execution.queue.claims import claim
 from cardbox_cli.execution.recovery.reaping import Reaped, reap
-from cardbox_cli.store.database import Database
-from tests.execution.conftest import Asked, Heard
+from cardbox_cli.store.connection.database import Database
 from tests.execution.desk import Desk, unwatched
+from tests.execution.fixtures import Asked, Heard
 
 pytestmark = pytest.mark.usefixtures("watched")
 

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.database import Database
-from cardbox_cli.store.doorbell import Listener, Wanted, ring
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.notifications import Listener, Wanted, notify
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.target import Target
 from tests.packages import program
 from tests.store.embedded.helpers import give_to_owner_of, until
 
@@ -97,7 +97,7 @@ def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
     server.start()
     assert listener.wait(PATIENCE)
     with Database.connect(target) as database:
-        ring(database, ("p", "w"))
+        notify(database, ("p", "w"))
     assert listener.wait(PATIENCE)
     assert len(announced) == 2
 
@@ -137,4 +137,4 @@ def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, an
         "warning: no wakeups from Postgres: the database is read-only (a replica?); workers poll"
     ]
     with Database.connect(target) as database, pytest.raises(DatabaseUnavailable):
-        ring(database, ("p", "w"))
+        notify(database, ("p", "w"))

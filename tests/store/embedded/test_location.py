@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.home import default_home
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
-from cardbox_cli.store.home import default_home
 from tests.store.embedded.helpers import (
     PRELUDE,
     REPOSITORY,

@@ -1,0 +1,186 @@
+"""What `cbx box edit` does: the list of a box as a text to reorder, and the box that the text makes."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import click
+import typer
+
+from cardbox_cli.cli.commands.card.edit import moved_on
+from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
+from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count, preview
+from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
+from cardbox_cli.cli.terminal.escaping import flat, printable
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Box, BoxView, Slot
+from cardbox_cli.model.ids import hash_ids, short_id
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.cards import CardStore
+
+app = everyday("Edit the list of a box.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx box edit 8b1f22c0\n"
+        "  cbx box edit 8b1f22c0 --in-place\n"
+        "  cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -"
+    )
+)
+def edit(
+    box: BoxId,
+    in_place: Annotated[
+        bool,
+        typer.Option("--in-place", help="Change the box itself, if nobody else did meanwhile."),
+    ] = False,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="A file with the edited list; no editor. - for stdin."
+        ),
+    ] = None,
+) -> None:
+    """Edit the list of a box in VISUAL or EDITOR, a line per card: reorder, delete or add lines.
+
+    This makes a new box, whose parent is the old one.
+    """
+    with session().stores() as (_, boxes), boxes.database.snapshot():
+        view = boxes.view(boxes.resolve(box))
+        if in_place:
+            boxes.check_replaceable(view.box.box_id)
+    old = view.box
+    with _new_list(view, file, in_place) as new:
+        wanted = _parsed(new)
+        is_new = [line.typed for line in wanted] != old.card_ids
+        made, news = _written(wanted, new, old, in_place) if wanted and is_new else (old, [])
+    if is_new and not wanted:
+        announce("the list is empty: nothing was done")
+        raise click.exceptions.Exit(DECLINED)
+    if not is_new:
+        announce(f"unchanged: {old.box_id}")
+    output.emit(made, table=lambda: output.say(made.box_id), ids=[made.box_id])
+    for note in news:
+        announce(note)
+
+
+class _Line(NamedTuple):
+    """One line of the list: the id as it was typed, and where."""
+
+    typed: str
+    place: str
+
+
+@contextmanager
+def _new_list(view: BoxView, file: str | None, in_place: bool) -> Iterator[Edited]:
+    before = _list_text(view, in_place)
+    if file is not None:
+        yield Edited(taken_from(file, before), source_name(file))
+        return
+    # Without --in-place: after a conflict that would fail again, and a new box loses nothing.
+    remedy = ["box", "edit", view.box.box_id, "--file"]
+    with edited(before, name=short_id(view.box.box_id), suffix=".txt", remedy=remedy) as new:
+        yield new
+
+
+def _list_text(view: BoxView, in_place: bool) -> str:
+    box = view.box
+    effect = "The box itself is changed." if in_place else "This makes a new box; the old one stays as it is."
+    title = f": {box.title}" if box.title else ""
+    notes = [
+        f"Box {box.box_id}{title}, {count(len(box.card_ids), 'card')}",
+        f"{_HASH} {hash_ids(box.card_ids)}",
+        "",
+        "A line is a place of the box. Its first word is the card: an id, or 4 or more characters of",
+        "its beginning or end; the rest of the line is for you. Move lines, delete them, add some.",
+        f"{effect} If no line is left, nothing is done.",
+    ]
+    lines = [printable(flat(f"{_spelled(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
+    return "\n".join([*lines, "", *(flat(f"# {note}".rstrip()) for note in notes), ""])
+
+
+_HASH = "ids_sha256"
+_HASH_LINE = re.compile(rf"^# {_HASH} ([0-9a-f]{{64}})\s*$", re.MULTILINE)
+
+
+def _described(slot: Slot) -> str:
+    card = slot.card
+    if card is None:
+        return "(dangling: no such card)"
+    state = "" if slot.state == "present" else f"({slot.state}) "
+    return f"{card.type}  {card.role or '-'}  {state}{preview(card)}"
+
+
+def _spelled(card_id: str) -> str:
+    """An id as a line begins with it: as a JSON string where it is not one plain word."""
+    plain = _PLAIN.fullmatch(card_id) and printable(card_id) == card_id
+    return card_id if plain else json.dumps(card_id)
+
+
+_PLAIN = re.compile(r"""[^\s#"]\S*""")
+
+
+def _parsed(new: Edited) -> list[_Line]:
+    """The lines that name a card. Raises InvalidInput naming the line."""
+    lines = [
+        _Line(_first_word(line.strip(), f"{new.source}:{number}"), f"{new.source}:{number}")
+        for number, line in enumerate(new.text.split("\n"), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    for line in lines:
+        _check_text(line)
+    return lines
+
+
+def _check_text(line: _Line) -> None:
+    try:
+        exact_json.check_storable(line.typed)
+    except exact_json.Unstorable as exc:
+        message = f"{line.place}: the id {line.typed!r} {exc}"
+        raise InvalidInput(message, hint="no card has such an id") from exc
+
+
+def _first_word(line: str, place: str) -> str:
+    if not line.startswith('"'):
+        return line.split()[0]
+    try:
+        value, _ = json.JSONDecoder().raw_decode(line)
+    except json.JSONDecodeError as exc:
+        raise InvalidInput(
+            f"{place}:{exc.colno}: {exc.msg}", hint="an id in quotes is a JSON string"
+        ) from exc
+    return str(value)
+
+
+def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> tuple[Box, list[str]]:
+    """The box that the list makes, and what there is to say of it."""
+    found = _HASH_LINE.search(new.text)
+    read = found[1] if found else hash_ids(old.card_ids)
+    with session().stores() as (cards, boxes), boxes.database.transaction():
+        ids = _resolved(cards, wanted, set(old.card_ids))
+        if in_place:
+            return boxes.rewrite(old, ids, if_ids=read), []
+        made = boxes.derive(old, ids)
+        session().made(box_id=made.box_id)
+        return made, moved_on(boxes, old.box_id, read, made)
+
+
+def _resolved(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
+    """The whole ids. Raises NotFound and AmbiguousId naming the line."""
+    absent = set(cards.absent([line.typed for line in wanted if line.typed not in held]))
+    return [_whole(cards, line) if line.typed in absent else line.typed for line in wanted]
+
+
+def _whole(cards: "CardStore", line: _Line) -> str:
+    try:
+        return cards.resolve(line.typed)
+    except (NotFound, AmbiguousId) as exc:
+        raise type(exc)(f"{line.place}: {exc.message}", hint=exc.hint, details=exc.details) from exc

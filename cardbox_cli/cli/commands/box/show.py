@@ -1,0 +1,279 @@
+"""What `cbx box show` prints: a box, place by place, for people and for programs."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from cardbox_cli.cli.parameters.inputs import resolved_or_typed
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import columns, output
+from cardbox_cli.cli.terminal.columns import Place
+from cardbox_cli.cli.terminal.describe import count, short_rule, spoken_by, time, token_count
+from cardbox_cli.cli.terminal.escaping import flat
+from cardbox_cli.cli.terminal.lists import ColumnNames
+from cardbox_cli.cli.terminal.watch import Interval, Watch, between_looks, follow, keep_showing
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.model.boxes import BoxView, Provenance, Slot
+from cardbox_cli.model.ids import hash_ids, unique
+from cardbox_cli.model.tokens import card_tokens, tokenizer_for
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
+
+app = everyday("Show what is in boxes.")
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the boxes is to be shown, and how. `columns` are those of the table."""
+
+    box_ids: list[str]
+    full: bool
+    types: frozenset[str] | None
+    tail: int | None
+    why: bool
+    strict: bool
+    columns: list[str]
+    model: str | None
+
+
+class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at the boxes. Without titles the database has no place for them."""
+
+    views: list[BoxView]
+    missing: list[str]
+    provenance: dict[str, Provenance | None]
+    titles: bool
+
+
+@app.command(
+    epilog=examples(
+        "  cbx box show 8b1f22c0\n"
+        "  cbx box show 8b1f22c0 --tail 5 --full\n"
+        "  cbx box show @last --watch\n"
+        "  cbx box show 8b1f22c0 --model gpt-4o\n"
+        "  cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
+        "  cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why"
+    )
+)
+def show(
+    box_ids: Annotated[
+        list[str],
+        typer.Argument(metavar="BOX...", help="Ids, unique beginnings or ends of ids, or @last."),
+    ],
+    full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
+    types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,
+    tail: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the last N places.")] = None,
+    why: Annotated[bool, typer.Option("--why", help="The rule that brought each card.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail when a card or box is missing.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
+    ] = None,
+    column_names: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """Show what is in a box, in order. With -o jsonl: one card a line."""
+    if full and column_names is not None:
+        raise UsageError("--full has no columns", hint="leave out --full or --columns")
+    default = columns.PLACE_WITH_RULE if why else columns.PLACE_DEFAULT
+    names = columns.chosen(columns.PLACE, default, column_names)
+    asked = _Asked(
+        box_ids=box_ids,
+        full=full,
+        types=frozenset(name.strip() for name in types.split(",")) if types else None,
+        tail=tail,
+        why=why or "RULE" in names,
+        strict=strict,
+        columns=names,
+        model=model,
+    )
+    pause = between_looks(watch, interval)
+    with session().stores() as (_, boxes):
+        if session().output == "jsonl":
+            _show_lines(boxes, asked, pause)
+            return
+        if pause is not None:
+            show_again = partial(_show, asked=asked)
+            keep_showing(lambda: _look(boxes, asked), show_again, interval=pause, end=True)
+        seen = _look(boxes, asked)
+    _show(seen, asked)
+
+
+# --- a card a line
+
+
+def _show_lines(boxes: "BoxStore", asked: _Asked, interval: float | None) -> None:
+    """Print cards as the database spells them, as they come: a box may be too large to hold."""
+    if interval is not None:
+        follow(lambda: _look_for_lines(boxes, asked), interval=interval)
+    with boxes.database.snapshot():
+        box_ids, missing = _wanted(boxes, asked)
+        _announce_missing(missing)
+        lost = 0
+        for box_id in box_ids:
+            gone: set[str] = set()
+            for line in _lines(boxes, box_id, asked, gone):
+                output.write(line)
+            lost += len(gone)
+    _be_strict(asked, missing, lost)
+
+
+def _look_for_lines(boxes: "BoxStore", asked: _Asked) -> list[str]:
+    with boxes.database.snapshot():
+        box_ids, _ = _wanted(boxes, asked)
+        return [line for box_id in box_ids for line in _lines(boxes, box_id, asked, set())]
+
+
+def _lines(boxes: "BoxStore", box_id: str, asked: _Asked, gone: set[str]) -> Iterator[str]:
+    """The JSON of each card that is to be shown; `gone` gets the ids that lead to none."""
+
+    def places() -> Iterator[str | None]:
+        for card_id, text in boxes.json_lines(box_id, asked.types):
+            if text is None:
+                gone.add(card_id)
+            if text is not None or asked.types is None:
+                yield text
+
+    shown = places() if asked.tail is None else deque(places(), asked.tail)
+    return (text for text in shown if text is not None)
+
+
+# --- whole boxes
+
+
+def _wanted(boxes: "BoxStore", asked: _Asked) -> tuple[list[str], list[str]]:
+    """The ids of the boxes that there are, and of those that are missing. A lone one must be there."""
+    if len(asked.box_ids) == 1:
+        box_id = boxes.resolve(asked.box_ids[0])
+        boxes.require(box_id)
+        return [box_id], []
+    wanted = unique(resolved_or_typed(boxes.resolve, typed) for typed in asked.box_ids)
+    there = boxes.existing(wanted)
+    return [box_id for box_id in wanted if box_id in there], [each for each in wanted if each not in there]
+
+
+def _look(boxes: "BoxStore", asked: _Asked) -> _Seen:
+    with boxes.database.snapshot():
+        box_ids, missing = _wanted(boxes, asked)
+        views = [boxes.view(box_id) for box_id in box_ids]
+        provenance = {box_id: boxes.provenance(box_id) for box_id in box_ids} if asked.why else {}
+    return _Seen(views=views, missing=missing, provenance=provenance, titles=boxes.database.keeps_box_info)
+
+
+def _show(seen: _Seen, asked: _Asked) -> None:
+    _announce_missing(seen.missing)
+    _emit(seen, asked)
+    _be_strict(asked, seen.missing, sum(len(view.missing_card_ids) for view in seen.views))
+
+
+def _announce_missing(box_ids: Sequence[str]) -> None:
+    for box_id in box_ids:
+        announce(f"missing: no box {box_id!r}")
+
+
+def _be_strict(asked: _Asked, missing: Sequence[str], lost: int) -> None:
+    if asked.strict and (missing or lost):
+        raise NotFound(f"missing: {count(len(missing), 'box')} and {count(lost, 'card')}")
+
+
+def _emit(seen: _Seen, asked: _Asked) -> None:
+    answers = [_as_json(view, asked, seen.provenance) for view in seen.views]
+
+    def table() -> None:
+        for index, view in enumerate(seen.views):
+            if index:
+                output.say()
+            _say_view(view, asked, seen)
+
+    output.emit(
+        answers[0] if len(asked.box_ids) == 1 else {"boxes": answers, "missing_box_ids": seen.missing},
+        table=table,
+        ids=[view.box.box_id for view in seen.views],
+    )
+
+
+def _places(view: BoxView, asked: _Asked) -> list[Slot]:
+    types, tail = asked.types, asked.tail
+    slots = [
+        slot for slot in view.slots if types is None or (slot.card is not None and slot.card.type in types)
+    ]
+    return slots if tail is None else slots[len(slots) - tail :] if tail < len(slots) else slots
+
+
+def _as_json(view: BoxView, asked: _Asked, provenance: dict[str, Provenance | None]) -> dict[str, Any]:
+    box = view.box
+    answer: dict[str, Any] = {
+        "box_id": box.box_id,
+        "project_id": box.project_id,
+        "title": box.title,
+        "card_ids": box.card_ids,
+        "cards": [slot.card for slot in _places(view, asked) if slot.state == "present"],
+        "parent_ids": box.parent_ids,
+        "missing_card_ids": view.missing_card_ids,
+        "digest": view.digest,
+        "ids_sha256": hash_ids(box.card_ids),
+        "updated_at": box.updated_at,
+    }
+    if asked.model is not None:
+        tokenizer = tokenizer_for(asked.model)
+        answer["tokens"] = sum(card_tokens(card, tokenizer) for card in view.cards)
+        answer["tokens_exact"] = tokenizer.exact
+        answer["tokenizer"] = tokenizer.name
+    if box.box_id in provenance:
+        known = provenance[box.box_id]
+        answer["recipe"] = None if known is None else {"name": known.recipe, "digest": known.recipe_digest}
+        answer["rules"] = [_rule(known, slot) for slot in view.slots]
+    return answer
+
+
+def _rule(provenance: Provenance | None, slot: Slot) -> dict[str, Any]:
+    rule = None if provenance is None else provenance.rule_of(slot.position)
+    return {"position": slot.position, "card_id": slot.card_id, "rule": rule}
+
+
+def _say_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
+    box, slots, provenance = view.box, _places(view, asked), seen.provenance.get(view.box.box_id)
+    tokenizer = tokenizer_for(asked.model)
+    cost = sum(card_tokens(card, tokenizer) for card in view.cards)
+    output.facts(
+        [
+            ("box", box.box_id),
+            ("title", box.title if seen.titles else "unknown"),
+            ("cards", f"{len(box.card_ids)}, {token_count(cost, exact=tokenizer.exact)} tokens"),
+            ("parents", ", ".join(box.parent_ids) or None),
+            ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
+            ("updated", time(box.updated_at)),
+            ("digest", view.digest),
+        ]
+    )
+    if slots:
+        output.say()
+    if asked.full:
+        _say_full(slots, provenance)
+    elif slots:
+        row = columns.row(columns.places(tokenizer), asked.columns)
+        places = (Place(slot, _rule_text(provenance, slot)) for slot in slots)
+        output.print_table(asked.columns, [row(place) for place in places])
+
+
+def _rule_text(provenance: Provenance | None, slot: Slot) -> str:
+    if provenance is None:
+        return "unknown"
+    return short_rule(provenance.rule_of(slot.position) or "appended later")
+
+
+def _say_full(slots: Sequence[Slot], provenance: Provenance | None) -> None:
+    for slot in slots:
+        card = slot.card
+        rule = f"  by {_rule_text(provenance, slot)}" if provenance is not None else ""
+        kind = f"{card.type}  {card.role or '-'}" if card else "(dangling: no such card)"
+        state = f"  ({slot.state})" if card and slot.state != "present" else ""
+        output.say(flat(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
+        if card is not None:
+            output.say(spoken_by(card))
+        output.say()

@@ -1,0 +1,226 @@
+"""`cbx card add`: a card from its parts, or whole cards as `card show` prints them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
+from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
+from cardbox_cli.model.content import (
+    Content,
+    JsonContent,
+    TextContent,
+    ToolContent,
+    fields_schema,
+    parse_content,
+)
+from cardbox_cli.model.handwritten.wording import json_kind
+
+app = everyday("Write a card.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card add --type task.instruction --text 'Refund order 118'\n"
+        '  cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
+        "  cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
+    )
+)
+def add(
+    type_: Annotated[
+        str | None,
+        typer.Option("--type", "-t", metavar="TYPE", help="metadata.type, such as task.instruction."),
+    ] = None,
+    role: Annotated[str | None, typer.Option(metavar="R", help="Who speaks. Default: by type.")] = None,
+    text: Annotated[str | None, typer.Option(metavar="S", help="The content, as text.")] = None,
+    json_: Annotated[
+        str | None,
+        typer.Option(
+            "--json", metavar="J", help="The content as JSON, or @FILE; a content class if it has __type__."
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="The content, as the text of a file; - for stdin."),
+    ] = None,
+    card: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
+        ),
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
+    ] = None,
+    card_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
+    ] = None,
+    tool_calls: Annotated[
+        str | None, typer.Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
+    ] = None,
+    tool_call_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="The call that a tool.result answers.")
+    ] = None,
+    ttl: Annotated[
+        int | None, typer.Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Overwrite a card of this project that has the same id.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and print the card, write nothing.")
+    ] = False,
+) -> None:
+    """Write a card. The same card again changes nothing; another one under its id is a conflict."""
+    if card is not None:
+        _refuse_beside_card(
+            {
+                "--type": type_,
+                "--role": role,
+                "--text": text,
+                "--json": json_,
+                "--file": file,
+                "--author": author,
+                "--id": card_id,
+                "--metadata": metadata,
+                "--tool-calls": tool_calls,
+                "--tool-call-id": tool_call_id,
+                "--ttl": ttl,
+            }
+        )
+        drafts = _whole_cards(card)
+    else:
+        if type_ is None:
+            raise UsageError("a card needs --type", hint="for example --type task.instruction")
+        _check_new_id(card_id)
+        content = _content(type_, text, json_, file)
+        drafts = [
+            draft_card(
+                type_,
+                content,
+                role=role,
+                author_id=author or OPERATOR,
+                card_id=card_id,
+                metadata=_metadata(metadata),
+                tool_calls=_tool_calls(tool_calls),
+                tool_call_id=tool_call_id,
+                ttl_seconds=ttl,
+            )
+        ]
+    if dry_run:
+        announce("dry run: nothing was written")
+        ids = [draft.card_id for draft in drafts]
+        _emit_written(ids, [shown_draft(draft, session().project_id) for draft in drafts])
+        return
+    with session().stores() as (cards, _), cards.database.transaction():
+        # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
+        added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
+        session().made(card_id=drafts[-1].card_id if drafts else None)
+    written = [added[draft.card_id] for draft in drafts]
+    for one in written:
+        if one.outcome != "inserted":
+            announce(f"{one.outcome}: {one.card.card_id}")
+    _emit_written([one.card.card_id for one in written], [one.card for one in written])
+
+
+def _card_id(draft: CardDraft) -> str:
+    return draft.card_id
+
+
+def _emit_written(ids: Sequence[str], cards: Sequence[Any]) -> None:
+    def table() -> None:
+        for card_id in ids:
+            output.say(card_id)
+
+    output.emit(cards[0] if len(cards) == 1 else cards, table=table, ids=ids)
+
+
+def _refuse_beside_card(options: dict[str, Any]) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")
+
+
+def _check_new_id(card_id: str | None) -> None:
+    """Refuse an id that nobody could see or type. Cards of other programs, and their copies, may have any."""
+    if not card_id:
+        return
+    hint = "letters, digits and - are good; leave --id out to get a new id"
+    if card_id.startswith("@"):
+        raise InvalidInput(f"--id: {card_id[:40]!r} begins with @, as only names like @last do", hint=hint)
+    if not card_id.strip():
+        raise InvalidInput(f"--id: {card_id[:40]!r} is blank", hint=hint)
+    if not card_id.isprintable():
+        odd = next(character for character in card_id if not character.isprintable())
+        raise InvalidInput(f"--id: {card_id[:40]!r} holds {odd!r}, which cannot be seen", hint=hint)
+
+
+def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
+    if sum(value is not None for value in (text, json_, file)) != 1:
+        raise UsageError(
+            "a card's content is one of --text, --json or --file", hint="give exactly one of them"
+        )
+    if text is not None:
+        return TextContent(text)
+    if file is not None:
+        return TextContent(read_text(file))
+    value = parse_json(json_ or "", "--json")
+    if isinstance(value, dict) and "__type__" in value:
+        return parse_content(value)
+    if card_type == "task.result_fields":
+        try:
+            return fields_schema(value)
+        except InvalidCard as exc:
+            raise InvalidCard(f"--json: {exc.message}") from exc
+    if card_type == "sys.tools" and isinstance(value, list):
+        return ToolContent(value)
+    if isinstance(value, dict | list):
+        return JsonContent(value)
+    raise InvalidInput(
+        f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
+    )
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    value = {} if text is None else parse_json(text, "--metadata")
+    if not isinstance(value, dict):
+        raise InvalidInput(f"--metadata must be an object, not {json_kind(value)}")
+    return value
+
+
+def _tool_calls(text: str | None) -> list[Any] | None:
+    value = None if text is None else parse_json(text, "--tool-calls")
+    if value is not None and not isinstance(value, list):
+        raise InvalidInput(f"--tool-calls must be a list, not {json_kind(value)}")
+    return value
+
+
+def _whole_cards(path: str) -> list[CardDraft]:
+    from cardbox_cli.cli.parameters.large_files import open_file
+    from cardbox_cli.conversations.json_documents import Documents
+    from cardbox_cli.conversations.json_window import Source, held
+
+    hint = "give a card as `card show -o json` prints it, a list of them, or one a line"
+    with open_file(path) as file:
+        source = Source(file, source_name(path), refuse_with=InvalidInput, hint=hint)
+        values = [(place, held(value)) for place, value in Documents(source)]
+    if len(values) == 1 and isinstance(values[0][1], list):
+        [(place, cards)] = values
+        values = [(f"{place}[{index}]", card) for index, card in enumerate(cards)]
+    return [_whole_card(value, place) for place, value in values]
+
+
+def _whole_card(value: Any, place: str) -> CardDraft:
+    try:
+        return draft_from_mapping(value)
+    except InvalidCard as exc:
+        raise InvalidCard(f"{place}: {exc.message}", hint=exc.hint) from exc

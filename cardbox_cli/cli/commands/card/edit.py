@@ -1,0 +1,185 @@
+"""What `cbx card edit` does: a new card in the place of an old one, and new boxes that hold it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import click
+import typer
+
+from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
+from cardbox_cli.cli.parameters.options import CardId
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
+from cardbox_cli.context.sources import originals
+from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
+from cardbox_cli.model.boxes import Box
+from cardbox_cli.model.cards import OPERATOR, Card
+from cardbox_cli.model.content import Content, TextContent
+from cardbox_cli.model.ids import hash_ids, short_id, unique
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.cards import CardStore
+
+app = everyday("Edit a card.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card edit 5f0c2a91\n"
+        "  cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0\n"
+        "  EDITOR='code --wait' cbx card edit 5f0c2a91\n"
+        "  cbx card edit 5f0c2a91 --text 'Refund order 119'"
+    )
+)
+def edit(
+    card_id: CardId,
+    boxes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--box", metavar="BOX", help="Make a new box, with the new card in place of the old. Repeatable."
+        ),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="S", help="The new text; no editor. JSON where the content is.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="A file with the new text; - for stdin."),
+    ] = None,
+    author: Annotated[str, typer.Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
+) -> None:
+    """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this makes a new one.
+
+    Its metadata names the old one as edited_from. Boxes stay as they are; --box makes new ones.
+    """
+    if text is not None and file is not None:
+        raise UsageError("--text and --file both bring the new text", hint="give one of them")
+    with session().stores() as (cards, box_store), cards.database.snapshot():
+        card = cards.get(cards.resolve(card_id))
+        wanted = unique(map(box_store.resolve, boxes or []))
+        read = [box_store.get(box_id) for box_id in wanted]
+        before = editable_text(card)
+        _check_lone_answer(cards, card)
+    _check_held(card, read)
+    by_editor = text is None and file is None
+    with _new_text(card, before, text, file, wanted, author) as new:
+        is_new = new.text != before
+        # As in git, who empties the file wants out.
+        left = is_new and by_editor and not new.text.strip()
+        outcome = _Outcome(card, read, [])
+        if is_new and not left:
+            content = edited_content(card, new.text, new.source)
+            is_new = not says_the_same(card, content)
+            outcome = _written(card, content, author, read) if is_new else outcome
+    if left:
+        announce("the text is empty: nothing was done; --text '' makes it so")
+        raise click.exceptions.Exit(DECLINED)
+    if not is_new:
+        announce(f"unchanged: {card.card_id}")
+    _emit(outcome, card)
+    for note in outcome.news:
+        announce(note)
+
+
+class _Outcome(NamedTuple):
+    """The card and the boxes that hold the text now, and what there is to say of them."""
+
+    card: Card
+    boxes: Sequence[Box]
+    news: Sequence[str]
+
+
+def _written(card: Card, content: Content, author: str, read: Sequence[Box]) -> _Outcome:
+    """The new card, and a new box for each that was read."""
+    draft = edited_card(card, content, author_id=author)
+    news = _forgotten(card)
+    made = []
+    with session().stores() as (cards, boxes), cards.database.transaction():
+        new = cards.add(draft).card
+        for box in read:
+            made.append(boxes.derive(box, replaced(box.card_ids, card.card_id, new.card_id)))
+            news += moved_on(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
+        if not made:
+            news += _still_held(card, boxes.count_refs(card.card_id))
+        session().made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
+    return _Outcome(new, made, news)
+
+
+def moved_on(boxes: "BoxStore", box_id: str, read: str, made: Box) -> list[str]:
+    """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
+    now = boxes.get_many([box_id]).boxes
+    if not now:
+        return [f"warning: box {box_id} is gone meanwhile"]
+    if hash_ids(now[0].card_ids) == read:
+        return []
+    return [
+        f"warning: box {box_id} has changed meanwhile, and the new box was made from what it was before: "
+        f"`cbx box diff {made.box_id} {box_id}` shows what it lacks"
+    ]
+
+
+def _check_lone_answer(cards: "CardStore", card: Card) -> None:
+    if card.type == "tool.result" and card.tool_call_id and cards.database.unique_tool_results:
+        raise CardConflict(
+            f"card {card.card_id!r} answers the tool call {card.tool_call_id!r}, and no other card can",
+            hint="this database allows one result per call; `cbx card add --card - --repair` overwrites",
+        )
+
+
+def _check_held(card: Card, boxes: Sequence[Box]) -> None:
+    for box in boxes:
+        if card.card_id not in box.card_ids:
+            raise InvalidInput(
+                f"box {box.box_id} does not hold card {card.card_id!r}",
+                hint=f"`cbx card refs {card.card_id}` lists the boxes that do",
+            )
+
+
+@contextmanager
+def _new_text(
+    card: Card, before: str, text: str | None, file: str | None, box_ids: Sequence[str], author: str
+) -> Iterator[Edited]:
+    if text is not None:
+        yield Edited(text, "--text")
+    elif file is not None:
+        yield Edited(taken_from(file, before), source_name(file))
+    else:
+        options = [word for box_id in box_ids for word in ("--box", box_id)]
+        options += [] if author == OPERATOR else ["--author", author]
+        remedy = ["card", "edit", card.card_id, *options, "--file"]
+        suffix = ".md" if isinstance(card.content, TextContent) else ".json"
+        with edited(before, name=short_id(card.card_id), suffix=suffix, remedy=remedy) as new:
+            yield new
+
+
+def _forgotten(card: Card) -> list[str]:
+    keys = originals(card)
+    return [f"left behind in the old card, which remembers its original: {', '.join(keys)}"] if keys else []
+
+
+def _still_held(card: Card, holding: int) -> list[str]:
+    if not holding:
+        return []
+    verb = "holds" if holding == 1 else "hold"
+    return [
+        f"{count(holding, 'box')} still {verb} the old card: `cbx card refs {card.card_id}` lists them, "
+        "and --box makes a new one with the new card"
+    ]
+
+
+def _emit(outcome: _Outcome, old: Card) -> None:
+    card, boxes, _ = outcome
+    answer: dict[str, Any] = {"card": card, "edited_card_id": old.card_id, "boxes": boxes}
+
+    def table() -> None:
+        output.say(card.card_id)
+        for box in boxes:
+            output.say(box.box_id)
+
+    output.emit(answer, table=table, ids=[box.box_id for box in boxes] or [card.card_id])

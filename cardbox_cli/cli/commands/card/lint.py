@@ -1,0 +1,82 @@
+"""`cbx card lint`: what a provider would refuse in a conversation file. Needs no database."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import check_choice, source_name
+from cardbox_cli.cli.parameters.options import (
+    AUTO,
+    ConversationFile,
+    MessagesKey,
+    SourceFormat,
+    source_format,
+)
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.tree import everyday, examples
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import Finding
+
+app = everyday("Check conversations.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card lint chat.json\n"
+        "  cbx card lint runs.jsonl --format anthropic\n"
+        "  cbx card lint request.json -o json | jq -r '.[].message'"
+    )
+)
+def lint(
+    file: ConversationFile,
+    from_: SourceFormat = AUTO,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="openai|anthropic",
+            help="Whose rules to check by. Default: the model's beside the messages, else the format's own.",
+        ),
+    ] = None,
+    at: MessagesKey = None,
+) -> None:
+    """Check conversations for what a provider would refuse. Exit 8 on errors; nothing is stored.
+
+    Each conversation is checked as the request that its cards make, with the model and the tools that stand
+    beside its messages.
+    """
+    from cardbox_cli.cli.terminal.findings import answer
+    from cardbox_cli.context.formats import DIALECTS
+
+    wanted = source_format(from_)
+    if format_ is not None:
+        check_choice(format_, "--format", tuple(DIALECTS), what="format")
+    answer(_findings(file, wanted, format_, at))
+
+
+def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> "list[Finding]":
+    from cardbox_cli.cli.parameters.large_files import open_file
+    from cardbox_cli.conversations.formats import choose_format
+    from cardbox_cli.conversations.json_documents import Documents
+    from cardbox_cli.conversations.json_window import Source
+    from cardbox_cli.conversations.linting import lint_conversation, provider_beside
+
+    with open_file(file) as opened:
+        documents = Documents(Source(opened, source_name(file)))
+        module = choose_format(wanted, documents)
+        own = "openai" if module.NAME == "openai" else "anthropic"
+        findings: list[Finding] = []
+        providers: set[str] = set()
+        for conversation in module.read(documents, at=at):
+            named = provider_beside(conversation) if wanted is None else None
+            provider = format_ or named or own
+            providers.add(provider)
+            findings += lint_conversation(conversation, provider, session().project_id)
+        if wanted is None:
+            others = (
+                "" if providers <= {own} or format_ else f", checked for {' and '.join(sorted(providers))}"
+            )
+            announce(f"taken as {module.NAME}{others}")
+        return findings

@@ -1,0 +1,51 @@
+"""What `cbx card refs` prints: the boxes that hold a card, and the turns that these are for."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import resolved_or_typed
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.columns import REFERENCE, REFERENCE_DEFAULT, chosen
+from cardbox_cli.cli.terminal.lists import ColumnNames, Limit, Listing, show_list
+from cardbox_cli.cli.tree import everyday, examples
+
+app = everyday("List the boxes that hold a card.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx card refs 5f0c2a91\n  cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify"
+    )
+)
+def refs(
+    card_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="CARD",
+            help="An id, whole if no such card exists, a unique beginning or end of one, or @last.",
+        ),
+    ],
+    limit: Limit = 50,
+    columns: ColumnNames = None,
+) -> None:
+    """List the boxes that hold a card, the last changed first, with its positions in each.
+
+    TURNS are those that read (context) or write (output) the box: all that wait or run, and the latest ones.
+    """
+    from cardbox_cli.store.connection.project_store import Further
+
+    names = chosen(REFERENCE, REFERENCE_DEFAULT, columns)
+    with session().stores() as (cards, boxes):
+        wanted = resolved_or_typed(cards.resolve, card_id)
+        titles = boxes.database.keeps_box_info
+        listing = Listing(
+            read=lambda size: boxes.refs(wanted, limit=size),
+            further=lambda _: Further(boxes.count_refs(wanted) - limit, True),
+            limit=limit,
+            columns={**REFERENCE, "TITLE": lambda found: (found.title or "") if titles else "unknown"},
+            names=names,
+            item_id=lambda found: found.box_id,
+            empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
+        )
+        show_list(listing, boxes.database)

@@ -1,0 +1,31 @@
+"""`cbx completion`: the scripts by which shells complete `cbx`; `cli/completion` answers them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import UsageError
+
+SHELLS = ("bash", "zsh", "fish")
+
+app = everyday("Print the script that completes cbx in your shell.")
+
+
+@app.command(
+    epilog=examples(
+        "  source <(cbx completion bash)\n"
+        "  source <(cbx completion zsh)\n"
+        "  cbx completion fish > ~/.config/fish/completions/cbx.fish"
+    )
+)
+def command(
+    shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), help="The shell that you type in.")],
+) -> None:
+    """Print the script that completes commands, options, recipes, profiles, boxes and cards."""
+    if shell not in SHELLS:
+        raise UsageError(f"there is no completion for {shell!r}", hint=f"shells are {', '.join(SHELLS)}")
+    script = Path(__file__).parents[1] / "completion" / "scripts" / f"cbx.{shell}"
+    click.echo(script.read_text(encoding="utf-8"), nl=False)

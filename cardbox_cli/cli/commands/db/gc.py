@@ -1,0 +1,104 @@
+"""`cbx db gc`: purging what no reader sees any more, and the report of what that leaves behind."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import confirm
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.terminal.progress import bar
+from cardbox_cli.cli.tree import everyday, examples
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.gc import Dangling, Rubbish
+
+app = everyday("Purge expired cards.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx db gc --dry-run\n"
+        "  cbx db gc --yes\n"
+        "  cbx db gc --purge --all-projects --yes -o json | jq .purged"
+    )
+)
+def gc(
+    purge: Annotated[bool, typer.Option("--purge", help="Purge soft-deleted cards, too.")] = False,
+    all_projects: Annotated[
+        bool, typer.Option("--all-projects", help="The whole database, not only --project.")
+    ] = False,
+    batch_size: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rows per transaction.", show_default=True)
+    ] = 1000,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be purged.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Purge expired cards for ever.
+
+    Works in small transactions that wait for no writer: stopped in the middle it loses nothing, and a second
+    run finishes. Boxes stay as they are; references that then lead nowhere are reported.
+    """
+    from cardbox_cli.store.gc import Collector, Rubbish, projects
+
+    with session().database() as database:
+        names = projects(database) if all_projects else [session().project_id]
+        collectors = [Collector(database, name) for name in names]
+        found = sum((each.find(deleted=purge) for each in collectors), Rubbish())
+        if dry_run or not found.total:
+            purged = found
+        else:
+            where = "the whole database" if all_projects else f"project {session().project_id!r}"
+            confirm(f"Purge {_counted(found, deleted=purge)} of {where} for ever?", yes=yes)
+            with bar("purging", found.total) as show:
+                advance = _summed(show)
+                purges = (
+                    each.purge(deleted=purge, batch_size=batch_size, advance=advance) for each in collectors
+                )
+                purged = sum(purges, Rubbish())
+        dangling = [
+            box
+            for each in collectors
+            for box in each.dangling(without_expired=dry_run, without_deleted=dry_run and purge)
+        ]
+    answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
+    said = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
+    said = said if found.total else "nothing to purge"
+    output.emit(answer, table=lambda: _say(said, dangling), ids=[box.box_id for box in dangling])
+    if dangling:
+        places = sum(box.count for box in dangling)
+        lead = "would lead" if dry_run else "leads" if places == 1 else "lead"
+        announce(
+            f"{count(places, 'reference')} in {count(len(dangling), 'box')} {lead} to no card;"
+            " `cbx box verify BOX` shows where"
+        )
+
+
+def _say(said: str, dangling: "Sequence[Dangling]") -> None:
+    output.say(said)
+    if dangling:
+        rows = [[box.box_id, str(box.count), box.project_id] for box in dangling]
+        output.print_table(["BOX", "DANGLING", "PROJECT"], rows)
+
+
+def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
+    parts = [count(rubbish.expired, "expired card")]
+    if deleted:
+        parts.append(count(rubbish.deleted, "deleted card"))
+    if rubbish.box_info:
+        parts.append(f"what is known of {count(rubbish.box_info, 'box')} that is gone")
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
+
+
+def _summed(show: Callable[[int], None]) -> Callable[[int], None]:
+    """What to call with the size of each batch, so that `show` is told how many rows went so far."""
+    done = 0
+
+    def advance(rows: int) -> None:
+        nonlocal done
+        done += rows
+        show(done)
+
+    return advance

@@ -1,0 +1,87 @@
+"""`cbx db status`: which database this is, what it holds and how large it is, for people and for programs."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import byte_size, count
+from cardbox_cli.cli.tree import everyday, examples
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.views.status import ProjectSize, TableSize
+
+app = everyday("Say which database this is.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx db status\n"
+        "  cbx db status --exact\n"
+        "  cbx db status -o json | jq '.schema_version, .project.cards'"
+    )
+)
+def status(
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
+    ] = False,
+) -> None:
+    """Say which database commands talk to, where its files are, and what it holds. Starts nothing."""
+    from cardbox_cli.store.views.status import target_status
+
+    answer = target_status(session().target(), session().project_id, exact=exact)
+
+    output.emit(answer, table=lambda: say_status(answer))
+
+
+def say_status(answer: dict[str, Any]) -> None:
+    """Print a status, whichever keys it has."""
+    output.facts(
+        (_NAMES.get(key, key.replace("_", " ")), _shown(key, value)) for key, value in answer.items()
+    )
+    if answer.get("table_sizes"):
+        output.say()
+        output.print_table(["TABLE", "ROWS", "SIZE", "INDEXES"], _table_rows(answer["table_sizes"]))
+
+
+def _table_rows(sizes: "Sequence[TableSize]") -> list[list[str]]:
+    return [
+        [size.table, _number(size.rows, size.exact), byte_size(size.bytes), byte_size(size.index_bytes)]
+        for size in sizes
+    ]
+
+
+def _project(size: "ProjectSize") -> str:
+    hidden = "" if size.expired is None else f" ({size.expired} expired, {size.deleted} deleted)"
+    cards = ("" if size.cards_exact else "~") + count(size.cards, "card")
+    boxes = ("" if size.boxes_exact else "~") + count(size.boxes, "box")
+    return f"{size.project_id}: {cards}{hidden}, {boxes}"
+
+
+def _number(rows: int | None, exact: bool) -> str:
+    if rows is None:
+        return "unknown"
+    return str(rows) if exact else f"~{rows}"
+
+
+_NAMES = {"size_bytes": "size"}
+_SHOWN: dict[str, Callable[[Any], str | None]] = {
+    "tables": lambda names: (
+        f"{len(names)}, listed below" if names else "none; `cbx db init --yes` makes them"
+    ),
+    "text_index": lambda there: "yes" if there else "no; `cbx db index-text` builds it",
+    "size_bytes": byte_size,
+    "project": _project,
+    # They have a table of their own.
+    "table_sizes": lambda _: None,
+}
+
+
+def _shown(key: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if key in _SHOWN:
+        return _SHOWN[key](value)
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

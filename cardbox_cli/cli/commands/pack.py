@@ -1,0 +1,198 @@
+"""`cbx pack`: a new context box from a handover recipe."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens, tokenizer_for
+from cardbox_cli.packing.plan import PlannedCard
+
+if TYPE_CHECKING:
+    from cardbox_cli.packing.pack import Packed
+    from cardbox_cli.store.connection.database import Database
+
+app = everyday("Pack a new context box by a handover recipe.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'\n"
+        "  cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run\n"
+        "  cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id"
+    )
+)
+def command(
+    handover: Annotated[
+        str,
+        typer.Option(
+            "--handover",
+            "-H",
+            metavar="FILE|NAME",
+            help="A recipe file, or the name of one (`cbx handover list`).",
+        ),
+    ],
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            "-a",
+            metavar="K=V",
+            help="An argument: key=text, key=@file, key:=json. Repeat a key for a list.",
+        ),
+    ] = None,
+    args: Annotated[
+        list[str] | None,
+        typer.Option("--args", metavar="FILE", help="A YAML or JSON file of arguments; - for stdin."),
+    ] = None,
+    source_agent: Annotated[
+        str, typer.Option(metavar="A", help="The agent on whose behalf this is packed.")
+    ] = OPERATOR,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print each card with the rule that brought it.")
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --check: tell what is found, and pack all the same.")
+    ] = False,
+) -> None:
+    """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
+    from cardbox_cli.cli.terminal.findings import gate
+    from cardbox_cli.packing.pack import pack
+
+    passing = gate("packs", check=check, force=force)
+    if not source_agent.strip():
+        raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
+    loaded = load_recipe(handover)
+    arguments = parse_arguments(arg or [], args or [])
+    with session().database() as database:
+        packed = pack(
+            database,
+            session().project_id,
+            recipe=loaded.recipe,
+            recipe_name=loaded.name,
+            arguments=arguments,
+            source_agent_id=source_agent,
+            dry_run=dry_run,
+            check=passing,
+        )
+        _remember(packed)
+        tokenizer = _tokenizer(database, packed) if explain or dry_run else ESTIMATE
+    for name in loaded.recipe.unused_arguments(arguments):
+        announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
+    _print(packed, tokenizer, explain=explain or dry_run)
+
+
+def _remember(packed: "Packed") -> None:
+    if packed.context_box_id is not None:
+        new = [draft.card_id for draft in packed.plan.drafts]
+        session().made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
+
+
+def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
+    """What counts as the profile's model does."""
+    from cardbox_cli.context.request import model_of, profile_of
+    from cardbox_cli.store.profiles import ProfileStore
+
+    card = ProfileStore(database, session().project_id).card(packed.profile_box_id)
+    return tokenizer_for(model_of(profile_of([card] if card else [])))
+
+
+def _print(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
+    answer: dict[str, Any] = {
+        "context_box_id": packed.context_box_id,
+        "profile_box_id": packed.profile_box_id,
+        "card_ids": packed.plan.card_ids,
+        "parent_ids": packed.plan.parent_ids,
+        "digest": packed.digest,
+        "left_out": packed.plan.left_out,
+    }
+    if explain:
+        answer["plan"] = [_line(packed, place, tokenizer) for place in packed.plan.cards]
+        answer["tokens"] = _tokens(packed, tokenizer)
+        answer["tokens_exact"] = tokenizer.exact
+        answer["tokenizer"] = tokenizer.name
+    output.emit(
+        answer,
+        table=lambda: _say(packed, tokenizer, explain=explain),
+        ids=[packed.context_box_id] if packed.context_box_id else [],
+    )
+
+
+def _tokens(packed: "Packed", tokenizer: Tokenizer) -> int:
+    cards = (_card(packed, place) for place in packed.plan.cards)
+    return sum(card_tokens(card, tokenizer) for card in cards if card)
+
+
+def _card(packed: "Packed", place: PlannedCard) -> Card | CardDraft | None:
+    return place.draft or packed.cards.get(place.card_id)
+
+
+def _line(packed: "Packed", place: PlannedCard, tokenizer: Tokenizer) -> dict[str, Any]:
+    card = _card(packed, place)
+    return {
+        "card_id": place.card_id,
+        "rule": place.rule,
+        "new": place.draft is not None,
+        "type": card.type if card else None,
+        "role": card.role if card else None,
+        "tokens": card_tokens(card, tokenizer) if card else 0,
+        "content": card.content if card else None,
+    }
+
+
+def _say(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
+    places = packed.plan.cards
+    tokens = token_count(_tokens(packed, tokenizer), exact=tokenizer.exact)
+    output.facts(
+        [
+            ("context box", packed.context_box_id or "(dry run: nothing was written)"),
+            ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
+            ("cards", f"{len(places)}, {tokens} tokens"),
+            ("new", str(len(packed.plan.drafts))),
+            ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
+            ("parents", ", ".join(packed.plan.parent_ids) or None),
+            ("digest", packed.digest),
+        ]
+    )
+    if explain and places:
+        output.say()
+        output.print_table(
+            ["#", "ID", "TYPE", "ROLE", "TOKENS", "RULE", "PREVIEW"],
+            [_row(packed, tokenizer, position, place) for position, place in enumerate(places)],
+        )
+    if explain and packed.plan.left_out:
+        output.say()
+        _say_left_out([(each.card_id, each.reason, each.rule) for each in packed.plan.left_out])
+
+
+def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
+    output.print_table(
+        ["LEFT OUT", "WHY", "RULE"], [[short_id(card), why, short_rule(rule)] for card, why, rule in rows]
+    )
+
+
+def _row(packed: "Packed", tokenizer: Tokenizer, position: int, place: PlannedCard) -> list[str]:
+    card = _card(packed, place)
+    written = packed.context_box_id is not None or place.draft is None
+    return [
+        str(position),
+        short_id(place.card_id) if written else "(new)",
+        card.type if card else "(dangling)",
+        (card.role if card else None) or "-",
+        token_count(card_tokens(card, tokenizer), exact=tokenizer.exact) if card else "-",
+        short_rule(place.rule),
+        preview(card, 60) if card else "",
+    ]

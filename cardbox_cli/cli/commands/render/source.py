@@ -1,0 +1,192 @@
+"""The requests that `cbx render` shows, as a command line names them: by boxes, a turn, an agent or a step.
+
+Reads, and composes: every request of a command line is made by one `Requests`, and so all are made alike.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
+from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedTurns
+from cardbox_cli.cli.parameters.last import LAST
+from cardbox_cli.cli.session import announce
+from cardbox_cli.context.lint.registry import provider_for
+from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.execution.requests.project_layers import collector_for, settled
+from cardbox_cli.execution.requests.request import DEFAULT_FORMAT, dialect_of
+from cardbox_cli.execution.requests.source import read_source
+from cardbox_cli.execution.requests.step_snapshots import Verified, read_kept
+from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
+from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.projects import ProjectsStore
+
+_STEP, _TURN = "step_", "turn_"
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to show, in one of FORMATS: its name, what it is made of, and what must be said of it.
+
+    `awaited` are the calls whose results are still to come, `idle` the options of composing that change
+    nothing, since it was sent before. `unknown` is what a comparison of it must say that it cannot know.
+    """
+
+    name: str
+    format: str
+    entries: list[Entry]
+    request: Request
+    awaited: list[str] = []
+    notes: list[str] = []
+    idle: list[str] = []
+    unknown: list[str] = []
+
+
+class Requests:
+    """Reads one state of a project. `wishes` are as typed, `format` None is the fitting one."""
+
+    def __init__(
+        self,
+        database: Database,
+        project_id: str,
+        *,
+        options: ComposeOptions,
+        format: str | None,
+    ) -> None:
+        self._database = database
+        self._project_id = project_id
+        self._boxes = TypedBoxes(database, project_id)
+        self._turns = TypedTurns(database, project_id)
+        self._typed = options
+        self._options = settled(options, ProjectsStore(database).settings(project_id))
+        self._collector = collector_for(database, project_id)
+        self._format = format
+
+    def of_boxes(self, typed: Sequence[str], *, by_model: bool = False, format: str | None = None) -> Shown:
+        """The request that boxes make in their order; `by_model`: for its provider if no format is named."""
+        check_words(self._typed)
+        box_ids = [self._boxes.resolve(each) for each in typed]
+        entries = [entry for box_id in box_ids for entry in self._entries(box_id)]
+        fitting = provider_for(entries, self._options.model) if by_model else DEFAULT_FORMAT
+        format = format or self._format or fitting
+        request = request_of(
+            entries, self._options, spell=dialect_of(format).spell, collector=self._collector
+        )
+        missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
+        return Shown(
+            name=f"box {box_ids[-1]}",
+            format=format,
+            entries=entries,
+            request=request,
+            notes=[f"the layer {left.layer} is left out: {left.reason}" for left in missed],
+        )
+
+    def _entries(self, box_id: str) -> list[Entry]:
+        self._boxes.require(box_id)
+        return read_source(self._boxes, box_id).entries
+
+    def turn(self, typed: str | None, agent: str | None = None) -> TurnRequests | None:
+        """The turn that is named, or that of an agent, which is then told; None where neither is."""
+        if typed is not None:
+            return self._steps_of(self._turns.resolve(typed))
+        if agent is None:
+            return None
+        found = turn_of_agent(self._turns, agent)
+        announce(f"note: agent {agent!r}: turn {found.agent_turn_id}, {found.status}")
+        return TurnRequests(self._database, self._project_id, found)
+
+    def _steps_of(self, turn_id: str) -> TurnRequests:
+        return TurnRequests(self._database, self._project_id, self._turns.get(turn_id))
+
+    def of_step(self, turn: TurnRequests, at: str | None) -> Shown:
+        """The request of a step of a turn. Raises UsageError for options that change nothing in it."""
+        shown = self._of_step(turn, at)
+        _refuse(shown.idle)
+        return shown
+
+    def verified(self, turn: TurnRequests, at: str | None) -> tuple[Step, Verified]:
+        """A step of a turn, and whether the cards still make its request. Raises UsageError as `of_step`."""
+        step, verified = turn.verified(at, self._options, self._format)
+        _refuse(_idle(self._typed, step))
+        return step, verified
+
+    def _of_step(self, turn: TurnRequests, at: str | None, *, format: str | None = None) -> Shown:
+        check_query(self._typed.query)
+        found = turn.request(at, self._options, format or self._format, self._collector)
+        if found.step is None:
+            check_words(self._typed)
+        turn_id = turn.turn.agent_turn_id
+        return Shown(
+            name=f"{turn_id}, next step" if found.step is None else f"{turn_id}, {found.step.step_id}",
+            format=found.format,
+            entries=found.entries,
+            request=found.request,
+            awaited=found.awaited,
+            notes=found.notes,
+            idle=[] if found.step is None else _idle(self._typed, found.step),
+            unknown=[] if found.step is None else _unknown(found.step),
+        )
+
+    def pair(
+        self, typed: tuple[str, str], *, before: Sequence[str], turn: TurnRequests | None
+    ) -> tuple[Shown, Shown]:
+        """The two that --diff names, in one format: boxes behind those of `before`, turns, or steps by id.
+
+        Both are steps of `turn` where there is one. Raises UsageError for options that change neither.
+        """
+        one = self._operand(typed[0], before, turn, None)
+        other = self._operand(typed[1], before, turn, one.format)
+        _refuse([option for option in one.idle if option in other.idle])
+        return one, other
+
+    def _operand(
+        self, typed: str, before: Sequence[str], turn: TurnRequests | None, format: str | None
+    ) -> Shown:
+        if turn is not None:
+            return self._of_step(turn, typed, format=format)
+        is_box = not typed.startswith((_STEP, _TURN)) and self._is_box(typed)
+        if is_box:
+            return self.of_boxes([*before, typed], format=format)
+        if before:
+            raise UsageError(
+                f"--diff: {typed!r} is no box, and --box stands before boxes only", hint="leave --box out"
+            )
+        if typed.startswith(_STEP):
+            return self._of_step(self._steps_of(self._turns.of_step(typed)), typed, format=format)
+        try:
+            turn_id = self._turns.resolve(typed)
+        except NotFound:
+            raise NotFound(
+                f"no box, turn or step {typed!r} in project {self._project_id!r}",
+                hint="`cbx box list` and `cbx turn list` show the newest; a step is named by its whole id",
+            ) from None
+        return self._of_step(self._steps_of(turn_id), None, format=format)
+
+    def _is_box(self, typed: str) -> bool:
+        try:
+            self._boxes.resolve(typed)
+        except NotFound:
+            return typed == LAST
+        return True
+
+
+def _idle(options: ComposeOptions, step: Step) -> list[str]:
+    """The options that change nothing in the request of a step that has begun."""
+    kept = read_kept(step.metadata)
+    return idle_options(options, {} if kept is None else kept.layers)
+
+
+def _unknown(step: Step) -> list[str]:
+    """What nobody knows of the request of a step that has begun."""
+    if read_kept(step.metadata) is not None:
+        return []
+    return [f"{step.step_id} kept no hashes: layers that lived for its call, if any, are not compared"]
+
+
+def _refuse(idle: Sequence[str]) -> None:
+    if idle:
+        raise UsageError(
+            f"{idle[0]} changes nothing: the step is shown as it was sent",
+            hint="--at next composes the next one; --layer NAME=TEXT gives back a layer that was not kept",
+        )

@@ -1,0 +1,79 @@
+"""`cbx shell`: many commands in one process and on one connection, a line each.
+
+Owns where the lines come from. How they are run is `cli/shell`.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import read_text, source_name, standard_input
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.shell.lines import Shell
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import InvalidInput, UsageError
+
+if TYPE_CHECKING:
+    pass
+
+app = everyday("Run commands line by line: one process, one connection.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx -p demo shell\n"
+        "  cbx shell nightly.cbx --keep-going\n"
+        "  cbx box list -o id | sed 's/^/box verify /' | cbx shell -"
+    )
+)
+def command(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="Commands, one a line; - for stdin. Default: the terminal."),
+    ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", "-k", help="Run the lines after a failure, too.")
+    ] = False,
+) -> int:
+    """Run commands, one a line, with or without `cbx` before them; # begins a comment.
+
+    Stops at the first failure, with its exit code. On a terminal it asks for lines and goes on after a
+    failure; Tab completes, and Ctrl-D, exit or quit leave. Common options given here are those of each line
+    that has none of its own.
+    """
+    if isinstance(session().ground, Shell):
+        raise UsageError("a shell does not start another one", hint="go on in this one")
+    with Shell(session()) as shell:
+        if file is None and sys.stdin.isatty() and sys.stdout.isatty():
+            from cardbox_cli.cli.shell.prompt import converse
+
+            return converse(shell)
+        with _script(file or "-") as lines:
+            return shell.run_script(lines, source_name(file or "-"), keep_going=keep_going)
+
+
+@contextmanager
+def _script(path: str) -> Iterator[Iterable[str]]:
+    """The lines of a file, or those of standard input as they come; the commands then find that empty."""
+    if path != "-":
+        yield read_text(path).split("\n")
+        return
+    source, lines = sys.stdin, standard_input()
+    with open(os.devnull) as nothing:
+        sys.stdin = nothing
+        try:
+            yield _decoded(iter(lines.readline, b""))
+        finally:
+            sys.stdin = source
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as exc:
+            raise InvalidInput(f"standard input:{number} is not UTF-8", hint="convert it") from exc

@@ -1,0 +1,112 @@
+"""What `cbx turn report` does: the result of a tool call comes to the turn that waits for it."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import check_choice, read_text
+from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import OPERATOR
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.queue.reports import Reported
+    from cardbox_cli.model.content import ToolResultContent
+
+STATUSES = ("success", "failed", "canceled", "timeout", "partial")
+
+app = everyday("Report the result of a tool call to the turn that waits for it.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'\n"
+        "  cbx turn report @last --tool-call-id call_7 --result @answer.json\n"
+        "  cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'"
+    )
+)
+def report(
+    turn: TurnId,
+    tool_call_id: Annotated[
+        str, typer.Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
+    ],
+    result: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin."),
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(STATUSES), help="Default: success, or failed with --error."),
+    ] = None,
+    after_execution: Annotated[
+        str, typer.Option(metavar="suspend|terminate", help="terminate: the turn ends with this result.")
+    ] = "suspend",
+    source_agent: Annotated[str, typer.Option(metavar="A", help="Who reports.")] = OPERATOR,
+) -> None:
+    """Report the result of a tool call. The same result again is harmless, another one is refused."""
+    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+    from cardbox_cli.execution.queue.reports import report_result
+
+    content = _content(result, error, status, after_execution)
+    with runtime() as run:
+        reported = report_result(
+            run,
+            TypedTurns(run.database, run.project_id).resolve(turn),
+            tool_call_id,
+            content,
+            source_agent_id=source_agent,
+        )
+    output.emit(reported, table=lambda: _say(reported), ids=[reported.tool_result_card_id])
+
+
+def _content(
+    result: str | None, error: str | None, status: str | None, after_execution: str
+) -> "ToolResultContent":
+    from cardbox_cli.model.content import ToolResultContent
+    from cardbox_cli.model.identity import AFTER_EXECUTION
+
+    check_choice(after_execution, "--after-execution", AFTER_EXECUTION, what="value")
+    status = status or ("success" if error is None else "failed")
+    check_choice(status, "--status", STATUSES, what="status")
+    if status == "success" and (error is not None or result is None):
+        raise UsageError("a success has a --result and no --error", hint="add --result TEXT or @FILE")
+    if status != "success" and error is None:
+        raise UsageError(f"the status {status!r} needs an --error", hint="say what went wrong")
+    parts: dict[str, Any] = {} if result is None else {"result": _value(result)}
+    if error is not None:
+        parts["error"] = {"code": f"tool_{status}", "message": error}
+    return ToolResultContent(
+        status=status,
+        after_execution="terminate" if after_execution == "terminate" else "suspend",
+        **parts,
+    )
+
+
+def _value(text: str) -> Any:
+    """What a tool said: the JSON that it is, else the text."""
+    said = read_text(text[1:]) if text.startswith("@") else text
+    try:
+        return exact_json.read(said)
+    except ValueError:
+        if "\0" in said:
+            raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text") from None
+        return said
+
+
+def _say(reported: "Reported") -> None:
+    output.facts(
+        [
+            ("turn", reported.agent_turn_id),
+            ("call", reported.tool_call_id),
+            ("card", reported.tool_result_card_id),
+            ("inbox row", reported.inbox_id),
+            ("new", None if reported.created else "no: that result was reported before"),
+        ]
+    )

@@ -1,0 +1,80 @@
+"""What `cbx turn watch` does: the timeline of a turn, as it happens."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.turn.show import event_cells
+from cardbox_cli.cli.commands.turn.wait import require_success
+from cardbox_cli.cli.parameters.inputs import check_seconds
+from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.escaping import flat
+from cardbox_cli.cli.terminal.watch import pauses
+from cardbox_cli.cli.tree import everyday, examples
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.views.timeline import Event
+    from cardbox_cli.store.views.turns import StoredTurn, TurnViews
+
+app = everyday("Watch a turn.")
+
+
+@app.command(epilog=examples("  cbx turn watch @last\n  cbx turn watch 1d5c8f72 -o jsonl | jq -r .text"))
+def watch(
+    turn: TurnId,
+    interval: Annotated[
+        float,
+        typer.Option(metavar="S", min=0.1, callback=check_seconds, help="So many seconds between looks."),
+    ] = 1.0,
+) -> None:
+    """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
+    from cardbox_cli.execution.views.turn_page import view
+
+    last: list[StoredTurn] = []
+    with session().turns() as turns:
+        events = _events(turns, turns.resolve(turn), interval, last.append)
+        if session().output == "table":
+            for event in events:
+                _say(event)
+        else:
+            output.emit_list(
+                events, columns=(), row=event_cells, item_id=lambda event: event.ref or "-", empty=""
+            )
+    [stored] = last
+    require_success(view(stored), stored.record.error if stored.record else None)
+
+
+def _events(
+    turns: "TurnViews", turn_id: str, interval: float, end: "Callable[[StoredTurn], None]"
+) -> "Iterator[Event]":
+    """What happens to a turn, each thing once, until it has ended; `end` gets it then."""
+    from cardbox_cli.execution.views.turn_page import view
+
+    told: Counter[Event] = Counter()
+    with ExitStack() as stack:
+        pause: Callable[[float], None] | None = None
+        while True:
+            stored = turns.story(turn_id)
+            seen = view(stored)
+            now = Counter(seen.timeline)
+            new = now - told
+            yield from (event for event in seen.timeline if event in new)
+            told |= now
+            if seen.end_status is not None:
+                end(stored)
+                return
+            pause = pause or stack.enter_context(pauses())
+            pause(interval)
+
+
+def _say(event: "Event") -> None:
+    import sys
+
+    moment, name, text = event_cells(event)
+    output.say(flat(f"{moment}  {name:11}  {text}"))
+    sys.stdout.flush()

@@ -1,0 +1,168 @@
+"""`cbx why`: what a turn waits for, who must act next, and the command that frees it. Never writes."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cardbox_cli.cli.parameters.last import LAST, recall
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count, time
+from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.errors import Findings, UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
+    from cardbox_cli.diagnosis.registry import Evidence
+    from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
+
+app = everyday("Explain why a turn stands still, and how to free it.")
+
+
+@app.command(
+    epilog=examples(
+        "  cbx why turn_0198c2f0\n"
+        "  cbx why --agent researcher\n"
+        "  cbx why --all\n"
+        "  cbx why --all -o json | jq -r '.[].fix | select(. != null)'"
+    )
+)
+def why(
+    turn: Annotated[
+        str | None,
+        typer.Argument(metavar="[TURN]", help="A turn's id, a unique beginning or end of it, or @last."),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next or last one."),
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Everything in the project that is not well, in one pass.")
+    ] = False,
+) -> None:
+    """Explain where a turn stands: the rows that prove it, who must act next and by when, and the exact fix.
+
+    Exit code 0: healthy, ended, or waiting in time. 8: stuck, or in a state that no rule knows.
+    """
+    if sum((turn is not None, agent is not None, all_)) != 1:
+        raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
+    from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.execution.settings import settings_from
+
+    with session().database() as database:
+        diagnoser = Diagnoser(database, session().project_id, settings_from(os.environ))
+        if all_:
+            _survey(diagnoser)
+        else:
+            _one(
+                diagnoser.agent(agent)
+                if agent is not None
+                else diagnoser.turn(_meant(turn or "", database.address))
+            )
+
+
+def _meant(typed: str, address: str) -> str:
+    return recall(address, session().project_id, "turn") if typed == LAST else typed
+
+
+def _one(diagnosis: "Diagnosis") -> None:
+    output.emit(_as_json(diagnosis), table=lambda: _page(diagnosis), ids=[diagnosis.turn or diagnosis.agent])
+    if not diagnosis.well:
+        raise Findings(f"{_named(diagnosis)} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
+
+
+def _survey(diagnoser: "Diagnoser") -> None:
+    survey = diagnoser.survey()
+    output.emit_list(
+        [_as_json(each) for each in survey.problems],
+        columns=["TURN", "VERDICT", "RULE", "FIX"],
+        row=_line,
+        item_id=lambda each: each["turn"],
+        empty="nothing is stuck",
+    )
+    announce(_counted(survey))
+    if survey.problems:
+        raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
+
+
+def _line(problem: dict[str, Any]) -> list[str]:
+    helps = problem["fix"] or problem["next_actor"] or "-"
+    return [problem["turn"], problem["verdict"], problem["rule"] or "-", helps]
+
+
+def _counted(survey: "Survey") -> str:
+    return (
+        f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
+        f" {survey.looked_at} looked at"
+    )
+
+
+# --- for people
+
+
+def _page(diagnosis: "Diagnosis") -> None:
+    rule = f": {diagnosis.rule}" if diagnosis.rule else ""
+    colour = "" if diagnosis.well else "red"
+    output.say_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
+    output.say(diagnosis.proves)
+    if diagnosis.evidence:
+        output.say()
+        _rows(diagnosis.evidence)
+    output.say()
+    output.facts(_what_next(diagnosis))
+    if diagnosis.also:
+        output.say()
+        output.say("also seen")
+        for seen in diagnosis.also:
+            output.say(f"  {seen.rule}: {seen.proves}")
+
+
+def _named(diagnosis: "Diagnosis") -> str:
+    return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
+
+
+def _rows(evidence: "Sequence[Evidence]") -> None:
+    output.print_table(["TABLE", "ROW", "SHOWS"], [[each.table, each.row, each.shows] for each in evidence])
+
+
+def _what_next(diagnosis: "Diagnosis") -> list[tuple[str, str | None]]:
+    return [
+        ("next", diagnosis.next_actor),
+        ("by", time(diagnosis.due_at)),
+        ("fix", _command(diagnosis.fix)),
+    ]
+
+
+# --- for programs
+
+
+def _as_json(diagnosis: "Diagnosis") -> dict[str, Any]:
+    return {
+        "turn": diagnosis.turn,
+        "verdict": diagnosis.verdict,
+        **_seen_json(diagnosis),
+        "also": [_seen_json(each) for each in diagnosis.also],
+    }
+
+
+def _seen_json(seen: "Seen | Diagnosis") -> dict[str, Any]:
+    return {
+        "rule": seen.rule,
+        "severity": seen.severity,
+        "evidence": list(seen.evidence),
+        "next_actor": seen.next_actor,
+        "due_at": seen.due_at,
+        "fix": _command(seen.fix),
+    }
+
+
+def _command(words: Sequence[str] | None) -> str | None:
+    """The command as it is to be typed; it names the project where the environment does not."""
+    if words is None:
+        return None
+    project = session().project_id
+    default = os.environ.get("CBX_PROJECT") or "default"
+    return shlex.join(["cbx", *words, *(["--project", project] if project != default else [])])

@@ -1,0 +1,155 @@
+"""The options that say how a request is composed, and the wishes that they come to."""
+
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import check_choice, read_text
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.layers import (
+    EXPERIENCE,
+    KNOWLEDGE,
+    LAYOUTS,
+    PROCESS_NAMES,
+    Asked,
+    Layout,
+    ProcessName,
+    check_layer,
+)
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.request import ComposeOptions
+
+Layers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layer",
+        metavar="NAME[=TEXT|=@FILE]",
+        help="A layer with this text in place of what would be collected; the name alone takes it in even "
+        "where layers are not shared. Names end in __context. Repeat for several.",
+    ),
+]
+Experience = Annotated[
+    bool, typer.Option("--experience", help="Add what earlier turns with the same profile delivered.")
+]
+KnowledgeQuery = Annotated[
+    str | None,
+    typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds."),
+]
+Query = Annotated[
+    str | None, typer.Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
+]
+ProcessKind = Annotated[
+    str | None,
+    typer.Option("--process", metavar="|".join(PROCESS_NAMES), help="Default: the profile's, or react."),
+]
+Share = Annotated[
+    bool | None,
+    typer.Option(
+        "--share/--no-share",
+        help="Whether layers besides the framework's are taken in. Default: the project's setting, or the "
+        "kind of process.",
+    ),
+]
+LayoutName = Annotated[
+    str | None,
+    typer.Option(
+        "--layout",
+        metavar="|".join(LAYOUTS),
+        help="cache puts experience, knowledge and todo behind the history. Default: the profile's.",
+    ),
+]
+
+
+def options(
+    *,
+    model: str | None = None,
+    layers: Sequence[str] | None = None,
+    experience: bool = False,
+    knowledge_query: str | None = None,
+    query: str | None = None,
+    process: str | None = None,
+    share: bool | None = None,
+    layout: str | None = None,
+    is_composed: bool = True,
+) -> "ComposeOptions":
+    """The wishes that the options spell. `is_composed` False: perhaps for a request that was sent before.
+
+    Raises UsageError, and InvalidInput for a name that is no layer's.
+    """
+    from cardbox_cli.context.request import ComposeOptions
+
+    if process is not None:
+        check_choice(process, "--process", PROCESS_NAMES, what="kind")
+    if layout is not None:
+        check_choice(layout, "--layout", LAYOUTS, what="layout")
+    spelled = ComposeOptions(
+        model=None if model is None else _not_blank(model, "--model"),
+        process=cast("ProcessName | None", process),
+        share=share,
+        layout=cast("Layout | None", layout),
+        asked=_asked(layers or [], experience=experience, knowledge_query=knowledge_query),
+        query=None if query is None else _not_blank(_text(query), "--query"),
+    )
+    if is_composed:
+        check_words(spelled)
+    return spelled
+
+
+def check_query(query: str | None) -> None:
+    """Raise UsageError for a query beside a turn, whose boxes say what is asked."""
+    if query is not None:
+        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
+
+
+def check_words(options: "ComposeOptions") -> None:
+    """Raise UsageError where a search is asked for, and nobody says for what."""
+    asked = options.asked
+    if KNOWLEDGE in asked.to_collect and asked.knowledge is None:
+        raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
+
+
+def idle_options(options: "ComposeOptions", sent: Container[str]) -> list[str]:
+    """The options that say nothing of a request that has been sent; texts of the layers in `sent` do."""
+    asked = options.asked
+    given = {
+        "--process": options.process is not None,
+        "--share" if options.share else "--no-share": options.share is not None,
+        "--layout": options.layout is not None,
+        "--experience": EXPERIENCE in asked.to_collect,
+        "--knowledge-query": asked.knowledge is not None,
+    }
+    layers = {*(asked.to_collect - {EXPERIENCE}), *(name for name in asked.texts if name not in sent)}
+    return [
+        *(option for option, is_given in given.items() if is_given),
+        *(f"--layer {name}" for name in sorted(layers)),
+    ]
+
+
+def _asked(layers: Sequence[str], *, experience: bool, knowledge_query: str | None) -> Asked:
+    texts: dict[str, str] = {}
+    to_collect = {EXPERIENCE} if experience else set()
+    for option in layers:
+        name, is_text, text = option.partition("=")
+        check_layer(name)
+        if name in texts or (name in to_collect and is_text):
+            raise UsageError(f"--layer: {name!r} is given twice", hint="give each layer one text")
+        if is_text:
+            texts[name] = _text(text)
+        else:
+            to_collect.add(name)
+    words = None if knowledge_query is None else _not_blank(knowledge_query, "--knowledge-query")
+    if KNOWLEDGE in texts and words is not None:
+        raise UsageError(f"--knowledge-query and --layer {KNOWLEDGE}=… exclude each other", hint="name one")
+    return Asked(texts=texts, to_collect=frozenset(to_collect), knowledge=words)
+
+
+def _text(given: str) -> str:
+    return read_text(given[1:]) if given.startswith("@") else given
+
+
+def _not_blank(text: str, option: str) -> str:
+    if not text.strip():
+        raise UsageError(f"{option} is blank", hint="is the shell variable set? leave it out for none")
+    return text

@@ -1,0 +1,84 @@
+"""How commands find recipes and read the arguments that they take."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input
+from cardbox_cli.cli.session import announce
+from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.packing.recipe_files import LoadedRecipe
+
+# key=text, key=@file, key:=json
+_ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
+
+
+def recipe_folders() -> list[Path]:
+    """Where recipes are looked up by name, before those that ship."""
+    named = os.environ.get("CBX_HANDOVERS")
+    return [Path("handovers"), *([Path(named)] if named else [])]
+
+
+def load_recipe(name_or_path: str) -> "LoadedRecipe":
+    """The recipe of a name or path, or on standard input for `-`."""
+    from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, text_of
+    from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe
+
+    if name_or_path != "-":
+        return read_recipe(name_or_path, folders=recipe_folders())
+    source = source_name("-")
+    text = text_of(standard_input().read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
+    return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
+
+
+def warn_of(loaded: "LoadedRecipe") -> None:
+    """Say what of a valid recipe is probably not meant."""
+    for warning in loaded.recipe.warnings():
+        announce(f"warning: recipe {loaded.name!r}: {warning}")
+
+
+def parse_arguments(given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
+    """The arguments of `--args` files and `--arg` options; an option wins over a file.
+
+    A key that several options give becomes a list. Raises UsageError for a malformed option.
+    """
+    arguments: dict[str, Any] = {}
+    for path in files:
+        arguments.update(_read_mapping(path))
+    lists: dict[str, list[Any]] = {}
+    for option in given:
+        key, value = _parse_argument(option)
+        lists.setdefault(key, []).append(value)
+    arguments.update({key: values[0] if len(values) == 1 else values for key, values in lists.items()})
+    return arguments
+
+
+def _parse_argument(option: str) -> tuple[str, Any]:
+    found = _ARGUMENT.fullmatch(option)
+    if found is None:
+        raise UsageError(
+            f"--arg {option[:60]!r} is not KEY=VALUE",
+            hint="KEY=text, KEY=@file or KEY:=json, such as limit:=3",
+        )
+    key, kind, value = found["key"], found["kind"], found["value"]
+    if kind == ":=":
+        return key, parse_json(value, f"--arg {key}")
+    return key, read_text(value[1:]) if value.startswith("@") else value
+
+
+def _read_mapping(path: str) -> dict[str, Any]:
+    from cardbox_cli.model.handwritten.documents import refusal
+    from cardbox_cli.model.handwritten.yaml_files import read_yaml
+
+    document = read_yaml(read_text(path), source_name(path))
+    if document.problems:
+        raise refusal(InvalidInput, document.source, document.problems)
+    if not isinstance(document.value, dict):
+        raise InvalidInput(
+            f"{document.source} must be a mapping of arguments", hint="one KEY: VALUE per line"
+        )
+    return document.value

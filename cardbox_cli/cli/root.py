@@ -1,0 +1,63 @@
+"""The table of the commands of `cbx`, and the command tree that they make."""
+
+import click
+
+from cardbox_cli import __version__
+from cardbox_cli.cli.session import common_options
+from cardbox_cli.cli.tree import LazyGroup
+
+# Set by the scripts of `cbx completion`: the shell that asks.
+COMPLETING = "_CBX_COMPLETE"
+
+# Each is a module or folder of `commands/`, and its line in `cbx --help`.
+COMMANDS = {
+    "demo": "See the whole main job on a bundled conversation.",
+    "card": "Add, show, list, search, delete, import and export cards.",
+    "box": "Make, show, change and verify boxes of cards.",
+    "todo": "Keep the todo list of a box: add, settle and list its items.",
+    "project": "Create, change, list and show projects.",
+    "profile": "Import, list and show the profiles of agents.",
+    "agent": "Provision, list and show agents.",
+    "tool": "Add, list, show and remove the tools of agents.",
+    "handover": "List, show and validate handover recipes.",
+    "pack": "Pack a new context box by a handover recipe.",
+    "dispatch": "Dispatch a turn into an agent's inbox.",
+    "worker": "Run turns by a command of yours; list the workers.",
+    "reap": "Do what is overdue: expired leases, deadlines, promotions.",
+    "render": "Show the exact LLM request of boxes or of a turn.",
+    "turn": "List, show, trace, await, stop and free turns; report to them.",
+    "inbox": "List, show, claim and give back what agents must process.",
+    "why": "Explain why a turn stands still, and how to free it.",
+    "shell": "Run commands line by line: one process, one connection.",
+    "completion": "Print the script that completes cbx in your shell.",
+    "db": "Start, inspect, upgrade and remove the database.",
+}
+
+
+def root(kind: type[LazyGroup] = LazyGroup) -> LazyGroup:
+    """The command tree."""
+    return kind(
+        name="cbx",
+        entries=COMMANDS,
+        help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",
+        epilog="`cbx COMMAND --help` has examples. Start with `cbx demo`.",
+        params=[
+            *common_options(),
+            click.Option(
+                ["--version"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_version,
+                help="Show the version.",
+            ),
+        ],
+        context_settings={"help_option_names": ["--help", "-h"]},
+        no_args_is_help=True,
+    )
+
+
+def _version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        click.echo(f"cbx {__version__}")
+        context.exit()

@@ -1,0 +1,68 @@
+"""How commands reach the use cases of execution: a runtime on the session's database, its bells wired."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli.session import announce, session
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.notifications.listener import Listener
+    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.execution.settings import Settings
+    from cardbox_cli.store.connection.database import Database
+
+
+@contextmanager
+def runtime() -> "Iterator[Runtime]":
+    """The project of this run, for the time of one command; what it commits rings."""
+    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.settings import settings_from
+
+    settings = settings_from(os.environ)
+    with Wakeups(announce) as wakeups, session().database() as database:
+        yield wired(database, session().project_id, settings, wakeups)
+
+
+@contextmanager
+def listener(worker_target: str | None) -> "Iterator[Listener]":
+    """What to wait on for work of a worker target, or of any, in the project of this run."""
+    from cardbox_cli.execution.notifications.service import Wakeups
+
+    targets = None if worker_target is None else [worker_target]
+    with (
+        Wakeups(announce) as wakeups,
+        wakeups.listener(
+            session().target(), project_id=session().project_id, worker_targets=targets
+        ) as opened,
+    ):
+        yield opened
+
+
+def wired(database: "Database", project_id: str, settings: "Settings", wakeups: "Wakeups") -> "Runtime":
+    """A project on a connection, its bells and events wired."""
+    from cardbox_cli.execution.notifications.notifier import wakeup_for
+    from cardbox_cli.execution.runtime import Runtime
+
+    notifiers = wakeups.notifiers(database)
+    return Runtime(
+        database,
+        project_id,
+        settings=settings,
+        notify=lambda call: notifiers.notify(wakeup_for(call.row, call.worker_target, call.reason)),
+        events=wakeups.events,
+    )
+
+
+def actor() -> str:
+    """Who a person at this command line is, for the audit."""
+    import getpass
+    import socket
+
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"

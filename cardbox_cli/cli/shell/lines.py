@@ -1,0 +1,126 @@
+"""The lines of `cbx shell`: how each is split into words, run and counted, on one connection.
+
+What a terminal adds (prompt, history, Tab) is `prompt.py`.
+"""
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli import boundary
+from cardbox_cli.cli.root import root
+from cardbox_cli.cli.session import OwnProcess, Session, announce
+from cardbox_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.target import Target
+
+LEAVE = ("exit", "quit")
+
+
+class Shell(OwnProcess):
+    """The ground of commands that share a process. `settings` are what each of them starts from."""
+
+    def __init__(self, settings: Session) -> None:
+        from cardbox_cli.store.connection.cached import KeptDatabase
+
+        self.settings = replace(settings, ground=self)
+        self.left = False
+        self._kept = KeptDatabase()
+        self._commands = root()
+
+    def __enter__(self) -> "Shell":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.close()
+
+    def run_script(self, lines: Iterable[str], name: str, *, keep_going: bool) -> int:
+        """Run lines to the first failure, or to the end; the exit code of the first that failed."""
+        failed = 0
+        for number, line in enumerate(lines, 1):
+            code = self.run(line)
+            if self.left:
+                break
+            if code:
+                announce(f"{name}:{number}: exit code {code}")
+                failed = failed or code
+                if not keep_going or code in (boundary.INTERRUPTED, boundary.PIPE_CLOSED):
+                    return code
+        return failed
+
+    def run(self, line: str) -> int:
+        """Run one line; its exit code, its failure told. Nothing that it was told stays for the next one."""
+        own = replace(self.settings)
+        try:
+            words = split(line)
+        except UsageError as exc:
+            return boundary.run(_raising(exc), line.split(), own)
+        if len(words) == 1 and words[0] in LEAVE:
+            self.left = True
+            return 0
+        words = without_prefix(words)
+        if not words:
+            return 0
+
+        def run_words() -> object:
+            return self._commands.main(words, prog_name="cbx", standalone_mode=False, obj=own)
+
+        return boundary.run(run_words, words, own)
+
+    # --- the ground of a command
+
+    def database(self, target: "Target") -> "AbstractContextManager[Database]":
+        """The connection of this shell, or one to the other database that the line names."""
+        return self._kept.lend(target)
+
+    def hand_over(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run the program as a child, the terminal its own; its exit code."""
+        sys.stdout.flush()
+        # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.
+        ours = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            code = subprocess.call([program, *arguments], env=environment, stdin=sys.stdin)
+        finally:
+            signal.signal(signal.SIGINT, ours)
+        return code if code >= 0 else 128 - code
+
+
+def split(line: str) -> list[str]:
+    """The words of a line, quoted as in a shell, without its comment. Raises UsageError."""
+    words: list[str] = []
+    rest = line.lstrip(_SPACE)
+    while rest and not rest.startswith("#"):
+        word = _WORD.match(rest)
+        if word is None:
+            raise UsageError(
+                f"{rest[:40].rstrip()!r} has no end", hint="close the quotes; a command is a line by itself"
+            )
+        words += shlex.split(word[0])
+        rest = rest[word.end() :].lstrip(_SPACE)
+    return words
+
+
+_SPACE = " \t\r\n"
+_WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+
+
+def without_prefix(words: list[str]) -> list[str]:
+    """The words of the command: a leading `cbx` says nothing, and `help X` means `X --help`."""
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"]
+    return words[1:] or ["--help"] if words[:1] == ["cbx"] else words
+
+
+def _raising(exc: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise exc
+
+    return fail

@@ -1,0 +1,89 @@
+"""How commands tell what the lint found: on stdout as their answer, or on stderr beside another."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.ids import short_id
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import Finding
+
+
+def answer(findings: "list[Finding]") -> None:
+    """Print the findings as the answer of a command. Raises Findings where one is an error."""
+    output.emit_items(findings, table=lambda: _say(findings), item_id=lambda found: found.card_id or "")
+    refuse(findings, hint=None)
+
+
+def tell(findings: "list[Finding]") -> None:
+    """Print the findings on stderr: as JSON where the answer is JSON, else a line each."""
+    if session().output in ("json", "jsonl"):
+        announce(exact_json.encode(findings).decode())
+        return
+    for found in findings:
+        remedy = f" ({found.remedy})" if found.remedy else ""
+        announce(f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}")
+
+
+def gate(verb: str, *, check: bool, force: bool) -> "Callable[[list[Finding]], None] | None":
+    """What --check and --force let through: it tells the findings, and raises Findings where one is an error.
+
+    None without --check. `verb` is what happens then: "packs", say. Raises UsageError for --force alone.
+    """
+    if force and not check:
+        raise UsageError("--force is for --check", hint="add --check, or leave --force out")
+    if not check:
+        return None
+    return tell if force else partial(_stop, verb=verb)
+
+
+def _stop(findings: "list[Finding]", *, verb: str) -> None:
+    tell(findings)
+    refuse(findings, hint=f"nothing was written; --force {verb} it all the same")
+
+
+def refuse(findings: "list[Finding]", *, hint: str | None) -> None:
+    """Raise Findings where one is an error."""
+    errors = sum(found.severity == "error" for found in findings)
+    if errors:
+        raise Findings(f"the lint found {_numbers(errors, len(findings) - errors)}", hint=hint)
+
+
+def _numbers(errors: int, warnings: int) -> str:
+    return ", ".join(
+        count(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number
+    )
+
+
+def _place(found: "Finding") -> str:
+    if found.card_id is None:
+        return ""
+    return f" at card {short_id(found.card_id)}, position {found.position}"
+
+
+def _say(findings: "list[Finding]") -> None:
+    if not findings:
+        announce("nothing found")
+        return
+    rows = [
+        [
+            "-" if found.position is None else str(found.position),
+            short_id(found.card_id) if found.card_id else "-",
+            short_id(found.box_id) if found.box_id else "-",
+            found.severity,
+            found.rule,
+            found.message,
+        ]
+        for found in findings
+    ]
+    output.print_table(["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"], rows, whole=True)
+    remedies = {found.rule: found.remedy for found in findings if found.remedy}
+    if remedies:
+        output.say()
+        output.print_table(["RULE", "REMEDY"], [list(pair) for pair in remedies.items()], whole=True)

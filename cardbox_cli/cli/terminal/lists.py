@@ -1,0 +1,131 @@
+"""How a list of the database is shown: up to its limit, with a word on what that cut off.
+
+Owns the options that lists share, and what `--watch` means for a list.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import click
+import typer
+
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import columns, output
+from cardbox_cli.cli.terminal.watch import follow, keep_showing
+from cardbox_cli.model import exact_json
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.project_store import Further
+
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
+ColumnNames = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
+]
+OfAgent = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only of this agent.")]
+
+
+class Listing(NamedTuple):
+    """A list: how it is read, what is behind an item, and how an item looks. `limit` 0 means all."""
+
+    read: Callable[[int | None], Iterable[Any]]
+    further: "Callable[[Any], Further]"
+    limit: int
+    columns: columns.Columns
+    names: list[str]
+    item_id: Callable[[Any], str]
+    empty: str
+
+
+def held_whole(
+    items: Sequence[Any], limit: int
+) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
+    """How to read a list that is held whole, and what is behind its limit: both for a Listing."""
+    from cardbox_cli.store.connection.project_store import Further
+
+    return lambda size: items[:size], lambda _: Further(len(items) - limit, True)
+
+
+def nothing_here(database: "Database", what: str, hint: str) -> str:
+    """What to say of a list that is empty: that the project is unknown, where that is why."""
+    from cardbox_cli.store.projects import is_known
+
+    project_id = session().project_id
+    if is_known(database, project_id):
+        return f"no {what} in project {project_id!r}; {hint}"
+    return f"no {what}: there is no project {project_id!r}; `cbx project list` shows those that there are"
+
+
+def show_list(listing: Listing, database: "Database", *, interval: float | None = None) -> None:
+    """Print a list as one snapshot; with an `interval`, again and again, so many seconds apart."""
+    if interval is None:
+        with database.snapshot():
+            passing = _Passing(listing.read(listing.limit or None))
+            _emit(listing, passing)
+            _say_cut(_cut(listing, passing.number, passing.last))
+        return
+
+    def look() -> "tuple[list[Any], Further | None]":
+        with database.snapshot():
+            items = list(listing.read(listing.limit or None))
+            return items, _cut(listing, len(items), items[-1] if items else None)
+
+    def show(seen: "tuple[list[Any], Further | None]") -> None:
+        _emit(listing, seen[0])
+        _say_cut(seen[1])
+
+    def oldest_first() -> list[str]:
+        return [_line(listing, item) for item in reversed(look()[0])]
+
+    if session().output in ("jsonl", "id"):
+        follow(oldest_first, interval=interval)
+    else:
+        keep_showing(look, show, interval=interval)
+
+
+class _Passing:
+    """Items on their way: how many there were, and the last."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = items
+        self.number = 0
+        self.last: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            self.number, self.last = self.number + 1, item
+            yield item
+
+
+def _emit(listing: Listing, items: Iterable[Any]) -> None:
+    output.emit_list(
+        items,
+        columns=listing.names,
+        row=columns.row(listing.columns, listing.names),
+        item_id=listing.item_id,
+        empty=listing.empty,
+    )
+
+
+def _line(listing: Listing, item: Any) -> str:
+    return listing.item_id(item) if session().output == "id" else exact_json.encode(item).decode()
+
+
+def _cut(listing: Listing, number: int, last: Any) -> "Further | None":
+    """What the limit cut off. None where nothing was, and where a program asked for just so many."""
+    if not listing.limit or number < listing.limit or not (session().output == "table" or _by_default()):
+        return None
+    return listing.further(last)
+
+
+def _by_default() -> bool:
+    source = click.get_current_context().get_parameter_source("limit")
+    return source is click.core.ParameterSource.DEFAULT
+
+
+def _say_cut(further: "Further | None") -> None:
+    if further is None or (further.all_seen and not further.count):
+        return
+    number = f"{further.count}{'' if further.all_seen else '+'}" if further.count else "perhaps"
+    announce(f"{number} more; --limit 0 shows all")

@@ -1,0 +1,140 @@
+"""Looking again and again: `--watch`. A terminal shows the newest look, a pipe what is new in it.
+
+Ends by Ctrl-C, by an error, or when nobody reads any more. Knows nothing of what is looked at.
+"""
+
+import os
+import select
+import shutil
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import Annotated, Never, TypeVar
+
+import click
+import typer
+
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.errors import UsageError
+
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
+Interval = Annotated[
+    float, typer.Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")
+]
+
+_Seen = TypeVar("_Seen")
+
+
+def between_looks(watch: bool, interval: float) -> float | None:
+    """Seconds between two looks; None for a single one. Raises UsageError for --interval without --watch."""
+    source = click.get_current_context().get_parameter_source("interval")
+    if not watch and source is not click.core.ParameterSource.DEFAULT:
+        raise UsageError("--interval is how often --watch looks again", hint="add --watch")
+    return interval if watch else None
+
+
+def keep_showing(
+    look: Callable[[], _Seen], show: Callable[[_Seen], None], *, interval: float, end: bool = False
+) -> Never:
+    """Show what `look` sees, anew on a terminal that can be drawn on, elsewhere when it has changed.
+
+    Of what is higher than the terminal the first lines are shown, with `end` the last.
+    """
+    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    before: list[_Seen] = []
+    with _alarm() as resized_within:
+        while True:
+            seen = look()
+            if can_draw:
+                _draw(show, seen, end)
+            elif before != [seen]:
+                show(seen)
+                sys.stdout.flush()
+            before = [seen]
+            while resized_within(interval):
+                if can_draw:
+                    _draw(show, seen, end)
+
+
+def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
+    """Write the lines that `look` sees, each once; one that stands there twice, twice."""
+    written: Counter[str] = Counter()
+    with _alarm() as resized_within:
+        while True:
+            now: Counter[str] = Counter()
+            for line in look():
+                now[line] += 1
+                if now[line] > written[line]:
+                    output.write(line)
+            written |= now
+            sys.stdout.flush()
+            while resized_within(interval):
+                pass
+
+
+@contextmanager
+def pauses() -> Iterator[Callable[[float], None]]:
+    """A wait for so many seconds, however the terminal changes. Raises when nobody reads any more."""
+    with _alarm() as resized_within:
+
+        def pause(seconds: float) -> None:
+            while resized_within(seconds):
+                pass
+
+        yield pause
+
+
+class _Canvas(StringIO):
+    """Takes what is meant for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _draw(show: Callable[[_Seen], None], seen: _Seen, end: bool) -> None:
+    canvas = _Canvas()
+    with redirect_stdout(canvas), redirect_stderr(canvas):
+        show(seen)
+    columns, rows = shutil.get_terminal_size()
+    lines = canvas.getvalue().splitlines()
+    room = max(1, rows - 1)
+    fitting = lines[-room:] if end else lines[:room]
+    drawn = "".join(f"{_ERASE_LINE}{output.clipped(line, columns)}\n" for line in fitting)
+    sys.stdout.write(_HOME + drawn + _ERASE_BELOW)
+    sys.stdout.flush()
+
+
+# Seconds; as good as for ever, and what --interval nan or inf comes to.
+_LONGEST = 86_400
+_HOME = "\x1b[H"
+_ERASE_LINE = "\x1b[2K"
+_ERASE_BELOW = "\x1b[J"
+
+
+@contextmanager
+def _alarm() -> Iterator[Callable[[float], bool]]:
+    """A wait for so many seconds that ends early, and answers True, when the terminal changes its size."""
+    notifier, rung = os.pipe()
+    os.set_blocking(rung, False)
+    ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(rung, b"!"))
+    poll = select.poll()
+    poll.register(notifier, select.POLLIN)
+    # Asked for nothing, it still tells when the reader is gone.
+    poll.register(sys.stdout.fileno(), 0)
+
+    def resized_within(seconds: float) -> bool:
+        ready = [descriptor for descriptor, _ in poll.poll(int(min(_LONGEST, seconds) * 1000))]
+        if ready and notifier not in ready:
+            raise BrokenPipeError
+        return bool(ready and os.read(notifier, 1024))
+
+    try:
+        yield resized_within
+    finally:
+        # Of a handler that is not Python's we know nothing.
+        signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
+        os.close(notifier)
+        os.close(rung)

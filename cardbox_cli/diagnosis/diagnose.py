@@ -1,0 +1,92 @@
+"""`why`: the verdicts on one turn, one agent, or everything in a project that is not well.
+
+The use case: it opens the snapshot, asks the reader, judges, and looks up locks outside the snapshot.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from cardbox_cli.diagnosis.reading import Blocked, Reader, read_or_say_why
+from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.verdict import Diagnosis, idle, judge
+from cardbox_cli.errors import NotFound
+from cardbox_cli.execution.settings import Settings
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.diagnosis import DiagnosisStore
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole project at one moment: what is not well, and how many turns were looked at."""
+
+    problems: tuple[Diagnosis, ...]
+    active: int
+    queued: int
+    looked_at: int
+
+
+class Diagnoser:
+    """Diagnoses turns of one project."""
+
+    def __init__(self, database: Database, project_id: str, settings: Settings) -> None:
+        self.store = DiagnosisStore(database, project_id)
+        self.settings = settings
+        self.reader = Reader(self.store, settings)
+
+    def turn(self, typed: str) -> Diagnosis:
+        """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
+
+        def read() -> list[Snapshot]:
+            return self.reader.turns([self.store.resolve(typed)])
+
+        return self._judged(read, typed)[0]
+
+    def agent(self, agent_id: str) -> Diagnosis:
+        """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""
+
+        def read() -> list[Snapshot]:
+            known, turn = self.store.agent(agent_id)
+            if not known:
+                raise NotFound(
+                    f"no agent {agent_id!r} in project {self.store.project_id!r}",
+                    hint="`cbx agent list` shows them",
+                )
+            return [] if turn is None else self.reader.turns([turn])
+
+        judged = self._judged(read, None, agent_id)
+        return judged[0] if judged else idle(agent_id)
+
+    def survey(self) -> Survey:
+        """Everything in the project that is not well; what waits behind an active turn is only counted."""
+
+        def read() -> tuple[list[Snapshot], tuple[int, int]]:
+            return self.reader.at(self.store.suspects()), self.store.counts()
+
+        try:
+            snapshots, (active, queued) = read_or_say_why(self.reader, read)
+        except Blocked as blocked:
+            return Survey(problems=(self._blocked(blocked, ""),), active=0, queued=0, looked_at=0)
+        judged = [judge(each) for each in self.reader.locked(snapshots)]
+        problems = sorted((each for each in judged if not each.well), key=lambda each: each.turn or "")
+        return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(judged))
+
+    def _judged(
+        self, read: Callable[[], list[Snapshot]], turn: str | None, agent_id: str = ""
+    ) -> list[Diagnosis]:
+        try:
+            snapshots = read_or_say_why(self.reader, read)
+        except Blocked as blocked:
+            return [self._blocked(blocked, turn, agent_id)]
+        return [judge(each) for each in self.reader.locked(snapshots)]
+
+    def _blocked(self, blocked: Blocked, turn: str | None, agent_id: str = "") -> Diagnosis:
+        """All that can be said where a table cannot be read."""
+        unread = Snapshot(
+            agent_turn_id=turn or "",
+            agent_id=agent_id,
+            now=self.store.database.now(),
+            settings=self.settings,
+            keeps_turns=True,
+            locks=blocked.locks,
+        )
+        return msgspec.structs.replace(judge(unread), turn=turn)

@@ -1,0 +1,76 @@
+"""What a rule of diagnosis is, and the one list of them.
+
+Adding a rule is adding one entry to the list of its subject in `rules/`. A rule looks at one snapshot and
+reads nothing itself.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from importlib import import_module
+from typing import Literal
+
+import msgspec
+
+from cardbox_cli.diagnosis.snapshot import Snapshot
+
+Verdict = Literal["healthy", "waiting", "ended", "stuck", "unknown"]
+Severity = Literal["ok", "warning", "error"]
+Command = tuple[str, ...]
+
+# Who acts on what is overdue.
+REAPER = "`cbx reap` or any worker's next look"
+
+SUBJECTS = ("boxes", "queue", "leases", "tools", "rows", "ends", "healthy")
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """A row that proves something: its table, its id, and what it shows."""
+
+    table: str
+    row: str
+    shows: str
+
+
+Proof = tuple[Evidence, ...] | None
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """The command that helps: as documentation shows it, and for one turn, where there is one."""
+
+    shown: str
+    build: Callable[[Snapshot], Command | None]
+
+
+def never(_: Snapshot) -> datetime | None:
+    """Nothing will happen by itself."""
+    return None
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that can be said of a turn.
+
+    `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
+    the highest `rank` is nearest to the cause. `actor` says who must act next, with words in braces that
+    `verdict.actor` knows. `due` says when something happens by itself. While `aside` is true the rule is only
+    "also seen". `after_end`: whether it is asked of turns that have ended, too.
+    """
+
+    name: str
+    proves: str
+    verdict: Verdict
+    holds: Callable[[Snapshot], Proof]
+    actor: str | None
+    rank: int = 0
+    severity: Severity = "error"
+    due: Callable[[Snapshot], datetime | None] = never
+    fix: Remedy | None = None
+    aside: Callable[[Snapshot], bool] = lambda _: False
+    after_end: bool = False
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule, the nearest to a cause first."""
+    known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
+    return tuple(sorted(known, key=lambda rule: -rule.rank))

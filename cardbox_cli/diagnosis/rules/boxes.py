@@ -1,0 +1,124 @@
+"""Rules about what a turn reads and writes: boxes and cards that are gone, a history that a provider refuses,
+and an output box of two turns.
+"""
+
+from cardbox_cli.diagnosis import evidence as show
+from cardbox_cli.diagnosis.registry import Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.remedies import STOP_SHARER, fenced_command
+from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.model.execution.diagnosis import LossKind
+
+
+def _missing_box(s: Snapshot) -> Proof:
+    gone = tuple(
+        Evidence("public.card_boxes", box.box_id, f"no such row; the turn's {box.pointer} box")
+        for box in s.boxes
+        if not box.exists and not _made_again(s, box.pointer)
+    )
+    return gone or None
+
+
+def _made_again(s: Snapshot, pointer: str) -> bool:
+    """An output box that is gone before anything was written is made again at promotion."""
+    return pointer == "output" and s.queued
+
+
+def _lost(kind: LossKind, says: str) -> Rule:
+    def holds(s: Snapshot) -> Proof:
+        lost = tuple(
+            Evidence("public.cards", card.card_id, f"{says}; in the {box.pointer} box {box.box_id}")
+            for box in s.boxes
+            if box.pointer != "output"
+            for card in box.lost
+            if card.kind == kind
+        )
+        return lost or None
+
+    return Rule(
+        name=f"{kind}-card",
+        proves=f"A card of the context or profile {_LOSSES[kind]}: a model would see less than was packed.",
+        verdict="stuck",
+        severity="warning",
+        rank=_LOSS_RANKS[kind],
+        holds=holds,
+        actor="the operator: pack the context again and `cbx turn rebox`, or end the turn",
+        fix=Remedy(_END.shown, lambda s: _end(s, f"a card of its context {_LOSSES[kind]}")),
+        aside=_goes_on,
+    )
+
+
+def _goes_on(s: Snapshot) -> bool:
+    """The model has seen what it sees: the loss stops nobody."""
+    return s.running and (s.worked_on or not s.silent)
+
+
+def _end_refused(s: Snapshot) -> Command | None:
+    return None if s.ended else _end(s, "the provider would refuse its history")
+
+
+def _end(s: Snapshot, reason: str) -> Command:
+    if s.at_head is None:
+        return ("turn", "stop", s.agent_turn_id)
+    return fenced_command("fail", s, reason)
+
+
+def _shared_output(s: Snapshot) -> Proof:
+    if s.at_head is None or len(s.sharers) < 2:
+        return None
+    return tuple(
+        Evidence(
+            "state.agent_state_head",
+            sharer.agent_id,
+            f"turn {sharer.agent_turn_id} writes to output box {sharer.box_id}",
+        )
+        for sharer in s.sharers
+    )
+
+
+_LOSSES: dict[LossKind, str] = {
+    "dangling": "does not exist",
+    "deleted": "was deleted",
+    "expired": "has expired",
+}
+_LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
+_END = Remedy(
+    "`cbx turn fail`; `cbx turn stop` while it is queued",
+    lambda s: _end(s, "a box of the turn is gone"),
+)
+
+RULES = (
+    Rule(
+        name="missing-box",
+        proves="The profile, context or output box that the turn points to does not exist.",
+        verdict="stuck",
+        rank=90,
+        holds=_missing_box,
+        actor="the operator: `cbx turn rebox` with another box, or end the turn",
+        fix=_END,
+    ),
+    _lost("dangling", "no such row"),
+    _lost("deleted", "deleted"),
+    _lost("expired", "expired"),
+    Rule(
+        name="history-refused",
+        proves="By its documentation, the provider refuses what the turn asks its model next, or asked last.",
+        verdict="stuck",
+        severity="warning",
+        rank=57,
+        holds=lambda s: show.refused(s) or None,
+        actor="the operator: {lint} shows it; `cbx turn rebox` with a mended context, or end the turn",
+        fix=Remedy("`cbx turn fail`", _end_refused),
+        aside=lambda s: s.ended or _goes_on(s),
+        after_end=True,
+    ),
+    Rule(
+        name="shared-output",
+        proves="Two agents are at turns that write to one output box.",
+        verdict="stuck",
+        severity="warning",
+        rank=45,
+        holds=_shared_output,
+        actor="the operator",
+        fix=STOP_SHARER,
+    ),
+)

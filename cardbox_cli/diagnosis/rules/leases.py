@@ -1,0 +1,185 @@
+"""Rules about who works on a turn: claims whose worker is gone, silence while running, leases of nothing."""
+
+from datetime import datetime, timedelta
+
+from cardbox_cli.diagnosis import evidence as show
+from cardbox_cli.diagnosis.registry import REAPER, Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.remedies import REAP, fenced_command
+from cardbox_cli.diagnosis.snapshot import FOREIGN_SILENCE, Snapshot
+from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
+
+
+def _expired(s: Snapshot, row: InboxRow) -> bool:
+    lease = s.lease_of(row)
+    return lease is not None and not s.lives(lease)
+
+
+def _abandoned(s: Snapshot, row: InboxRow) -> bool:
+    """Claimed by nobody whom cbx knows of, and longer ago than other systems allow, or nobody knows when."""
+    if s.lease_of(row) is not None:
+        return False
+    return row.processed_at is None or s.age(row.processed_at) > FOREIGN_SILENCE
+
+
+def _crashed(s: Snapshot) -> tuple[InboxRow, ...]:
+    """Claimed rows that nobody works on, other than the one that carries a running turn."""
+    claimed = (row for row in s.rows if row.status == PROCESSING)
+    return tuple(
+        row
+        for row in claimed
+        if not (s.running and row is s.carrier) and (_expired(s, row) or _abandoned(s, row))
+    )
+
+
+def _crashed_claim(s: Snapshot) -> Proof:
+    rows = _crashed(s)
+    if not rows:
+        return None
+    proof = tuple(
+        each
+        for row in rows
+        for each in (show.row(s, row, f", claimed {show.instant(s, row.processed_at)}"), show.lease(s, row))
+    )
+    return (show.head(s), *proof, *_owner(s, rows[0]))
+
+
+def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
+    lease = s.lease_of(row)
+    entry = next((each for each in s.workers if lease is not None and each.worker_id == lease.owner), None)
+    if lease is None:
+        return ()
+    if entry is None:
+        return (Evidence("cbx.workers", lease.owner, "no such row"),)
+    alive = "alive" if entry.live else "dead"
+    shows = (
+        f"{alive}, last heartbeat {show.instant(s, entry.heartbeat_at)}, on {entry.host}, process {entry.pid}"
+    )
+    return (Evidence("cbx.workers", lease.owner, shows),)
+
+
+def _dead(s: Snapshot) -> Proof:
+    """The worker's lease on the running turn is over: certainly lost."""
+    if not s.running or s.carrier is None or not _expired(s, s.carrier):
+        return None
+    return (show.head(s), show.lease(s, s.carrier), *_owner(s, s.carrier))
+
+
+def _suspect(s: Snapshot) -> Proof:
+    """A run without a lease has been silent: other systems would take it for dead, nobody can know."""
+    if not s.running or s.lease_of(s.carrier) is not None or not s.silent:
+        return None
+    row = show.row(s, s.carrier) if s.carrier is not None else show.absent_row(s)
+    return (show.head(s), row, show.lease(s, s.carrier), *_last_step(s))
+
+
+def _last_step(s: Snapshot) -> tuple[Evidence, ...]:
+    if not s.steps:
+        return ()
+    step = s.steps[-1]
+    shows = f"{step.status}, begun {show.instant(s, step.started_at)}"
+    return (Evidence("state.agent_steps", step.step_id, shows),)
+
+
+def _running(s: Snapshot) -> Proof:
+    if not s.running or not (s.worked_on or (s.lease_of(s.carrier) is None and not s.silent)):
+        return None
+    return (show.head(s), show.lease(s, s.carrier), *_last_step(s))
+
+
+def _lease_ends(s: Snapshot) -> datetime | None:
+    lease = s.lease_of(s.carrier)
+    if lease is not None:
+        return lease.expires_at
+    return s.last_sign + FOREIGN_SILENCE if s.last_sign else None
+
+
+def _orphan_leases(s: Snapshot) -> tuple[Lease, ...]:
+    claimed = {row.inbox_id for row in s.rows if row.status == PROCESSING}
+    of_turn = (lease for lease in s.leases if (lease.agent_turn_id or lease.inbox_id) == s.agent_turn_id)
+    return tuple(lease for lease in of_turn if lease.inbox_id not in claimed)
+
+
+def _orphan_lease(s: Snapshot) -> Proof:
+    orphans = _orphan_leases(s)
+    if not orphans:
+        return None
+    rows = {row.inbox_id: row for row in s.rows}
+    named = tuple(
+        show.row(s, rows[lease.inbox_id])
+        if lease.inbox_id in rows
+        else Evidence("state.agent_inbox", lease.inbox_id, "no such row")
+        for lease in orphans
+    )
+    return (*(show.orphan_lease(s, lease) for lease in orphans), *named)
+
+
+def _reclaim(reason: str) -> Remedy:
+    def build(s: Snapshot) -> Command | None:
+        row = s.carrier
+        carries = (s.dispatched or s.running) and row is not None and row.turn_epoch == s.epoch
+        stuck = _crashed(s)
+        if s.keeps_turns and not carries and stuck and all(_expired(s, row) for row in stuck):
+            return REAP.build(s)
+        return fenced_command("reclaim" if carries else "requeue", s, reason)
+
+    shown = "`cbx turn reclaim`; `cbx turn requeue` where no row carries it, `cbx reap` for a claimed report"
+    return Remedy(shown, build)
+
+
+_MINUTES = int(FOREIGN_SILENCE / timedelta(minutes=1))
+
+RULES = (
+    Rule(
+        name="crashed-claim",
+        proves="A row is claimed and its lease is over; or it has no lease, and was claimed more than"
+        f" {_MINUTES} min ago or at no known time.",
+        verdict="stuck",
+        rank=70,
+        holds=_crashed_claim,
+        actor=f"{REAPER}, or the operator",
+        fix=_reclaim("its claim has crashed"),
+        aside=lambda s: s.running and s.worked_on,
+    ),
+    Rule(
+        name="dead-while-running",
+        proves="A worker entered the turn and its lease is over: it has missed its heartbeats.",
+        verdict="stuck",
+        rank=69,
+        holds=_dead,
+        actor=f"{REAPER}, or the operator",
+        fix=_reclaim("its worker is dead"),
+    ),
+    Rule(
+        name="suspect-while-running",
+        proves=f"The turn runs without a lease of cbx and nothing of it was written for {_MINUTES} min:"
+        " its worker may be dead.",
+        verdict="stuck",
+        severity="warning",
+        rank=68,
+        holds=_suspect,
+        actor="the system that runs it, or the operator",
+        fix=_reclaim("its worker is silent"),
+    ),
+    Rule(
+        name="running",
+        proves="A worker is at it and sends heartbeats, or another system's worker wrote lately.",
+        verdict="healthy",
+        severity="ok",
+        rank=20,
+        holds=_running,
+        actor="worker {owner}",
+        due=_lease_ends,
+    ),
+    Rule(
+        name="orphan-lease",
+        proves="There is a lease on a row that nobody has claimed.",
+        verdict="stuck",
+        severity="warning",
+        rank=25,
+        holds=_orphan_lease,
+        actor=REAPER,
+        fix=REAP,
+        aside=lambda s: s.worked_on,
+        after_end=True,
+    ),
+)

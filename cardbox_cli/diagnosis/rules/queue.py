@@ -1,0 +1,285 @@
+"""Rules about turns that wait to be run: in a queue, for a doorbell, for a worker, for a lock."""
+
+from datetime import datetime, timedelta
+
+from cardbox_cli.diagnosis import evidence as show
+from cardbox_cli.diagnosis.registry import Evidence, Proof, Rule
+from cardbox_cli.diagnosis.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
+from cardbox_cli.diagnosis.snapshot import LOCK_HELD, Snapshot
+from cardbox_cli.diagnosis.verdict import NO_RULE, judge
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
+from cardbox_cli.model.execution.turns import DUE, IDLE, PROCESSING, InboxRow
+
+# --- queued
+
+
+def _behind(s: Snapshot) -> bool:
+    return s.queued and s.blocker is not None
+
+
+def _blocker_is_stuck(s: Snapshot) -> bool:
+    return s.blocker is not None and judge(s.blocker).verdict in ("stuck", "unknown")
+
+
+def _behind_evidence(s: Snapshot) -> tuple[Evidence, ...]:
+    assert s.turn_row is not None
+    queue = f", one of {s.queue_length} in the queue of agent {s.agent_id}"
+    return (show.row(s, s.turn_row, queue), show.head(s))
+
+
+def _queued_behind(s: Snapshot) -> Proof:
+    return _behind_evidence(s) if _behind(s) and not _blocker_is_stuck(s) else None
+
+
+def _queued_behind_stuck(s: Snapshot) -> Proof:
+    if not _behind(s) or not _blocker_is_stuck(s) or s.blocker is None:
+        return None
+    cause = judge(s.blocker)
+    what = Evidence("cbx why", s.blocker.agent_turn_id, f"{cause.verdict}: {cause.rule or NO_RULE}")
+    return (*_behind_evidence(s), what, *cause.evidence)
+
+
+def _blockers_due(s: Snapshot) -> datetime | None:
+    return None if s.blocker is None else judge(s.blocker).due_at
+
+
+def _agent_is_idle(s: Snapshot) -> bool:
+    return s.head is None or s.head.status == IDLE
+
+
+def _queued_on_idle(s: Snapshot) -> Proof:
+    if not s.queued or not _agent_is_idle(s) or _settling(s):
+        return None
+    assert s.turn_row is not None
+    return (show.head(s), show.row(s, s.turn_row))
+
+
+def _settling(s: Snapshot) -> bool:
+    """Other systems end a turn and promote the next one in two transactions."""
+    if s.keeps_turns or s.head is None:
+        return False
+    return s.age(s.head.updated_at) <= timedelta(seconds=s.settings.poll)
+
+
+def _promotion(s: Snapshot) -> Proof:
+    if not s.queued or not _agent_is_idle(s) or not _settling(s):
+        return None
+    return (show.head(s),)
+
+
+# --- promoted
+
+
+def _no_live_worker(s: Snapshot) -> Proof:
+    if not s.unclaimed or not s.unserved or s.running:
+        return None
+    return (*_late(s), *show.workers(s))
+
+
+def _lost_doorbell(s: Snapshot) -> Proof:
+    if not s.unclaimed or s.unserved or s.workers_are_busy or not s.dispatched:
+        return None
+    return (show.head(s), *_late(s), *show.workers(s))
+
+
+def _workers_busy(s: Snapshot) -> Proof:
+    if not s.unclaimed or s.running or not s.workers_are_busy:
+        return None
+    loads = tuple(
+        Evidence(
+            "cbx.leases",
+            worker.worker_id,
+            f"{s.loads.get(worker.worker_id, 0)} rows claimed, takes {worker.concurrency}",
+        )
+        for worker in s.live_workers[-3:]
+    )
+    return (*_late(s), *loads)
+
+
+def _late(s: Snapshot) -> tuple[Evidence, ...]:
+    return tuple(show.due_row(s, row) for row in s.unclaimed)
+
+
+def _never_entered(s: Snapshot) -> Proof:
+    """A worker holds the row and lives, but has not begun."""
+    lease = s.lease_of(s.carrier)
+    if not s.dispatched or lease is None or not s.lives(lease):
+        return None
+    if s.age(lease.claimed_at) <= s.settings.lease_time:
+        return None
+    claimed = Evidence("cbx.leases", lease.inbox_id, f"claimed {show.instant(s, lease.claimed_at)}")
+    return (show.head(s), show.lease(s, s.carrier), claimed)
+
+
+def _retry_far(s: Snapshot) -> Proof:
+    limit = timedelta(seconds=2 * s.settings.backoff_cap)
+    far = tuple(row for row in _retries(s) if row.next_retry_at - s.now > limit)
+    return tuple(_next_try(s, row) for row in far) or None
+
+
+def _retrying(s: Snapshot) -> Proof:
+    return tuple(_next_try(s, row) for row in _retries(s)) or None
+
+
+def _retries(s: Snapshot) -> tuple[InboxRow, ...]:
+    if s.at_head is None:
+        return ()
+    return tuple(row for row in s.rows if row.status in DUE and row not in s.due_rows)
+
+
+def _next_try(s: Snapshot, row: InboxRow) -> Evidence:
+    return show.row(s, row, f", next try {show.instant(s, row.next_retry_at)}")
+
+
+def _first_retry(s: Snapshot) -> datetime | None:
+    return min((row.next_retry_at for row in _retries(s)), default=None)
+
+
+def _dispatched(s: Snapshot) -> Proof:
+    """Promoted a moment ago, or claimed a moment ago."""
+    if not s.dispatched or s.carrier is None:
+        return None
+    if s.carrier.status == PROCESSING:
+        claimed = s.worked_on or (s.lease_of(s.carrier) is None and not s.silent)
+        return (show.row(s, s.carrier), show.lease(s, s.carrier)) if claimed else None
+    if not s.due_rows or s.unclaimed:
+        return None
+    return tuple(show.due_row(s, row) for row in s.due_rows)
+
+
+def _claim_is_late(s: Snapshot) -> datetime | None:
+    if not s.due_rows:
+        return None
+    return min(s.due_since(row) for row in s.due_rows) + s.settings.unclaimed_time
+
+
+# --- locks
+
+
+def _database_lock(s: Snapshot) -> Proof:
+    held = tuple(lock for lock in s.locks or () if lock.seconds > LOCK_HELD.total_seconds())
+    proof = tuple(
+        Evidence(
+            lock.table,
+            lock.row or "the whole table",
+            f"{lock.mode} lock of process {lock.pid} ({lock.application or 'no name'},"
+            f" {lock.state or 'unknown'}) for {int(lock.seconds)} s; {lock.blocked} sessions wait for it",
+        )
+        for lock in held
+    )
+    return proof or None
+
+
+RULES = (
+    Rule(
+        name="database-lock",
+        proves="A transaction of another session has held a row or a table of the turn for more than 10 s.",
+        verdict="stuck",
+        rank=100,
+        holds=_database_lock,
+        actor="the owner of database process {pids}: end its transaction",
+    ),
+    Rule(
+        name="queued-behind-stuck",
+        proves="The agent is at another turn, and that one is stuck.",
+        verdict="stuck",
+        rank=35,
+        holds=_queued_behind_stuck,
+        actor="{blocker_actor}",
+        due=_blockers_due,
+        fix=OF_BLOCKER,
+    ),
+    Rule(
+        name="queued-behind",
+        proves="The agent is at another turn, which goes on; this one is next or behind others.",
+        verdict="waiting",
+        severity="ok",
+        rank=35,
+        holds=_queued_behind,
+        actor="{blocker_actor}, for turn {blocker}",
+        due=_blockers_due,
+    ),
+    Rule(
+        name="queued-on-idle",
+        proves="The turn is queued although its agent is at none: nobody promoted it.",
+        verdict="stuck",
+        rank=48,
+        holds=_queued_on_idle,
+        actor="whoever promotes: a worker's next look, `cbx reap`, or the operator",
+        fix=NUDGE_OR_REBUILD,
+    ),
+    Rule(
+        name="being-promoted",
+        proves="Its agent has just become idle; another system promotes in a transaction of its own.",
+        verdict="waiting",
+        severity="ok",
+        rank=30,
+        holds=_promotion,
+        actor="the system that ran the turn before",
+    ),
+    Rule(
+        name="no-live-worker",
+        proves="Work is due for longer than CBX_UNCLAIMED (30 s), and no live worker serves its target.",
+        verdict="stuck",
+        rank=55,
+        holds=_no_live_worker,
+        actor="the operator: start a worker, `cbx worker run --target {target} --exec CMD`",
+    ),
+    Rule(
+        name="lost-doorbell",
+        proves="The turn is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
+        verdict="stuck",
+        rank=50,
+        holds=_lost_doorbell,
+        actor="a worker of target {target}, once it hears of it",
+        fix=NUDGE,
+    ),
+    Rule(
+        name="workers-busy",
+        proves="Work is due for longer than that, and every live worker of the target has all that it takes.",
+        verdict="waiting",
+        severity="ok",
+        rank=20,
+        holds=_workers_busy,
+        actor="a worker of target {target}, when one of its turns is done",
+    ),
+    Rule(
+        name="never-entered",
+        proves="A live worker claimed the turn more than a lease ago and has not begun its first step.",
+        verdict="stuck",
+        rank=58,
+        holds=_never_entered,
+        actor="worker {owner}, or the operator, who takes the claim away",
+        fix=fenced("reclaim", "claimed and never entered"),
+    ),
+    Rule(
+        name="retry-far-ahead",
+        proves="The next try is further away than twice the longest backoff.",
+        verdict="stuck",
+        rank=46,
+        holds=_retry_far,
+        actor="the operator",
+        due=_first_retry,
+        fix=fenced("requeue", "its next try is far ahead"),
+    ),
+    Rule(
+        name="retrying",
+        proves="A try has failed, and the next one is due soon.",
+        verdict="waiting",
+        severity="ok",
+        rank=20,
+        holds=_retrying,
+        actor="a worker of target {target}",
+        due=_first_retry,
+    ),
+    Rule(
+        name="dispatched",
+        proves=f"The turn was promoted or claimed a moment ago; next: {HEAD_MOVES['enter'].when}.",
+        verdict="healthy",
+        severity="ok",
+        rank=20,
+        holds=_dispatched,
+        actor="a worker of target {target}",
+        due=_claim_is_late,
+    ),
+)

@@ -1,0 +1,183 @@
+"""Rules about rows that contradict each other: epochs, rows that are missing, done with or dead too early."""
+
+from cardbox_cli.diagnosis import evidence as show
+from cardbox_cli.diagnosis.registry import Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.remedies import REBUILD, fenced, fenced_command
+from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, TURN, InboxRow, Lease
+
+# Failed tries after which a row counts as poison although some are left.
+POISON = 3
+
+
+def _head_lost(s: Snapshot) -> Proof:
+    entered = s.turn_row is None and bool(s.steps)
+    if s.head is not None or not (s.promoted or s.waiting or entered):
+        return None
+    return (show.head(s), *(show.row(s, row) for row in s.promoted))
+
+
+def _misdated_row(s: Snapshot) -> InboxRow | None:
+    """The promoted row of the turn, where its epoch is not the head's or the agent is not at the turn."""
+    row = s.turn_row
+    if s.head is None or row is None or row not in s.promoted:
+        return None
+    return row if s.at_head is None or row.turn_epoch != s.epoch else None
+
+
+def _misdated_lease(s: Snapshot) -> Lease | None:
+    """The lease that carries the active turn, where its epoch is not the head's."""
+    if s.at_head not in ("dispatched", "running"):
+        return None
+    lease = s.lease_of(s.carrier)
+    return lease if lease is not None and lease.turn_epoch != s.epoch else None
+
+
+def _wrong_epoch(s: Snapshot) -> Proof:
+    row, lease = _misdated_row(s), _misdated_lease(s)
+    if row is None and lease is None:
+        return None
+    proof = [show.head(s)]
+    if row is not None:
+        proof.append(show.row(s, row, _where(s, row.turn_epoch)))
+    if lease is not None:
+        proof.append(show.orphan_lease(s, lease))
+    return (*proof, *show.last_audit(s))
+
+
+def _where(s: Snapshot, epoch: int) -> str:
+    if epoch == s.epoch:
+        return ", of a turn that the agent is not at"
+    return ", in the past" if epoch < s.epoch else ", in the future"
+
+
+def _consumed(s: Snapshot) -> Proof:
+    """The row that asked for the turn is done with, nothing else carries it, and the turn has not ended."""
+    row = s.turn_row
+    if row is None or row.status not in (CONSUMED, SKIPPED) or s.carrier is not None:
+        return None
+    if s.at_head is None or s.dispatched or (s.running and s.silent):
+        return (show.head(s), show.row(s, row), show.record(s))
+    return None
+
+
+def _edge_alone(s: Snapshot) -> Proof:
+    """The request is there and the row that asked for it is not."""
+    if s.turn_row is not None or not s.requests or s.suspended:
+        return None
+    if s.running and not s.silent:
+        return None
+    edge = s.requests[0]
+    made = show.instant(s, edge.created_at)
+    shows = f"{edge.primitive}/{edge.edge_phase} of {edge.source_agent_id}, made {made}"
+    return (Evidence("state.execution_edges", edge.edge_id, shows), show.absent_row(s), show.head(s))
+
+
+def _row_alone_is_gone(s: Snapshot) -> Proof:
+    """The agent is at the turn, and neither its row nor its request is there."""
+    if s.turn_row is not None or s.requests or not s.dispatched:
+        return None
+    return (show.head(s), show.absent_row(s))
+
+
+def _dead(s: Snapshot) -> tuple[InboxRow, ...]:
+    """The rows that nobody will try again, though the turn needs them."""
+    waiting = {call.tool_call_id for call in s.open_calls}
+    dead = (row for row in s.rows if row.status == ERROR)
+    return tuple(row for row in dead if row.message_type == TURN or row.correlation_id in waiting)
+
+
+def _dead_letter(s: Snapshot) -> Proof:
+    return tuple(show.row(s, row) for row in _dead(s)) or None
+
+
+def _poison(s: Snapshot) -> Proof:
+    if s.at_head is None or s.worked_on:
+        return None
+    worst = tuple(row for row in s.rows if row.status in OPEN and row.retry_count >= POISON)
+    return tuple(show.row(s, row) for row in worst) or None
+
+
+def _again(s: Snapshot) -> Command:
+    dead = _dead(s)[0]
+    if dead.message_type == TURN and s.at_head is not None:
+        return fenced_command("requeue", s, "its row is dead")
+    return ("inbox", "retry", dead.inbox_id)
+
+
+def _make_anew(s: Snapshot) -> Command:
+    """The head of an active turn knows what its row said; of one that is not active nobody does."""
+    verb = "requeue" if s.at_head is not None else "fail"
+    return fenced_command(verb, s, "its inbox row is gone")
+
+
+RULES = (
+    Rule(
+        name="head-lost",
+        proves="The turn was promoted, and its agent has no head.",
+        verdict="stuck",
+        rank=95,
+        holds=_head_lost,
+        actor="the operator",
+        fix=REBUILD,
+    ),
+    Rule(
+        name="wrong-epoch",
+        proves="The promoted row or the lease of the turn is of another epoch than the head, stale or future,"
+        " or the agent is not at the turn: no worker may enter it.",
+        verdict="stuck",
+        rank=80,
+        holds=_wrong_epoch,
+        actor="the operator",
+        fix=fenced("requeue", "its row is of another epoch"),
+    ),
+    Rule(
+        name="consumed-not-applied",
+        proves="The row of the turn is consumed, and the turn has not ended: nobody will go on with it.",
+        verdict="stuck",
+        rank=77,
+        holds=_consumed,
+        actor="the operator",
+        fix=fenced("requeue", "its row was consumed before it ran"),
+    ),
+    Rule(
+        name="edge-without-row",
+        proves="The turn was asked for, and there is no inbox row that would make a worker run it.",
+        verdict="stuck",
+        rank=76,
+        holds=_edge_alone,
+        actor="the operator",
+        fix=Remedy("`cbx turn requeue`; `cbx turn fail` where the agent is not at the turn", _make_anew),
+    ),
+    Rule(
+        name="row-lost",
+        proves="The agent is at the turn, and neither an inbox row nor a request of it is there.",
+        verdict="stuck",
+        rank=75,
+        holds=_row_alone_is_gone,
+        actor="the operator",
+        fix=fenced("requeue", "its inbox row is gone"),
+    ),
+    Rule(
+        name="dead-letter",
+        proves="A row of the turn was given up, and the turn has not ended.",
+        verdict="stuck",
+        rank=74,
+        holds=_dead_letter,
+        actor="the operator, after the cause of its last error is gone",
+        fix=Remedy(
+            "`cbx inbox retry`; `cbx turn requeue` where the agent is at the turn and its own row is dead",
+            _again,
+        ),
+    ),
+    Rule(
+        name="poison-retry",
+        proves=f"A row of the turn has failed {POISON} times or more.",
+        verdict="stuck",
+        severity="warning",
+        rank=72,
+        holds=_poison,
+        actor="the operator",
+        fix=fenced("fail", "every try of it failed"),
+    ),
+)

@@ -1,0 +1,237 @@
+"""Rules about suspended turns: what they wait for, until when, and results that nobody applied."""
+
+from datetime import datetime, timedelta
+
+from cardbox_cli.diagnosis import evidence as show
+from cardbox_cli.diagnosis.registry import REAPER, Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.remedies import NUDGE, REAP, fenced
+from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
+
+
+def _deadline(s: Snapshot) -> datetime | None:
+    return None if s.head is None else s.head.resume_deadline
+
+
+def _suspension(s: Snapshot) -> Evidence:
+    assert s.head is not None
+    until = (
+        f"; deadline {show.instant(s, s.head.resume_deadline)}" if s.head.resume_deadline else "; no deadline"
+    )
+    found = show.head(s)
+    waits = f"{found.shows}, waits for {s.head.waiting_tool_count}{until}"
+    return Evidence(found.table, found.row, waits)
+
+
+def _calls(s: Snapshot) -> tuple[Evidence, ...]:
+    return tuple(show.call(s, call) for call in s.open_calls)
+
+
+def _waiting_in_time(s: Snapshot) -> Proof:
+    deadline = _deadline(s)
+    if not s.suspended or not s.open_calls or deadline is None or s.now > deadline + _grace(s):
+        return None
+    return (_suspension(s), *_calls(s), *_answering(s))
+
+
+def _answering(s: Snapshot) -> tuple[Evidence, ...]:
+    """The turns that will answer."""
+    return tuple(
+        Evidence(
+            "state.execution_edges",
+            child.agent_turn_id,
+            f"turn of agent {child.agent_id}, answers {call.tool_call_id}",
+        )
+        for call in s.open_calls
+        for child in s.children_of(call)
+    )
+
+
+def _grace(s: Snapshot) -> timedelta:
+    """How long the next look at what is overdue may take."""
+    return timedelta(seconds=s.settings.poll)
+
+
+def _deadline_passed(s: Snapshot) -> Proof:
+    deadline = _deadline(s)
+    if not s.suspended or deadline is None or s.now <= deadline + _grace(s) or s.open_reports:
+        return None
+    return (_suspension(s), *_calls(s))
+
+
+def _no_deadline(s: Snapshot) -> Proof:
+    if not s.suspended or _deadline(s) is not None or not s.open_calls or s.open_reports:
+        return None
+    return (_suspension(s), *_calls(s))
+
+
+def _report_waits(s: Snapshot) -> Proof:
+    """A report lies there longer than its claim may take."""
+    if not s.suspended or not s.unclaimed or s.unserved or s.workers_are_busy:
+        return None
+    return (_suspension(s), *(show.due_row(s, row) for row in s.unclaimed))
+
+
+def _result_is_unreported(s: Snapshot) -> Proof:
+    """A result is stored, or noted as received, and no report of it is on its way."""
+    if not s.suspended:
+        return None
+    proof = tuple(each for call in s.open_calls if not s.reports_of(call) for each in _result_of(s, call))
+    return (_suspension(s), *proof) if proof else None
+
+
+def _result_of(s: Snapshot, call: WaitingTool) -> tuple[Evidence, ...]:
+    cards = tuple(
+        Evidence("public.cards", card.card_id, f"the tool.result of call {card.tool_call_id}")
+        for card in s.results
+        if card.tool_call_id == call.tool_call_id and s.age(card.created_at) > s.settings.unclaimed_time
+    )
+    if cards or call.wait_status == RECEIVED:
+        return (show.call(s, call), *cards)
+    return ()
+
+
+def _report_or_requeue(s: Snapshot) -> Command | None:
+    return (REAP if s.results else fenced("requeue", "a result was received and is gone")).build(s)
+
+
+def _report_arrives(s: Snapshot) -> Proof:
+    if not s.suspended:
+        return None
+    claimed = tuple(
+        row
+        for row in s.open_reports
+        if row.status == PROCESSING and (s.lives(s.lease_of(row)) or not s.keeps_turns)
+    )
+    fresh = (row for row in s.due_rows if row not in s.unclaimed)
+    return tuple(show.row(s, row) for row in (*claimed, *fresh)) or None
+
+
+def _consumed_report(s: Snapshot) -> Proof:
+    """A report is done with, and its call still waits."""
+    if not s.suspended:
+        return None
+    proof = tuple(
+        each
+        for call in s.open_calls
+        if (reports := s.reports_of(call)) and all(row.status == CONSUMED for row in reports)
+        for each in (show.call(s, call), *(show.row(s, row) for row in reports))
+    )
+    return (_suspension(s), *proof) if proof else None
+
+
+def _retry_report(s: Snapshot) -> Command | None:
+    reports = [row for call in s.open_calls for row in s.reports_of(call) if row.status == CONSUMED]
+    return ("inbox", "retry", reports[0].inbox_id) if reports else None
+
+
+def _count_drift(s: Snapshot) -> Proof:
+    if not s.suspended or s.head is None or s.calls_of_other_epochs:
+        return None
+    waiting = [call for call in s.open_calls if call.wait_status == WAITING]
+    if s.head.waiting_tool_count in (len(s.open_calls), len(waiting)) and s.open_calls:
+        return None
+    known = tuple(show.call(s, call) for call in s.waiting) or (
+        Evidence("state.turn_waiting_tools", s.agent_turn_id, "no such row"),
+    )
+    return (_suspension(s), *known)
+
+
+def _calls_wait(s: Snapshot) -> bool:
+    """The calls that are known will wake the turn, whatever the head counts."""
+    return bool(s.open_calls)
+
+
+def _stale_calls(s: Snapshot) -> Proof:
+    if not s.suspended or s.open_calls or not s.calls_of_other_epochs:
+        return None
+    return (_suspension(s), *(show.call(s, call) for call in s.calls_of_other_epochs))
+
+
+RULES = (
+    Rule(
+        name="waiting-for-tool",
+        proves="The turn waits for the results of tool calls, and its deadline has not passed.",
+        verdict="waiting",
+        severity="ok",
+        rank=15,
+        holds=_waiting_in_time,
+        actor="whoever answers {calls}",
+        due=_deadline,
+    ),
+    Rule(
+        name="result-arriving",
+        proves="A report of a result is due or claimed since a moment ago.",
+        verdict="waiting",
+        severity="ok",
+        rank=20,
+        holds=_report_arrives,
+        actor="a worker of target {target}",
+    ),
+    Rule(
+        name="deadline-passed",
+        proves="The deadline of the calls that the turn waits for has passed, and nobody acted.",
+        verdict="stuck",
+        rank=64,
+        holds=_deadline_passed,
+        actor=REAPER,
+        fix=REAP,
+    ),
+    Rule(
+        name="no-deadline",
+        proves="The turn waits for results without any deadline: nobody will wake it if they do not come.",
+        verdict="stuck",
+        severity="warning",
+        rank=62,
+        holds=_no_deadline,
+        actor="whoever answers {calls}, or the operator",
+        fix=fenced("requeue", "it waits without a deadline"),
+    ),
+    Rule(
+        name="report-not-claimed",
+        proves="A report is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
+        verdict="stuck",
+        rank=66,
+        holds=_report_waits,
+        actor="a worker of target {target}, once it hears of it",
+        fix=NUDGE,
+    ),
+    Rule(
+        name="result-not-applied",
+        proves="The result of a call is stored, and no report of it is on its way to the turn.",
+        verdict="stuck",
+        rank=65,
+        holds=_result_is_unreported,
+        actor=f"{REAPER}; the operator where the result itself is gone",
+        fix=Remedy("`cbx reap`; `cbx turn requeue` where the result itself is gone", _report_or_requeue),
+    ),
+    Rule(
+        name="report-consumed-not-applied",
+        proves="The report of a result is consumed, and its call still waits for it.",
+        verdict="stuck",
+        rank=78,
+        holds=_consumed_report,
+        actor="the operator",
+        fix=Remedy("`cbx inbox retry`", _retry_report),
+    ),
+    Rule(
+        name="waiting-count-drift",
+        proves="The head counts other calls than wait: with none left, nobody will wake the turn.",
+        verdict="stuck",
+        severity="warning",
+        rank=61,
+        holds=_count_drift,
+        actor="the operator",
+        fix=fenced("requeue", "it waits for calls that are not there"),
+        aside=_calls_wait,
+    ),
+    Rule(
+        name="stale-calls",
+        proves="The calls that the suspended turn waits for are of another epoch than its head.",
+        verdict="stuck",
+        rank=79,
+        holds=_stale_calls,
+        actor="the operator",
+        fix=fenced("requeue", "its calls are of another epoch"),
+    ),
+)

@@ -1,0 +1,117 @@
+"""Wakeups and events as messages of the protocol v1r4: subjects, headers, bodies. Pure; sends nothing.
+
+A subject has no escaping. A name that cannot be one of its parts is refused, and its workers poll.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.execution.notifications.events import TurnAddress
+from cardbox_cli.execution.notifications.notifier import Wakeup
+
+VERSION = "v1r4"
+_DAY = 24 * 3600
+_ANY = "*"
+
+
+class Message(NamedTuple):
+    """What is published."""
+
+    subject: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Stream(NamedTuple):
+    """A stream that keeps messages of one category for `max_age` seconds."""
+
+    name: str
+    subject: str
+    max_age: int
+
+
+STREAMS = (
+    Stream(f"cg_cmd_{VERSION}", f"cg.{VERSION}.*.*.cmd.>", _DAY),
+    Stream(f"cg_evt_{VERSION}", f"cg.{VERSION}.*.*.evt.>", 7 * _DAY),
+)
+
+
+def wakeup_message(wakeup: Wakeup) -> Message:
+    """A wakeup for the workers of its target. Raises InvalidInput for a name that no subject can hold."""
+    subject = _subject(
+        _part("project", wakeup.project_id),
+        _part("channel", wakeup.channel_id),
+        "cmd",
+        _part("worker target", wakeup.worker_target),
+        "wakeup",
+    )
+    headers = {
+        "CG-Project-Id": wakeup.project_id,
+        "CG-Agent-Id": wakeup.agent_id,
+        "CG-Channel-Id": wakeup.channel_id,
+        "CG-Turn-Id": wakeup.agent_turn_id,
+        "CG-Turn-Epoch": str(wakeup.turn_epoch),
+        "traceparent": wakeup.traceparent,
+    }
+    return _message(subject, headers, {"inbox_id": wakeup.inbox_id, "reason": wakeup.reason})
+
+
+def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> Message:
+    """An event of a turn; `kind` is task, step or state. Raises as `wakeup_message` does."""
+    subject = _subject(
+        _part("project", turn.project_id),
+        _part("channel", turn.channel_id),
+        "evt",
+        _part("agent", turn.agent_id),
+        kind,
+    )
+    headers = {
+        "CG-Project-Id": turn.project_id,
+        "CG-Agent-Id": turn.agent_id,
+        "CG-Channel-Id": turn.channel_id,
+        "CG-Turn-Id": turn.agent_turn_id,
+        "CG-Turn-Epoch": str(turn.turn_epoch),
+        "CG-Recursion-Depth": str(turn.recursion_depth),
+        "traceparent": turn.traceparent,
+    }
+    return _message(subject, headers, body)
+
+
+def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:
+    """Where to hear wakeups; None stands for all. Raises as `wakeup_message` does."""
+    project = _ANY if project_id is None else _part("project", project_id)
+    target = _ANY if worker_target is None else _part("worker target", worker_target)
+    return _subject(project, _ANY, "cmd", target, "wakeup")
+
+
+def _subject(project: str, channel: str, category: str, name: str, suffix: str) -> str:
+    return f"cg.{VERSION}.{project}.{channel}.{category}.agent.{name}.{suffix}"
+
+
+def _part(what: str, text: str) -> str:
+    if not text or not text.isprintable() or set(text) & set(" .*>"):
+        raise InvalidInput(
+            f"{what} {text!r} cannot be part of a NATS subject",
+            hint="NATS wakes by names without dots, spaces, * and >",
+        )
+    return text
+
+
+def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str, Any]) -> Message:
+    # The last four are what the protocol's own client adds.
+    all_headers = {
+        **headers,
+        "CG-Timestamp": str(time.time_ns() // 1_000_000),
+        "CG-Version": VERSION,
+        "CG-Msg-Type": subject.rpartition(".")[2],
+        "CG-Sender": "cbx",
+    }
+    return Message(subject, _without_none(all_headers), msgspec.json.encode(_without_none(body)))
+
+
+def _without_none(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if value is not None}

@@ -1,0 +1,121 @@
+"""Applying reports: the result of a claimed report goes into the output box of its turn, once.
+
+When none is left to come the turn resumes, or may end. What happens to the claimed row then is `claims.py`'s.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Literal
+
+import msgspec
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.calls import calls_of
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.execution.turns import (
+    END_STATUSES,
+    REPORTS,
+    EndStatus,
+    Fence,
+    Head,
+    InboxRow,
+    WaitingTool,
+)
+
+# When to look again at a report that came before its turn has suspended, or its card can be seen.
+TOO_EARLY = timedelta(seconds=1)
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a claimed report.
+
+    `resumed`: the turn goes on at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: for
+    other calls; `stale`: nobody waits for it; `early`, and `busy` while its turn has not suspended: to be
+    looked at again.
+    """
+
+    outcome: Literal["resumed", "terminate", "waiting", "stale", "early", "busy"]
+    fence: Fence
+    reason: str | None = None
+    end_status: EndStatus = "success"
+
+
+def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
+    """Apply a claimed report to its turn: the result goes into the output box, once.
+
+    Takes part in the caller's transaction, who has claimed the row, which does not carry the turn yet, and
+    then does with it what the outcome says.
+    """
+    assert row.message_type in REPORTS
+    head = runtime.heads.lock(row.agent_id)
+    if head is None or head.active_agent_turn_id != row.turn_id:
+        return Applied(outcome="stale", fence=row.fence, reason="its turn is not active any more")
+    tools = runtime.turns.waiting_tools(row.turn_id)
+    tool = next((each for each in reversed(tools) if each.tool_call_id == row.correlation_id), None)
+    if head.status != "suspended":
+        if tool is not None and not tool.is_open:
+            return Applied(
+                outcome="stale", fence=head.fence, reason=f"its result was {tool.wait_status} before"
+            )
+        return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
+    if tool is None or not tool.is_open:
+        return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
+    card_id = row.pointer("tool_result_card_id") or ""
+    found = runtime.cards.get_many([card_id]).cards
+    if not found:
+        return Applied(outcome="early", fence=head.fence, reason=f"its card {card_id!r} cannot be seen")
+    return _apply(runtime, head, tool, found[0].card_id)
+
+
+def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> Applied:
+    _show(runtime, head, card_id)
+    runtime.turns.apply(tool.agent_turn_id, tool.tool_call_id, card_id)
+    tools = runtime.turns.waiting_tools(tool.agent_turn_id)
+    left = [each for each in tools if each.is_open]
+    if left:
+        runtime.heads.set_waiting(head.fence, len(left))
+        return Applied(outcome="waiting", fence=head.fence, reason=f"{len(left)} more to come")
+    ended = _termination(runtime, [each for each in tools if each.step_id == tool.step_id])
+    if ended is not None:
+        return Applied(outcome="terminate", fence=head.fence, end_status=ended)
+    epoch = runtime.heads.move(head.fence, "resume")
+    fence = Fence(head.agent_id, head.fence.agent_turn_id, epoch)
+    runtime.tell_state(head, "running", epoch)
+    return Applied(outcome="resumed", fence=fence)
+
+
+def _show(runtime: Runtime, head: Head, card_id: str) -> None:
+    """The result goes into the turn's output box, unless it is there."""
+    if head.output_box_id is not None:
+        box = runtime.boxes.ensure(head.output_box_id)
+        if card_id not in box.card_ids:
+            runtime.boxes.append(box.box_id, [card_id], fence=head.fence)
+
+
+def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
+    """Put results that had come, and that nobody will apply, into the output box. The turn is active."""
+    card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
+    for card in runtime.cards.get_many(card_ids).cards:
+        _show(runtime, head, card.card_id)
+
+
+def _termination(runtime: Runtime, tools: list[WaitingTool]) -> EndStatus | None:
+    ids = [tool.tool_result_card_id for tool in tools if tool.tool_result_card_id is not None]
+    return ended_by(runtime.cards.get_many(ids).cards)
+
+
+def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
+    """How a turn of these cards ends where a result of its last thought's calls says that it does."""
+    thoughts = [card for card in own if calls_of(card)]
+    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
+    return ended_by(card for card in own if card.type == "tool.result" and card.tool_call_id in asked)
+
+
+def ended_by(results: Iterable[Card]) -> EndStatus | None:
+    """How a turn ends where one of these results says that it does: the first status that is no success."""
+    contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
+    if not any(content.after_execution == "terminate" for content in contents):
+        return None
+    said = next((content.status for content in contents if content.status != "success"), "success")
+    return next((status for status in END_STATUSES if status == said), "failed")

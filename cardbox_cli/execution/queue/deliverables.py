@@ -1,0 +1,77 @@
+"""The deliverable that every turn leaves: its own, or a fallback that says why there is none.
+
+The fallback's fields are those that workers of the card-box protocol v1r4 write.
+"""
+
+from typing import Any
+
+from cardbox_cli.errors import BoxConflict
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.cards import CardDraft, draft_card
+from cardbox_cli.model.content import JsonContent
+from cardbox_cli.model.execution.turns import Fence
+
+
+def fallback(
+    *,
+    agent_id: str,
+    agent_turn_id: str,
+    end_status: str,
+    error_code: str | None,
+    message: str,
+    details: dict[str, Any] | None = None,
+) -> CardDraft:
+    """A deliverable for a turn that made none; `details` is shown to people, such as the end of stderr."""
+    data = {
+        "schema_version": 1,
+        "kind": "fallback_deliverable",
+        "status": end_status,
+        "partial": end_status != "success",
+        "message": message,
+        "fields": [
+            {"name": "summary", "value": message},
+            {"name": "output", "value": ""},
+            {"name": "reason", "value": error_code or end_status},
+        ],
+        "diagnostics": details or {},
+    }
+    return draft_card(
+        "task.deliverable",
+        JsonContent(data),
+        author_id=agent_id,
+        metadata={
+            "agent_turn_id": agent_turn_id,
+            "partial": end_status != "success",
+            "terminal_reason": error_code or end_status,
+        },
+    )
+
+
+def ensure_deliverable(
+    runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, start: int, fence: Fence | None = None
+) -> str:
+    """The id of the turn's own deliverable; else `draft`, appended to the output box, or to a new one.
+
+    Its own is the last one that the box holds at or behind `start`. A box that is gone is made again. `fence`
+    is that of the turn, where it is active.
+    """
+    turn_id = draft.metadata["agent_turn_id"]
+    if output_box_id is not None:
+        found = runtime.turns.last_deliverable(turn_id, output_box_id, start)
+        if found is not None:
+            return found
+    runtime.cards.add(draft)
+    if output_box_id is None or not _is_ours(runtime, output_box_id):
+        runtime.boxes.create([draft.card_id])
+    else:
+        runtime.boxes.append(output_box_id, [draft.card_id], fence=fence)
+    return draft.card_id
+
+
+def _is_ours(runtime: Runtime, box_id: str) -> bool:
+    """Make the box if it is gone; False where its id is that of another project's box."""
+    try:
+        runtime.boxes.ensure(box_id)
+    except BoxConflict:
+        return False
+    return True

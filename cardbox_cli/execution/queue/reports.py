@@ -1,0 +1,309 @@
+"""Reports: the result of a tool call on its way to the turn that waits for it.
+
+A report is a `tool.result` card and an inbox row that points to it; `claims.py` hands the row to a worker,
+and `applying.py` applies it. The card's id is derived from the call: the same result twice is a replay.
+"""
+
+import msgspec
+
+from cardbox_cli.errors import CardConflict, Conflict, NotFound
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.cards import CardDraft, card_text, draft_card
+from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.execution.headers import depth_of, new_trace_id, parent_of, trace_id_of, turn_headers
+from cardbox_cli.model.execution.turns import (
+    APPLIED,
+    PENDING,
+    RECEIVED,
+    TIMEOUT,
+    TOOL_RESULT,
+    WAITING,
+    WATCHDOG,
+    Edge,
+    Fence,
+    Head,
+    TurnRecord,
+    WaitingTool,
+    edge_context,
+    new_edge_id,
+    new_inbox_id,
+)
+from cardbox_cli.model.ids import derived_id
+from cardbox_cli.store.inbox import NewRow
+
+# Whose cards timeouts are in the card-box protocol v1r4.
+_TIMED_OUT_BY = "worker.watchdog"
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """A report that is on its way. `created` is False for one that had been made before."""
+
+    agent_turn_id: str
+    tool_call_id: str
+    tool_result_card_id: str
+    inbox_id: str | None
+    created: bool
+
+
+def report_result(
+    runtime: Runtime,
+    agent_turn_id: str,
+    tool_call_id: str,
+    content: ToolResultContent,
+    *,
+    source_agent_id: str,
+    message_type: str = TOOL_RESULT,
+) -> Reported:
+    """Report the result of a call that a suspended turn waits for.
+
+    The same result again is harmless. Raises NotFound for a call that the turn never waited for, Conflict
+    for a second result, and for a turn that has ended.
+    """
+    runtime.database.require_execution()
+    with runtime.transaction():
+        waiting = _hold_waiting_tool(runtime, agent_turn_id, tool_call_id)
+        draft = _card(runtime, waiting, content, source_agent_id)
+        if waiting.wait_status != WAITING:
+            return _replayed(runtime, waiting, draft)
+        runtime.cards.add(draft)
+        return _send(runtime, waiting, draft.card_id, content, source_agent_id, message_type)
+
+
+def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:
+    """Report a result whose card is stored already, and whose report is lost.
+
+    Raises NotFound for a call that the turn never waited for and for a card that is no result, Conflict where
+    there is a report.
+    """
+    with runtime.transaction():
+        waiting = _hold_waiting_tool(runtime, agent_turn_id, tool_call_id)
+        cards = runtime.cards.get_many([card_id]).cards
+        content = cards[0].content if cards else None
+        if not isinstance(content, ToolResultContent):
+            raise NotFound(f"the card {card_id!r} is no tool result", hint="`cbx card show` shows it")
+        source = cards[0].author_id or WATCHDOG
+        return _send(runtime, waiting, card_id, content, source, TOOL_RESULT)
+
+
+def _hold_waiting_tool(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> WaitingTool:
+    """What waits for the call, held. Its turn's head is not: a report changes no state of the turn.
+
+    Who ends a turn reports it to another agent's while he holds a head; two heads could wait for each other.
+    """
+    waiting = runtime.turns.lock_waiting(agent_turn_id, tool_call_id)
+    if waiting is not None:
+        return waiting
+    known = runtime.turns.waiting_tools(agent_turn_id)
+    calls = ", ".join(tool.tool_call_id for tool in known if tool.wait_status == WAITING)
+    raise NotFound(
+        f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
+        hint=f"it waits for {calls}" if calls else "it waits for none: `cbx turn show` tells its story",
+    )
+
+
+def _card(runtime: Runtime, tool: WaitingTool, content: ToolResultContent, source_agent_id: str) -> CardDraft:
+    return draft_card(
+        "tool.result",
+        content,
+        card_id=derived_id("report", runtime.project_id, tool.agent_turn_id, tool.tool_call_id).hex,
+        author_id=source_agent_id,
+        tool_call_id=tool.tool_call_id,
+        metadata={
+            "agent_turn_id": tool.agent_turn_id,
+            "tool_call_id": tool.tool_call_id,
+            "function_name": tool.tool_name,
+            "step_id": tool.step_id,
+        },
+    )
+
+
+def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported:
+    if tool.wait_status in (RECEIVED, APPLIED) and tool.tool_result_card_id == draft.card_id:
+        try:
+            runtime.cards.add(draft)
+        except CardConflict:
+            # Another result for the same call, as is said below.
+            pass
+        else:
+            return Reported(
+                agent_turn_id=tool.agent_turn_id,
+                tool_call_id=tool.tool_call_id,
+                tool_result_card_id=draft.card_id,
+                inbox_id=None,
+                created=False,
+            )
+    if tool.wait_status in (RECEIVED, APPLIED):
+        raise Conflict(
+            f"the call {tool.tool_call_id!r} of turn {tool.agent_turn_id} has another result already: "
+            f"card {tool.tool_result_card_id}",
+            hint="nothing was written; a call has one result",
+        )
+    raise Conflict(
+        f"turn {tool.agent_turn_id} does not wait for the call {tool.tool_call_id!r} any more",
+        hint="`cbx turn show` tells why; nothing was written",
+    )
+
+
+def _send(
+    runtime: Runtime,
+    tool: WaitingTool,
+    card_id: str,
+    content: ToolResultContent,
+    source_agent_id: str,
+    message_type: str,
+) -> Reported:
+    asked = runtime.inbox.turn_row(tool.agent_turn_id)
+    if asked is None:
+        raise Conflict(
+            f"turn {tool.agent_turn_id} has lost its inbox row: its headers are unknown",
+            hint="`cbx turn requeue` makes the row anew",
+        )
+    headers = asked.context_headers
+    depth, trace_id = depth_of(headers), trace_id_of(headers)
+    parent_agent_id, parent_turn_id, parent_step_id = parent_of(headers)
+    row = runtime.inbox.insert(
+        NewRow(
+            inbox_id=new_inbox_id(),
+            agent_id=tool.agent_id,
+            message_type=message_type,
+            status=PENDING,
+            channel_id=asked.channel_id,
+            correlation_id=tool.tool_call_id,
+            agent_turn_id=tool.agent_turn_id,
+            turn_epoch=tool.turn_epoch,
+            payload={
+                "after_execution": content.after_execution,
+                "status": content.status,
+                "tool_result_card_id": card_id,
+            },
+            context_headers=turn_headers(
+                project_id=runtime.project_id,
+                channel_id=asked.channel_id,
+                agent_id=tool.agent_id,
+                agent_turn_id=tool.agent_turn_id,
+                turn_epoch=tool.turn_epoch,
+                depth=depth,
+                trace_id=trace_id or new_trace_id(),
+                parent_agent_id=parent_agent_id,
+                parent_turn_id=parent_turn_id,
+                parent_step_id=parent_step_id,
+                tool_call_id=tool.tool_call_id,
+            ),
+        )
+    )
+    if row is None:
+        raise Conflict(
+            f"the call {tool.tool_call_id!r} has a report already",
+            hint="nothing was written; look at it first",
+        )
+    runtime.turns.insert_edge(
+        Edge(
+            edge_id=new_edge_id(),
+            channel_id=asked.channel_id,
+            primitive="report",
+            edge_phase="response",
+            source_agent_id=source_agent_id,
+            source_agent_turn_id=None,
+            source_step_id=None,
+            target_agent_id=tool.agent_id,
+            target_agent_turn_id=tool.agent_turn_id,
+            correlation_id=tool.tool_call_id,
+            enqueue_mode=None,
+            recursion_depth=depth,
+            trace_id=trace_id,
+            parent_step_id=tool.step_id,
+            metadata={
+                "message_type": message_type,
+                "inbox_id": row.inbox_id,
+                "recursion_depth": depth,
+                "cg_ctx": edge_context(row, step_id=tool.step_id, tool_call_id=tool.tool_call_id),
+            },
+            created_at=None,
+        )
+    )
+    runtime.turns.receive(tool.agent_turn_id, tool.tool_call_id, card_id)
+    runtime.call(row, "report")
+    return Reported(
+        agent_turn_id=tool.agent_turn_id,
+        tool_call_id=tool.tool_call_id,
+        tool_result_card_id=card_id,
+        inbox_id=row.inbox_id,
+        created=True,
+    )
+
+
+def report_end(
+    runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
+) -> None:
+    """Report the end of a turn to the call that waits for it. Nobody waiting any more is no error.
+
+    A turn that does not wait yet hears it when it suspends: `recovery/lost_reports.py`.
+    """
+    to = record.report_to or {}
+    content = result_of_end(runtime, record.agent_turn_id, end_status, deliverable_card_id, message)
+    try:
+        with runtime.transaction():
+            report_result(
+                runtime,
+                to["agent_turn_id"],
+                to["tool_call_id"],
+                content,
+                source_agent_id=record.agent_id,
+            )
+    except (NotFound, Conflict) as exc:
+        if isinstance(exc, NotFound) and runtime.turns.head_of(to["agent_turn_id"]) is not None:
+            return
+        fence = Fence(record.agent_id, record.agent_turn_id, record.end_epoch or 0)
+        runtime.turns.audit(
+            fence,
+            action="report-dropped",
+            actor=WATCHDOG,
+            reason=exc.message,
+            epoch_after=None,
+            detail=dict(to),
+        )
+
+
+def result_of_end(
+    runtime: Runtime, agent_turn_id: str, end_status: str, deliverable_card_id: str, message: str | None
+) -> ToolResultContent:
+    """The end of a turn, as the result of the call that waits for it."""
+    found = runtime.cards.get_many([deliverable_card_id]).cards
+    result = {
+        "agent_turn_id": agent_turn_id,
+        "deliverable_card_id": deliverable_card_id,
+        "deliverable": card_text(found[0].content) if found else "",
+    }
+    error = {"code": f"turn_{end_status}", "message": message or f"the turn ended: {end_status}"}
+    return ToolResultContent(
+        status=end_status,
+        after_execution="suspend",
+        result=result,
+        error=None if end_status == "success" else error,
+    )
+
+
+def report_timeouts(runtime: Runtime, head: Head) -> list[Reported]:
+    """Report a timeout for each call of an overdue turn that has no result on its way."""
+    turn_id = head.fence.agent_turn_id
+    waiting = [tool for tool in runtime.turns.waiting_tools(turn_id) if tool.wait_status == WAITING]
+    return [report for tool in waiting if (report := _report_timeout(runtime, tool)) is not None]
+
+
+def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
+    error = {"code": "tool_timeout", "message": "no result came before the deadline"}
+    try:
+        with runtime.transaction():
+            return report_result(
+                runtime,
+                tool.agent_turn_id,
+                tool.tool_call_id,
+                ToolResultContent(status="timeout", after_execution="suspend", error=error),
+                source_agent_id=_TIMED_OUT_BY,
+                message_type=TIMEOUT,
+            )
+    except CardConflict:
+        raise
+    except Conflict:
+        # Another program wrote a report that is not noted beside the call.
+        return None

@@ -1,0 +1,77 @@
+"""The lint on what the model of a turn is asked in its next step, before anybody asks.
+
+Owns how the boxes of a turn that is not run yet are read for it. Decides nothing about the turn.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.lint.registry import lint, provider_for
+from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.execution.dispatch.request import DispatchRequest
+from cardbox_cli.execution.requests.project_layers import collector_for, settled
+from cardbox_cli.execution.requests.request import TurnBoxes, turn_request
+from cardbox_cli.execution.requests.source import read_source
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.turns import Head
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.projects import ProjectsStore
+from cardbox_cli.store.tools import ToolStore
+
+_TOOLS = "resource.tools"
+
+
+def lint_turn(
+    database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Mapping[str, Any]
+) -> list[Finding]:
+    """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
+
+    The model is that of the `runtime_config`, else the profile's. Reads the project's tools and settings, and
+    what the profile's layers are made of.
+    """
+    wanted = runtime_config.get("model")
+    model = wanted if isinstance(wanted, str) else None
+    provider = provider_for(boxes.entries, model)
+    tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
+    options = settled(ComposeOptions(model=model), ProjectsStore(database).settings(project_id))
+    collector = collector_for(database, project_id)
+    asked = turn_request(boxes, tools, options, format=provider, collector=collector)
+    return lint(asked.entries, asked.request, provider)
+
+
+def lint_turn_to_be(
+    runtime: Runtime,
+    request: DispatchRequest,
+    head: Head,
+    *,
+    profile_box_id: str,
+    context_box_id: str,
+    output_box_id: str,
+) -> list[Finding]:
+    """`lint_turn` of the first request of the turn that is asked for, whose agent's head is held.
+
+    A context box that is packed in this transaction counts as one that has no id yet.
+    """
+    context = read_source(runtime.boxes, context_box_id)
+    if request.handover is not None:
+        context = msgspec.structs.replace(context, box_id="")
+    output = read_source(runtime.boxes, output_box_id)
+    written = output.slots[: _output_start(runtime, head, output_box_id)]
+    boxes = TurnBoxes(
+        profile=read_source(runtime.boxes, profile_box_id),
+        context=context,
+        output=msgspec.structs.replace(output, slots=written),
+        output_start=len(written),
+    )
+    return lint_turn(runtime.database, runtime.project_id, boxes, request.runtime_config)
+
+
+def _output_start(runtime: Runtime, head: Head, output_box_id: str) -> int | None:
+    """How many cards the output box held before the turn that writes to it now; None where none does."""
+    if head.active_agent_turn_id is None or head.output_box_id != output_box_id:
+        return None
+    record = runtime.turns.record(head.active_agent_turn_id)
+    return None if record is None else record.output_start

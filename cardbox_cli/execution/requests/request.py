@@ -1,0 +1,187 @@
+"""What the model of a turn's next step is asked, from the turn's boxes, its profile and the project's tools.
+
+Pure. The history is what the output box held when the turn was leased, the context box, and what the turn has
+written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests never
+count.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
+from cardbox_cli.context.formats import DIALECTS, Dialect, text
+from cardbox_cli.context.request import (
+    DEFAULT_OPTIONS,
+    ComposeOptions,
+    Entry,
+    Request,
+    profile_of,
+    request_of,
+)
+from cardbox_cli.context.state import SNAPSHOTS
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Provenance, Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.layers import process_of
+
+# A text for tools that take no JSON is made of what OpenAI would get.
+TEXT = "text"
+FORMATS = (*DIALECTS, TEXT)
+DEFAULT_FORMAT = "openai"
+
+# What the step is called that has not begun.
+NEXT = "next"
+# What stands in the place of a recipe's rule for cards that turns wrote.
+OUTPUT = "output"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A box and its places in order. `provenance` says which rule brought which card, where that is known."""
+
+    box_id: str
+    slots: Sequence[Slot]
+    provenance: Provenance | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All its places."""
+        rule_of = self.provenance.rule_of if self.provenance is not None else lambda _: None
+        return [Entry(slot=slot, box_id=self.box_id, rule=rule_of(slot.position)) for slot in self.slots]
+
+    @property
+    def seen(self) -> list[Entry]:
+        """Its places without snapshots of requests: what a turn sees of it."""
+        return [
+            entry
+            for entry in self.entries
+            if entry.slot.card is None or entry.slot.card.type not in SNAPSHOTS
+        ]
+
+
+class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
+    """The boxes of a turn. `output_start` is how many cards the output box held when the turn was leased."""
+
+    profile: Source
+    context: Source
+    output: Source
+    output_start: int
+
+    @property
+    def history(self) -> list[Entry]:
+        """What the turn sees in order; an id may stand in it twice."""
+        output = [msgspec.structs.replace(entry, rule=OUTPUT) for entry in self.output.seen]
+        before = [entry for entry in output if entry.slot.position < self.output_start]
+        return [*before, *self.context.seen, *output[len(before) :]]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that a request of the turn is made of: the profile's box, then what the turn sees."""
+        return [*self.profile.seen, *self.history]
+
+    def at(self, output_cards: int, output_start: int) -> "TurnBoxes":
+        """The boxes when the output box held so many cards."""
+        output = msgspec.structs.replace(self.output, slots=self.output.slots[:output_cards])
+        return msgspec.structs.replace(self, output=output, output_start=output_start)
+
+    @property
+    def own(self) -> list[Card]:
+        """The cards that the turn has written, in order."""
+        return present_cards(self.output.slots[self.output_start :])
+
+    @property
+    def exchange(self) -> frozenset[str]:
+        """The newest instruction of the context box, and the cards that the turn has written."""
+        given = [card for card in present_cards(self.context.slots) if card.type == "task.instruction"]
+        return frozenset(card.card_id for card in (*given[-1:], *self.own))
+
+
+class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request of a step: all that it was made of and what of that is history, as it is composed, and as
+    it is sent."""
+
+    entries: list[Entry]
+    history: list[Entry]
+    request: Request
+    body: bytes
+
+
+def turn_request(
+    boxes: TurnBoxes,
+    tools: Iterable[Tool],
+    options: ComposeOptions = DEFAULT_OPTIONS,
+    *,
+    format: str = DEFAULT_FORMAT,
+    collector: ContextCollector = WITHOUT_PROVIDERS,
+) -> TurnRequest:
+    """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
+    offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
+    spelled = [_function_tool(tool) for tool in offered]
+    return request_with_tools(boxes, spelled, options, format=format, collector=collector)
+
+
+def request_with_tools(
+    boxes: TurnBoxes,
+    tools: list[dict[str, Any]],
+    options: ComposeOptions,
+    *,
+    format: str,
+    collector: ContextCollector = WITHOUT_PROVIDERS,
+) -> TurnRequest:
+    """`turn_request` with tools that are spelled already, such as those that an earlier request had."""
+    own, entries = boxes.exchange, boxes.entries
+    composed = request_of(entries, options, spell=dialect_of(format).spell, collector=collector, own=own)
+    request = msgspec.structs.replace(composed, tools=tools)
+    takes_all = process_of(request.process).takes_history
+    return TurnRequest(
+        entries=entries,
+        history=[entry for entry in boxes.history if takes_all or entry.slot.card_id in own],
+        request=request,
+        body=sent(request, format),
+    )
+
+
+def provider_of(format: str) -> str:
+    """The provider whose messages one of FORMATS is made of."""
+    return "openai" if format == TEXT else format
+
+
+def dialect_of(format: str) -> Dialect:
+    """The dialect that one of FORMATS is made of."""
+    return DIALECTS[provider_of(format)]
+
+
+def sent(request: Request, format: str) -> bytes:
+    """What a command reads: the body of `request` in one of FORMATS."""
+    if format == TEXT:
+        return text.text(request).encode()
+    return exact_json.encode(dialect_of(format).body(request)) + b"\n"
+
+
+def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
+    """The tools that a profile allows: none where it says nothing, all where it says null."""
+    allowed = profile.get("allowed_tools", [])
+    if allowed is None:
+        return list(tools)
+    return [tool for tool in tools if isinstance(allowed, list) and tool.tool_name in allowed]
+
+
+def _function_tool(tool: Tool) -> dict[str, Any]:
+    """A tool as OpenAI defines functions.
+
+    The keys stand in the order of jsonb, shorter ones first, so that what is stored of a request is what was
+    sent, to the byte.
+    """
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    described = {} if tool.description is None else {"description": tool.description}
+    return {
+        "type": "function",
+        "function": {"name": tool.tool_name, "parameters": parameters, **described},
+    }
+
+
+def present_cards(slots: Iterable[Slot]) -> list[Card]:
+    """The cards that a reader of these places sees, in order."""
+    return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]

@@ -1,0 +1,83 @@
+"""Reading what the next request of a turn is made of: its boxes and its tools.
+
+The worker, which sends requests, and whoever shows or proves them read it here, so that they get the same.
+Never writes; functions take part in the caller's snapshot.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.request import profile_of
+from cardbox_cli.errors import NotFound
+from cardbox_cli.execution.requests.request import (
+    Source,
+    TurnBoxes,
+    offered_tools,
+    present_cards,
+)
+from cardbox_cli.model.execution.turns import Head, Step
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.store.turns import TurnStore
+from cardbox_cli.store.views.turns import TurnRow
+
+
+class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next request of a turn is made of. `config` is what the dispatch asked of the worker."""
+
+    boxes: TurnBoxes
+    tools: list[Tool]
+    config: dict[str, Any]
+
+
+def read_context(
+    database: Database, project_id: str, agent_turn_id: str, *pointers: Head | TurnRow | Step
+) -> TurnContext:
+    """What the turn has now, in the boxes that the first of `pointers` names which names one.
+
+    Raises NotFound for a box that is gone.
+    """
+    boxes = BoxStore(database, project_id)
+    output = source_of(boxes, "output", _first(each.output_box_id for each in pointers))
+    turn_boxes = TurnBoxes(
+        profile=source_of(boxes, "profile", _first(each.profile_box_id for each in pointers)),
+        context=source_of(boxes, "context", _first(each.context_box_id for each in pointers)),
+        output=output,
+        output_start=_output_start(TurnStore(database, project_id), agent_turn_id, output),
+    )
+    profile = profile_of(present_cards(turn_boxes.profile.slots))
+    row = InboxStore(database, project_id).turn_row(agent_turn_id)
+    return TurnContext(
+        boxes=turn_boxes,
+        tools=offered_tools(profile, ToolStore(database, project_id).all()),
+        config={} if row is None else row.runtime_config,
+    )
+
+
+def read_source(boxes: BoxStore, box_id: str) -> Source:
+    """A box that exists, with the rules that brought its cards."""
+    return Source(box_id, boxes.slots(box_id), boxes.provenance(box_id))
+
+
+def _first(box_ids: Iterable[str | None]) -> str | None:
+    return next((box_id for box_id in box_ids if box_id is not None), None)
+
+
+def source_of(boxes: BoxStore, name: str, box_id: str | None) -> Source:
+    """The box that a turn calls by this name. Raises NotFound where it names none, or one that is gone."""
+    if box_id is None:
+        raise NotFound(f"the turn has no {name} box", hint="`cbx turn rebox` gives it one")
+    boxes.require(box_id)
+    return Source(box_id, boxes.slots(box_id))
+
+
+def _output_start(turns: TurnStore, agent_turn_id: str, output: Source) -> int:
+    """Where the turn's own cards begin: behind all there are, in a turn that cbx has not met yet."""
+    record = turns.record(agent_turn_id)
+    start = None if record is None else record.output_start
+    return len(output.slots) if start is None else start

@@ -1,0 +1,250 @@
+"""The requests of a turn's steps as they were recorded, and the next one as it would be: by the step's name.
+
+Reads for whoever shows or proves requests; what they are made of is `turn_context.py`'s and `recorded.py`'s.
+Never writes; methods take part in the caller's snapshot.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+
+import msgspec
+
+from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.lint.registry import provider_for
+from cardbox_cli.context.request import ComposeOptions, Entry, Request
+from cardbox_cli.errors import AmbiguousId, NotFound
+from cardbox_cli.execution.queue.applying import ended_by_last_calls
+from cardbox_cli.execution.requests.request import NEXT, OUTPUT, Source, TurnBoxes, turn_request
+from cardbox_cli.execution.requests.source import read_context, source_of
+from cardbox_cli.execution.requests.step_snapshots import Kept, Verified, read_kept, recorded, verify
+from cardbox_cli.execution.worker.calls import pending_calls
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, REPORTS, SUSPENDED, Step
+from cardbox_cli.model.ids import fits, short_id, unique
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.heads import HeadStore
+from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.turns import TurnStore
+from cardbox_cli.store.views.turns import ENDED, TurnFilter, TurnRow, TurnViews
+
+
+class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request of a step as its box has it, or where `step` is None as cbx would compose the next one.
+
+    `entries` are what it is made of, `awaited` the calls whose results are to come yet, `notes` say in words
+    how far it is what was sent.
+    """
+
+    step: Step | None
+    format: str
+    entries: list[Entry]
+    request: Request
+    awaited: list[str]
+    notes: list[str]
+
+
+def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
+    """The turn that an agent is at, else its oldest queued one, else its last. Raises NotFound."""
+    head = HeadStore(turns.database, turns.project_id).get(agent_id)
+    if head is not None and head.active_agent_turn_id is not None:
+        return turns.get(head.active_agent_turn_id)
+    queued = list(turns.newest(TurnFilter(agent_id=agent_id, status=QUEUED)))
+    found = queued[-1:] or list(turns.newest(TurnFilter(agent_id=agent_id), limit=1))
+    if not found:
+        raise NotFound(
+            f"agent {agent_id!r} has no turn in project {turns.project_id!r}",
+            hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
+        )
+    return found[0]
+
+
+def _format_of(kept: Kept | None, entries: Sequence[Entry], options: ComposeOptions) -> str:
+    """The format that a step was sent in; where none tells, that of the model's provider."""
+    return provider_for(entries, options.model) if kept is None else kept.format
+
+
+class TurnRequests:
+    """The requests of one turn: those of its steps as they were recorded, and the next as it would be."""
+
+    def __init__(self, database: Database, project_id: str, turn: TurnRow) -> None:
+        self.turn = turn
+        self._database = database
+        self._project_id = project_id
+        self._boxes = BoxStore(database, project_id)
+        self._turns = TurnStore(database, project_id)
+        self._steps = self._turns.steps(turn.agent_turn_id)
+
+    def request(
+        self, at: str | None, options: ComposeOptions, format: str | None, collector: ContextCollector
+    ) -> StepRequest:
+        """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
+
+        None is the next one, of a turn that has ended the last that was recorded. `format` is one of FORMATS;
+        None is the one that the step was sent in, or the last step, or else that of the model's provider.
+        Raises NotFound, and AmbiguousId.
+        """
+        step = self._step(at)
+        if step is None:
+            return self._composed(options, format, collector)
+        kept = read_kept(step.metadata)
+        profile = self._profile(step)
+        format = format or _format_of(kept, [] if profile is None else profile.seen, options)
+        found = recorded(self._request_box(step), profile, kept, format, options, self._rules(step))
+        notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
+        if profile is None:
+            notes.append("the profile's box is gone: the parameters of the request are not known")
+        return StepRequest(
+            step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
+        )
+
+    def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
+        """A recorded step, the last without `at`, and whether the cards still make its request.
+
+        `format` is for steps that do not tell theirs; of `wishes` the texts of layers count. Raises as
+        `request` does, also for a turn that recorded none.
+        """
+        step = self._step(at) if at is not None else self._last_recorded()
+        if step is None:
+            raise NotFound(
+                f"turn {self.turn.agent_turn_id!r} has recorded no request",
+                hint=self._why_nothing(),
+            )
+        context = read_context(self._database, self._project_id, self.turn.agent_turn_id, step, self.turn)
+        kept = read_kept(step.metadata)
+        format = format or _format_of(kept, context.boxes.profile.seen, options)
+        return step, verify(
+            self._request_box(step), context.boxes, kept, format, ComposeOptions(asked=options.asked)
+        )
+
+    def _why_nothing(self) -> str:
+        show = f"`cbx turn show {short_id(self.turn.agent_turn_id)}`"
+        if self.turn.status == ENDED:
+            return f"it has ended, and will send none: {show} tells how"
+        return f"{show} lists its steps; one is verified once a worker has begun it"
+
+    def _composed(
+        self, options: ComposeOptions, format: str | None, collector: ContextCollector
+    ) -> StepRequest:
+        turn = self.turn
+        context = read_context(self._database, self._project_id, turn.agent_turn_id, turn)
+        packed = context.boxes.context
+        boxes = msgspec.structs.replace(
+            context.boxes,
+            context=msgspec.structs.replace(packed, provenance=self._boxes.provenance(packed.box_id)),
+        )
+        boxes, awaited = self._with_reports(boxes)
+        model = context.config.get("model")
+        options = msgspec.structs.replace(
+            options, model=options.model or (model if isinstance(model, str) else None)
+        )
+        if format is None:
+            kept = (read_kept(step.metadata) for step in reversed(self._steps))
+            format = _format_of(next(filter(None, kept), None), boxes.entries, options)
+        asked = turn_request(boxes, context.tools, options, format=format, collector=collector)
+        return StepRequest(
+            step=None,
+            format=format,
+            entries=asked.entries,
+            request=asked.request,
+            awaited=awaited,
+            notes=[
+                "as cbx would compose it",
+                *(f"waits for {call_id}: its result is not in it yet" for call_id in awaited),
+                *self._end(boxes, awaited),
+            ],
+        )
+
+    def _end(self, boxes: TurnBoxes, awaited: Sequence[str]) -> Iterator[str]:
+        status = ended_by_last_calls(boxes.own) if self.turn.status in ACTIVE and not awaited else None
+        if status is not None:
+            yield f"a result ends the turn ({status}): no worker will send it"
+
+    def _with_reports(self, boxes: TurnBoxes) -> tuple[TurnBoxes, list[str]]:
+        """The boxes of an active turn once what is reported is applied, and the calls that wait even then."""
+        if self.turn.status not in ACTIVE:
+            return boxes, []
+        turn_id = self.turn.agent_turn_id
+        waiting = [tool.tool_call_id for tool in self._turns.waiting_tools(turn_id) if tool.is_open]
+        reports = self._reported(waiting) if self.turn.status == SUSPENDED else {}
+        slots = list(boxes.output.slots)
+        held = {slot.card_id for slot in slots}
+        for card in reports.values():
+            if card.card_id not in held:
+                slots.append(Slot(len(slots), card.card_id, card, "present"))
+        boxes = msgspec.structs.replace(boxes, output=msgspec.structs.replace(boxes.output, slots=slots))
+        pending = [call.tool_call_id for call in pending_calls(boxes.own)]
+        return boxes, unique([*pending, *(call_id for call_id in waiting if call_id not in reports)])
+
+    def _reported(self, waiting: Container[str]) -> dict[str, Card]:
+        """The results that reports bring for these calls, in the order in which they are to be applied."""
+        rows = [
+            row
+            for row in InboxStore(self._database, self._project_id).of_turn(self.turn.agent_turn_id)
+            if row.message_type in REPORTS and row.status in OPEN and row.correlation_id in waiting
+        ]
+        pointers = [(row.correlation_id or "", row.pointer("tool_result_card_id") or "") for row in rows]
+        found = CardStore(self._database, self._project_id).get_many([card_id for _, card_id in pointers])
+        cards = {card.card_id: card for card in found.cards}
+        reported: dict[str, Card] = {}
+        for call_id, card_id in pointers:
+            if card_id in cards:
+                reported.setdefault(call_id, cards[card_id])
+        return reported
+
+    def _step(self, at: str | None) -> Step | None:
+        if at == NEXT:
+            return None
+        if at is None:
+            return self._last_recorded() if self.turn.status == ENDED else None
+        step = self._named(at)
+        if step.request_box_id is None:
+            raise NotFound(
+                f"step {step.step_id!r} has recorded no request",
+                hint=f"--at {NEXT} composes the next one",
+            )
+        return step
+
+    def _last_recorded(self) -> Step | None:
+        return next((step for step in reversed(self._steps) if step.request_box_id is not None), None)
+
+    def _named(self, at: str) -> Step:
+        ids = [step.step_id for step in self._steps]
+        numbers = [str(number) for number in range(1, len(ids) + 1)]
+        if at in numbers:
+            return self._steps[numbers.index(at)]
+        alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
+        fitting = [at] if at in ids else alike
+        if len(fitting) > 1:
+            raise AmbiguousId(
+                f"{at!r} fits several steps: {', '.join(fitting[:5])}",
+                hint="type more characters of the id, or its number",
+                details={"candidates": fitting[:5]},
+            )
+        if not fitting:
+            raise NotFound(
+                f"turn {self.turn.agent_turn_id!r} has no step {at!r}",
+                hint=f"`cbx turn show {short_id(self.turn.agent_turn_id)}` lists its steps",
+            )
+        return self._steps[ids.index(fitting[0])]
+
+    def _request_box(self, step: Step) -> Source:
+        return source_of(self._boxes, "request", step.request_box_id)
+
+    def _profile(self, step: Step) -> Source | None:
+        box_id = step.profile_box_id or self.turn.profile_box_id
+        if box_id is None or not self._boxes.existing([box_id]):
+            return None
+        return source_of(self._boxes, "profile", box_id)
+
+    def _rules(self, step: Step) -> dict[str, str | None]:
+        """What brought the cards of a step's request, as far as its boxes are there to tell."""
+        context_id = step.context_box_id or self.turn.context_box_id or ""
+        output_id = step.output_box_id or self.turn.output_box_id or ""
+        lists = self._boxes.id_lists([context_id, output_id])
+        packed = self._boxes.provenance(context_id) if context_id in lists else None
+        rules: dict[str, str | None] = dict.fromkeys(lists.get(output_id, ()), OUTPUT)
+        for position, card_id in enumerate(lists.get(context_id, ())):
+            rules.setdefault(card_id, None if packed is None else packed.rule_of(position))
+        return rules

@@ -1,0 +1,198 @@
+"""What became of a turn, and all of it on one page: composed from its rows. Does no I/O.
+
+The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
+"""
+
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+
+from cardbox_cli.execution.views.timeline import Event, timeline
+from cardbox_cli.model.execution.turns import (
+    END_STATUSES,
+    ERROR,
+    SKIPPED,
+    Edge,
+    EndStatus,
+    InboxRow,
+    Step,
+    WaitingTool,
+)
+from cardbox_cli.store.views.turns import ENDED, Remains, StoredTurn, TurnRow
+
+# In the order in which a turn may go through them.
+STATUSES = ("queued", "pending", "dispatched", "running", "suspended", ENDED)
+
+
+class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    end_status: EndStatus | None
+    turn_epoch: int
+    context_box_id: str | None
+    output_box_id: str | None
+    deliverable_card_id: str | None
+    trace_id: str | None
+    recursion_depth: int | None
+    parent_agent_id: str | None
+    parent_agent_turn_id: str | None
+    inbox_id: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+
+
+class TurnView(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    end_status: EndStatus | None
+    turn_epoch: int
+    context_box_id: str | None
+    output_box_id: str | None
+    deliverable_card_id: str | None
+    inbox: list[InboxRow]
+    steps: list[Step]
+    waiting_tools: list[WaitingTool]
+    edges: list[Edge]
+    children: list[TurnSummary]
+    timeline: list[Event]
+
+
+class Branch(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn of a trace, with the turns that it gave to others."""
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    end_status: EndStatus | None
+    turn_epoch: int
+    created_at: datetime | None
+    ended_at: datetime | None
+    children: list["Branch"]
+
+
+def summary(turn: TurnRow) -> TurnSummary:
+    """What became of a turn."""
+    end_status, card_id, ended_at = _end(turn)
+    return TurnSummary(
+        agent_turn_id=turn.agent_turn_id,
+        agent_id=turn.agent_id,
+        status=turn.status,
+        end_status=end_status,
+        turn_epoch=_epoch(turn),
+        context_box_id=turn.context_box_id,
+        output_box_id=turn.output_box_id,
+        deliverable_card_id=card_id,
+        trace_id=turn.trace_id,
+        recursion_depth=turn.recursion_depth,
+        parent_agent_id=turn.parent_agent_id,
+        parent_agent_turn_id=turn.parent_agent_turn_id,
+        inbox_id=turn.inbox_id,
+        created_at=turn.created_at,
+        ended_at=ended_at,
+    )
+
+
+def view(stored: StoredTurn) -> TurnView:
+    """All of a turn."""
+    short = summary(stored.turn)
+    return TurnView(
+        agent_turn_id=short.agent_turn_id,
+        agent_id=short.agent_id,
+        status=short.status,
+        end_status=short.end_status,
+        turn_epoch=short.turn_epoch,
+        context_box_id=short.context_box_id,
+        output_box_id=short.output_box_id,
+        deliverable_card_id=short.deliverable_card_id,
+        inbox=stored.inbox,
+        steps=stored.steps,
+        waiting_tools=stored.waiting_tools,
+        edges=stored.edges,
+        children=[summary(child) for child in stored.children],
+        timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
+    )
+
+
+def tree(turns: list[TurnSummary]) -> list[Branch]:
+    """The turns of a trace, each under the one that gave it; on top those whose givers are not among them."""
+    known = {turn.agent_turn_id for turn in turns}
+    children: dict[str | None, list[TurnSummary]] = {}
+    for turn in turns:
+        parent = turn.parent_agent_turn_id
+        children.setdefault(parent if parent in known else None, []).append(turn)
+    reached: set[str] = set()
+
+    def branch(turn: TurnSummary) -> Branch:
+        reached.add(turn.agent_turn_id)
+        below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
+        return Branch(
+            agent_turn_id=turn.agent_turn_id,
+            agent_id=turn.agent_id,
+            status=turn.status,
+            end_status=turn.end_status,
+            turn_epoch=turn.turn_epoch,
+            created_at=turn.created_at,
+            ended_at=turn.ended_at,
+            children=[branch(child) for child in below],
+        )
+
+    tops = [branch(turn) for turn in children.get(None, ())]
+    # Rows that name each other as parents have no top.
+    for turn in turns:
+        if turn.agent_turn_id not in reached:
+            tops.append(branch(turn))
+    return tops
+
+
+# --- how
+
+
+def _epoch(turn: TurnRow) -> int:
+    ended_at = turn.record.end_epoch if turn.record else None
+    return turn.turn_epoch if ended_at is None else ended_at
+
+
+def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
+    """How the turn ended, with which deliverable, and when."""
+    if turn.status != ENDED:
+        return None, None, None
+    if turn.record is not None:
+        kept = turn.record
+        return cast(EndStatus, kept.end_status), kept.deliverable_card_id, kept.ended_at
+    left = turn.remains
+    if left is None:
+        return _derived(turn, None), None, turn.left_at
+    return _derived(turn, left), left.card_id, left.step_ended_at or left.card_created_at or turn.left_at
+
+
+def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
+    """How a turn ended whose end nobody kept."""
+    if turn.row_status == SKIPPED:
+        return "canceled"
+    if turn.row_status == ERROR or left is None:
+        return "failed"
+    metadata = left.card_metadata if isinstance(left.card_metadata, dict) else {}
+    if "stop_reason" in metadata or (left.step_id or "").startswith("step_stop_"):
+        return "canceled"
+    said = _said(left.card_content)
+    if said is not None:
+        return said
+    if left.step_status == "failed" or left.card_id is None:
+        return "timeout" if metadata.get("terminal_reason") == "dispatch_timeout" else "failed"
+    return "partial" if metadata.get("partial") else "success"
+
+
+def _said(content: Any) -> EndStatus | None:
+    """The status that a fallback deliverable states."""
+    data = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(data, dict) or data.get("kind") != "fallback_deliverable":
+        return None
+    status = data.get("status")
+    return cast(EndStatus, status) if status in END_STATUSES else None

@@ -1,0 +1,157 @@
+"""The connections of a worker's threads: one for each thread, made anew when it breaks.
+
+Owns how a database that went away is waited for, and that this is told once however many threads wait. Knows
+nothing of what is done with a connection.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Lock
+from typing import TypeVar
+
+from cardbox_cli.errors import CbxError, DatabaseUnavailable
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.store.connection.database import Database
+
+_T = TypeVar("_T")
+
+# Makes a runtime of a project on a database.
+MakeRuntime = Callable[[Database, str], Runtime]
+
+# Seconds between tries to reach a database that went away: at first, and at most.
+_SOON, _LATE = 0.2, 5.0
+
+
+class Connection:
+    """A connection of one thread's. It is made when first wanted, and `is_over` ends the tries to do so."""
+
+    def __init__(self, made_by: "Connections", is_over: Callable[[], bool]) -> None:
+        self._made_by = made_by
+        self._is_over = is_over
+        self._database: Database | None = None
+        self._runtimes: dict[str, Runtime] = {}
+
+    def database(self) -> Database:
+        """What it leads to. Raises DatabaseUnavailable."""
+        if self._database is None:
+            self._database = self._made_by.open()
+        return self._database
+
+    def with_database(self, action: Callable[[Database], _T]) -> _T:
+        """What `action` answers, once the database is there: tried again until it is all over."""
+        pause = 0.0
+        while True:
+            try:
+                answer = action(self.database())
+            except DatabaseUnavailable as exc:
+                self.close()
+                if type(exc) is not DatabaseUnavailable or self._is_over():
+                    raise
+                # A connection may just have grown old: the first try is made in silence.
+                if pause:
+                    self._made_by.say_down(exc)
+                time.sleep(pause)
+                pause = min(pause * 2, _LATE) or _SOON
+            else:
+                self._made_by.say_up()
+                return answer
+
+    def attempt(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
+        """`with_database` for a use case of a project."""
+        return self.with_database(lambda database: action(self._runtime(database, project_id)))
+
+    def once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
+        """What `action` answers, which is not to be done twice. A connection that broke is let go of."""
+        try:
+            return action(self._runtime(self.database(), project_id))
+        except DatabaseUnavailable:
+            self.close()
+            raise
+
+    def _runtime(self, database: Database, project_id: str) -> Runtime:
+        if project_id not in self._runtimes:
+            self._runtimes[project_id] = self._made_by.make_runtime(database, project_id)
+        return self._runtimes[project_id]
+
+    def close(self) -> None:
+        """Let go of the connection; the next use makes another."""
+        self._runtimes.clear()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+class Connections:
+    """Makes connections, and keeps those that were lent. `say` tells that the database is gone, or back.
+
+    `longest_pause` is how long a transaction may lie idle: a worker that is stopped amid one must not keep
+    others from the turn that it loses.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Database],
+        make_runtime: MakeRuntime,
+        *,
+        longest_pause: timedelta,
+        say: Callable[[str], None],
+    ) -> None:
+        self.make_runtime = make_runtime
+        self._connect = connect
+        self._longest_pause = longest_pause
+        self._say = say
+        self._lock = Lock()
+        self._idle: list[Connection] = []
+        self._is_down = False
+
+    @contextmanager
+    def own(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
+        """A connection for a thread that lives as long as the worker; it is closed in the end."""
+        connection = Connection(self, is_over)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
+    def lent(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
+        """A connection for a while. `is_over` is the same for all that are lent."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else Connection(self, is_over)
+        try:
+            yield connection
+        finally:
+            with self._lock:
+                self._idle.append(connection)
+
+    def open(self) -> Database:
+        """A database for a connection. Raises DatabaseUnavailable."""
+        database = self._connect()
+        try:
+            database.keep_plans()
+            database.limit_pauses(self._longest_pause)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def say_down(self, exc: CbxError) -> None:
+        """The database is gone, from now on."""
+        with self._lock:
+            is_new, self._is_down = not self._is_down, True
+        if is_new:
+            self._say(f"warning: {exc.message}; trying again until it is back")
+
+    def say_up(self) -> None:
+        """The database is there."""
+        with self._lock:
+            was_down, self._is_down = self._is_down, False
+        if was_down:
+            self._say("the database is back")
+
+    def close(self) -> None:
+        """Close what is kept."""
+        for connection in self._idle:
+            connection.close()

@@ -1,0 +1,386 @@
+"""One claimed turn, run to where it rests: ended, suspended, or in other hands.
+
+The loop of a turn: calls without results are answered by the commands of their tools; else the command of the
+model is asked for the next step. What is done is read from the output box each time, so that a turn goes on
+where whoever had it before left it. Knows no threads; the reins tell it when to let go.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from signal import Signals
+from threading import Event
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
+from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
+from cardbox_cli.execution.queue.claims import Task, hand_back
+from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.requests.request import DEFAULT_FORMAT
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
+from cardbox_cli.execution.worker.calls import Call, result_card
+from cardbox_cli.execution.worker.command import MAX_OUTPUT, Ran, run_command
+from cardbox_cli.execution.worker.steps import (
+    InvalidLayers,
+    Turn,
+    add_result,
+    author_of,
+    begin_step,
+    complete_step,
+    enter,
+    read_turn,
+    store_answer,
+    suspend,
+    understand,
+)
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.execution.turns import End
+from cardbox_cli.model.identity import Tool
+
+_T = TypeVar("_T")
+
+FAILED, TIMED_OUT, TOO_LONG = "command_failed", "command_timeout", "output_too_long"
+# How much of what is no answer is shown, in characters.
+_SHOWN = 1000
+
+Kind = Literal["ended", "suspended", "lost", "handed_back"]
+
+
+class Attempt(Protocol):
+    """Does something with a database, and again on another connection where one breaks."""
+
+    def __call__(self, action: Callable[[Runtime], _T]) -> _T:
+        """What `action` answers. It must be harmless to do twice."""
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers for the model: a command, the format that it reads, how requests are composed for it, and
+    its limits, time in seconds."""
+
+    command: str
+    format: str = DEFAULT_FORMAT
+    options: ComposeOptions = DEFAULT_OPTIONS
+    timeout: float = 600
+    max_steps: int = 8
+    environment: Mapping[str, str] = {}
+
+    def for_turn(self, config: Mapping[str, Any]) -> "Program":
+        """The program as the dispatch of a turn wants it: another model, timeout or number of steps."""
+        known = {name: config[name] for name in _Config.__struct_fields__ if name in config}
+        try:
+            wanted = msgspec.convert(known, _Config)
+        except msgspec.ValidationError as exc:
+            raise InvalidInput(f"the turn's runtime_config is invalid: {exc}") from exc
+        return msgspec.structs.replace(
+            self,
+            options=msgspec.structs.replace(self.options, model=wanted.model or self.options.model),
+            timeout=wanted.timeout or self.timeout,
+            max_steps=wanted.max_steps or self.max_steps,
+        )
+
+
+class _Config(msgspec.Struct):
+    model: str | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class CancellationToken:
+    """How whoever runs a turn is told to let go of it: at once, and why."""
+
+    def __init__(self) -> None:
+        self.stop = Event()
+        self.lost = False
+
+    def lose(self) -> None:
+        """The turn is in other hands: nothing of it may be stored."""
+        self.lost = True
+        self.stop.set()
+
+    def hand_back(self) -> None:
+        """The worker leaves: the turn is to be handed back."""
+        self.stop.set()
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a turn came to rest. `end` is set when it ended; `said` tells more in words."""
+
+    kind: Kind
+    agent_id: str
+    agent_turn_id: str
+    steps: int
+    said: str
+    error_code: str | None = None
+    end: End | None = None
+    waiting: list[str] = []
+
+
+class _Stopped(Exception):
+    """A command was told to stop."""
+
+
+class _Failed(Exception):
+    def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.error_code, self.message, self.details = error_code, message, details or {}
+
+
+class Run:
+    """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease."""
+
+    def __init__(
+        self, attempt: Attempt, task: Task, program: Program, cancellation: CancellationToken, *, owner: str
+    ) -> None:
+        self._attempt = attempt
+        self._task = task
+        self._program = program
+        self._cancellation = cancellation
+        self._owner = owner
+        self._steps = 0
+
+    def run(self) -> Outcome:
+        """Run it. What it raises is the failure of the database, or a bug."""
+        try:
+            try:
+                return self._loop()
+            except _Failed as exc:
+                return self._fail(exc)
+            except NotFound as exc:
+                return self._fail(_Failed("box_not_found", exc.message))
+            except _Stopped:
+                return self._let_go()
+        except (StaleEpoch, LeaseLost) as exc:
+            return self._rest("lost", exc.message)
+
+    def _loop(self) -> Outcome:
+        is_first = True
+        while True:
+            turn = self._attempt(lambda runtime: read_turn(runtime, self._task.fence))
+            self._steps = turn.steps
+            if is_first:
+                self._program = self._wanted(turn)
+            if turn.pending:
+                outcome = self._answer_calls(turn, turn.pending)
+            elif is_first and turn.boxes.own:
+                outcome = self._complete(turn)
+            else:
+                outcome = self._step(turn)
+            if outcome is not None:
+                return outcome
+            is_first = False
+
+    # --- the model
+
+    def _step(self, turn: Turn) -> Outcome | None:
+        program = self._program
+        if turn.steps >= program.max_steps:
+            raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
+        try:
+            step = self._attempt(
+                lambda runtime: begin_step(runtime, turn, format=program.format, options=program.options)
+            )
+        except InvalidLayers as exc:
+            raise _Failed("invalid_layers", str(exc)) from exc
+        except InvalidInput as exc:
+            raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
+        ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
+        if not ran.succeeded:
+            raise _Failed(*_why_failed(ran, "the command", program.timeout), details=_diagnostics(ran))
+        answer = self._attempt(lambda runtime: understand(runtime, turn, step, ran.stdout))
+        if isinstance(answer, BadAnswer):
+            raise _Failed(answer.error_code, answer.message, _diagnostics(ran))
+        self._steps += 1
+        try:
+            end = self._attempt(lambda runtime: store_answer(runtime, turn, step, answer))
+        except (CardConflict, InvalidInput) as exc:
+            raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", _diagnostics(ran)) from exc
+        return None if end is None else self._ended(end)
+
+    def _wanted(self, turn: Turn) -> Program:
+        try:
+            return self._program.for_turn(turn.config)
+        except InvalidInput as exc:
+            raise _Failed("invalid_runtime_config", exc.message) from exc
+
+    # --- its tools
+
+    def _answer_calls(self, turn: Turn, calls: list[Call]) -> Outcome | None:
+        """Run the commands of registered tools; the turn suspends for what somebody else answers."""
+        self._attempt(lambda runtime: enter(runtime, turn))
+        waiting = [call for call in calls if _is_for_others(turn, call)]
+        for call in calls:
+            if call not in waiting:
+                self._store(turn, self._result(turn, call))
+        if not waiting:
+            return self._complete(turn)
+        self._attempt(lambda runtime: suspend(runtime, turn, self._task.row, waiting))
+        ids = [call.tool_call_id for call in waiting]
+        return self._rest("suspended", f"waits for {', '.join(ids)}", waiting=ids)
+
+    def _store(self, turn: Turn, draft: CardDraft) -> None:
+        self._attempt(lambda runtime: add_result(runtime, turn, draft))
+
+    def _result(self, turn: Turn, call: Call) -> CardDraft:
+        tool = turn.tool(call.tool_name)
+        if tool is None or tool.command is None:
+            failure = "unknown_tool", f"no tool {call.tool_name!r} is offered to this agent"
+            return result_card(call, author_of(turn), failure=failure)
+        if call.input is None:
+            failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
+            return result_card(call, author_of(turn), failure=failure)
+        timeout = tool.timeout_seconds or self._program.timeout
+        ran = self._run(
+            tool.command,
+            exact_json.encode(call.input),
+            turn,
+            turn.step_id or "",
+            timeout,
+            CBX_TOOL_NAME=call.tool_name,
+            CBX_TOOL_CALL_ID=call.tool_call_id,
+        )
+        return _result_of(call, turn, tool, ran, timeout)
+
+    def _complete(self, turn: Turn) -> Outcome | None:
+        end = self._attempt(lambda runtime: complete_step(runtime, turn))
+        return None if end is None else self._ended(end)
+
+    # --- commands
+
+    def _run(
+        self, command: str, stdin: bytes, turn: Turn, step_id: str, timeout: float, **variables: str
+    ) -> Ran:
+        if self._cancellation.stop.is_set():
+            raise _Stopped
+        environment = {**self._program.environment, **self._variables(turn, step_id), **variables}
+        try:
+            ran = run_command(
+                command, stdin, environment=environment, timeout=timeout, stop=self._cancellation.stop
+            )
+        except OSError as exc:
+            raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
+        if ran.stopped:
+            raise _Stopped
+        return ran
+
+    def _variables(self, turn: Turn, step_id: str) -> dict[str, str]:
+        return {
+            "CBX_PROJECT": self._task.row.project_id,
+            "CBX_AGENT": turn.fence.agent_id,
+            "CBX_TURN_ID": turn.fence.agent_turn_id,
+            "CBX_TURN_EPOCH": str(turn.fence.turn_epoch),
+            "CBX_STEP": step_id,
+            "CBX_CONTEXT_BOX": turn.boxes.context.box_id,
+            "CBX_OUTPUT_BOX": turn.boxes.output.box_id,
+        }
+
+    # --- rests
+
+    def _fail(self, failed: _Failed) -> Outcome:
+        end = self._attempt(
+            lambda runtime: end_turn(
+                runtime,
+                self._task.fence,
+                "failed",
+                error_code=failed.error_code,
+                message=failed.message,
+                details=failed.details,
+            )
+        )
+        return self._rest("ended", failed.message, end=end, error_code=failed.error_code)
+
+    def _let_go(self) -> Outcome:
+        if self._cancellation.lost:
+            return self._rest("lost", "its lease was lost; its command was stopped")
+        reason = "the worker stops"
+        self._attempt(lambda runtime: hand_back(runtime, self._task.row, owner=self._owner, reason=reason))
+        return self._rest("handed_back", reason)
+
+    def _ended(self, end: End) -> Outcome:
+        return self._rest("ended", end.end_status, end=end)
+
+    def _rest(
+        self,
+        kind: Kind,
+        said: str,
+        *,
+        end: End | None = None,
+        error_code: str | None = None,
+        waiting: Sequence[str] = (),
+    ) -> Outcome:
+        return Outcome(
+            kind=kind,
+            agent_id=self._task.fence.agent_id,
+            agent_turn_id=self._task.fence.agent_turn_id,
+            steps=self._steps,
+            said=said,
+            error_code=error_code,
+            end=end,
+            waiting=list(waiting),
+        )
+
+
+def _is_for_others(turn: Turn, call: Call) -> bool:
+    """Whether a call is answered by a report: its tool is offered, and has no command here."""
+    tool = turn.tool(call.tool_name)
+    return tool is not None and tool.command is None and call.input is not None
+
+
+def _result_of(call: Call, turn: Turn, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
+    if not ran.succeeded:
+        code, message = _why_failed(ran, f"the tool {tool.tool_name!r}", timeout)
+        tail = exact_json.storable_text(ran.stderr_tail)
+        return result_card(
+            call,
+            author_of(turn),
+            after_execution=tool.after_execution,
+            failure=(code.replace("command", "tool"), f"{message}\n{tail}".rstrip()),
+            status="timeout" if ran.timed_out else "failed",
+        )
+    try:
+        result = _value(ran.stdout)
+    except ValueError as exc:
+        failure = "invalid_result", f"what the tool {tool.tool_name!r} printed cannot be stored: {exc}"
+        return result_card(call, author_of(turn), after_execution=tool.after_execution, failure=failure)
+    return result_card(call, author_of(turn), after_execution=tool.after_execution, result=result)
+
+
+def _value(stdout: bytes) -> Any:
+    """What a tool printed: JSON if it is that, else text. Raises ValueError for what cannot be stored."""
+    text = stdout.decode()
+    try:
+        value = exact_json.read(text)
+    except ValueError:
+        value = text.rstrip("\n")
+    exact_json.check_storable(value)
+    return value
+
+
+def _why_failed(ran: Ran, what: str, timeout: float) -> tuple[str, str]:
+    """The code and the words for a command that did not succeed."""
+    if ran.timed_out:
+        return TIMED_OUT, f"{what} took longer than {timeout:g} seconds"
+    if ran.too_long:
+        return TOO_LONG, f"{what} printed more than {MAX_OUTPUT} bytes"
+    if ran.exit_code < 0:
+        return FAILED, f"{what} was killed by {_signal_name(-ran.exit_code)}"
+    return FAILED, f"{what} ended with exit code {ran.exit_code}"
+
+
+def _signal_name(number: int) -> str:
+    """How a signal is called; those between the first and the last real-time one have numbers only."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _diagnostics(ran: Ran) -> dict[str, Any]:
+    """What people need to see why a command failed."""
+    return {
+        "exit_code": ran.exit_code,
+        "seconds": round(ran.duration, 3),
+        "stderr_tail": exact_json.storable_text(ran.stderr_tail),
+        "stdout_head": exact_json.storable_text(ran.stdout[:_SHOWN].decode(errors="replace")),
+    }

@@ -1,0 +1,290 @@
+"""The transactions of a running turn: a step begins, its answer and the results of its calls are stored,
+and the turn suspends or ends. Each holds the head first, so that nothing is written once the fence has
+fallen.
+
+Owns how a turn is taken in from its boxes, and what is still to be done of it. Runs no command.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.errors import CardConflict, InvalidInput
+from cardbox_cli.execution.notifications.events import Phase
+from cardbox_cli.execution.queue.applying import ended_by_last_calls
+from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.recovery.lost_reports import report_lost
+from cardbox_cli.execution.requests.project_layers import collector_for, settled
+from cardbox_cli.execution.requests.request import TurnBoxes, TurnRequest, present_cards, turn_request
+from cardbox_cli.execution.requests.source import read_context
+from cardbox_cli.execution.requests.step_snapshots import REQUEST, kept_of
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.answers import Answer, BadAnswer, read_answer
+from cardbox_cli.execution.worker.calls import Author, Call, pending_calls
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.execution.turns import (
+    DISPATCHED,
+    RUNNING,
+    SUSPENDED,
+    End,
+    Fence,
+    Head,
+    InboxRow,
+    new_step_id,
+)
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.ids import new_card_id
+from cardbox_cli.store.projects import ProjectsStore
+
+# What a step can be while it counts against the limit: the model has answered.
+_ANSWERED = ("llm_done", "completed", "suspended")
+_LOST = "given up before it was done"
+
+
+class InvalidLayers(Exception):
+    """Layers that are asked for and cannot be had."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last.
+
+    `config` is what the dispatch asked of the worker.
+    """
+
+    head: Head
+    boxes: TurnBoxes
+    tools: list[Tool]
+    steps: int
+    step_id: str | None
+    config: dict[str, Any]
+
+    @property
+    def fence(self) -> Fence:
+        """The fence that it was read at."""
+        return self.head.fence
+
+    @property
+    def pending(self) -> list[Call]:
+        """The calls that the turn has made and that have no result yet, in order."""
+        return pending_calls(self.boxes.own)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name, if the agent is offered it."""
+        return next((tool for tool in self.tools if tool.tool_name == name), None)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that has begun, and what is asked in it. `written` is how many cards the turn had written."""
+
+    step_id: str
+    asked: TurnRequest
+    written: int
+
+
+def read_turn(runtime: Runtime, fence: Fence) -> Turn:
+    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
+    with runtime.database.snapshot():
+        head = runtime.heads.get(fence.agent_id)
+        if head is None or head.fence != fence:
+            raise runtime.heads.stale(fence, head)
+        context = read_context(runtime.database, runtime.project_id, fence.agent_turn_id, head)
+        answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
+    return Turn(
+        head=head,
+        boxes=context.boxes,
+        tools=context.tools,
+        steps=len(answered),
+        step_id=answered[-1].step_id if answered else None,
+        config=context.config,
+    )
+
+
+def enter(runtime: Runtime, turn: Turn) -> None:
+    """Take up a turn that goes on with calls that others left without results. Raises StaleEpoch."""
+    with runtime.transaction():
+        _enter(runtime, turn, runtime.heads.hold(turn.fence))
+
+
+def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
+    """A claimed turn runs from now on; steps that others left open have failed."""
+    if head.status != DISPATCHED:
+        return
+    fence = turn.fence
+    runtime.heads.move(fence, "enter")
+    start = turn.boxes.output_start
+    runtime.turns.keep(fence.agent_turn_id, fence.agent_id, output_start=start, report_to=None)
+    runtime.turns.close_steps(fence.agent_turn_id, "failed", _LOST)
+    runtime.tell_state(head, RUNNING, head.turn_epoch)
+
+
+def begin_step(runtime: Runtime, turn: Turn, *, format: str, options: ComposeOptions) -> Step:
+    """Begin a step, and keep what its model is about to see as its request box.
+
+    Raises StaleEpoch, InvalidLayers, and InvalidInput for a request that cannot be stored.
+    """
+    with runtime.database.snapshot():
+        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+        asked = _composed(runtime, turn, settled(options, settings), format)
+    step_id = new_step_id()
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        _enter(runtime, turn, head)
+        snapshots = request_cards(
+            runtime.project_id, asked.request, reproducible=settings.reproducible_layers
+        )
+        kept = [_stored(runtime, card) for card in snapshots]
+        box = runtime.boxes.create(
+            request_box_ids(kept, asked.history), title=f"request of {step_id}", allow_dangling=True
+        )
+        runtime.turns.begin_step(
+            head,
+            step_id,
+            status="llm_ready",
+            request_box_id=box.box_id,
+            metadata={REQUEST: kept_of(asked.request, asked.body, turn.boxes, format)},
+        )
+        runtime.tell_step(head, step_id, "started")
+    return Step(step_id=step_id, asked=asked, written=len(turn.boxes.own))
+
+
+def _composed(runtime: Runtime, turn: Turn, options: ComposeOptions, format: str) -> TurnRequest:
+    collector = collector_for(runtime.database, runtime.project_id)
+    try:
+        return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
+    except InvalidInput as exc:
+        raise InvalidLayers(exc.message) from exc
+
+
+def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
+    """The draft of a card that is there now: under an id of its own where somebody deleted the shared one."""
+    try:
+        runtime.cards.add(draft)
+    except CardConflict:
+        draft = msgspec.structs.replace(draft, card_id=new_card_id())
+        runtime.cards.add(draft)
+    return draft
+
+
+# --- what comes of a step
+
+
+def understand(runtime: Runtime, turn: Turn, step: Step, stdout: bytes) -> Answer | BadAnswer:
+    """The cards that the command of a step printed. It need print none if it has appended cards itself."""
+    answer = read_answer(stdout, _author(turn.head, step.step_id), runtime.turns.held_tool_call_ids)
+    if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
+        return Answer(cards=[], calls=[])
+    return answer
+
+
+def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> End | None:
+    """Store the answer of a step; the end of the turn, where no call is left without a result.
+
+    Raises StaleEpoch, and CardConflict for a card whose id is taken.
+    """
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        own = _own_cards(runtime, turn)
+        new = _append(runtime, turn, answer.cards, own)
+        calls = pending_calls([*own, *new])
+        runtime.turns.move_step(
+            head.agent_id,
+            step.step_id,
+            "llm_done" if calls else "completed",
+            tool_call_ids=[call.tool_call_id for call in calls] or None,
+            metadata={} if answer.usage is None else {"llm_usage": answer.usage},
+        )
+        phase: Phase = "executing" if calls else "completed"
+        runtime.tell_step(head, step.step_id, phase, [card.card_id for card in new])
+        return None if calls else end_turn(runtime, turn.fence, "success")
+
+
+def add_result(runtime: Runtime, turn: Turn, draft: CardDraft) -> None:
+    """Store the result of a call. Raises StaleEpoch."""
+    with runtime.transaction():
+        runtime.heads.hold(turn.fence)
+        _append(runtime, turn, [draft], _own_cards(runtime, turn))
+
+
+def complete_step(runtime: Runtime, turn: Turn) -> End | None:
+    """The calls of the last step have their results; the end of the turn, where that is one.
+
+    Raises StaleEpoch.
+    """
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        own = _own_cards(runtime, turn)
+        if turn.step_id is not None:
+            runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
+            runtime.tell_step(head, turn.step_id, "completed")
+        status = ended_by_last_calls(own)
+        if status is not None:
+            return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
+        if runtime.turns.last_deliverable(
+            turn.fence.agent_turn_id, turn.boxes.output.box_id, turn.boxes.output_start
+        ):
+            return end_turn(runtime, turn.fence, "success")
+    return None
+
+
+def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) -> None:
+    """Let the turn wait for the results of `calls`; its claimed row is done. Raises StaleEpoch."""
+    settings = runtime.settings
+    limits = [turn.tool(call.tool_name) for call in calls]
+    seconds = max((tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits)
+    with runtime.transaction():
+        head = runtime.heads.hold(turn.fence)
+        step_id = turn.step_id or new_step_id()
+        runtime.turns.wait_for(turn.fence, step_id, [(call.tool_call_id, call.tool_name) for call in calls])
+        deadline = runtime.database.now() + timedelta(seconds=seconds)
+        runtime.heads.move(turn.fence, "suspend", waiting=len(calls), deadline=deadline)
+        runtime.inbox.move([row.inbox_id], "consume")
+        runtime.inbox.drop_leases([row.inbox_id])
+        runtime.turns.move_step(head.agent_id, step_id, "suspended")
+        report_lost(runtime, turn.fence.agent_turn_id)
+        runtime.tell_state(
+            head,
+            SUSPENDED,
+            head.turn_epoch,
+            waiting_tool_count=len(calls),
+            waiting_tool_call_ids=[call.tool_call_id for call in calls],
+            resume_deadline=deadline.isoformat(),
+        )
+
+
+def author_of(turn: Turn) -> Author:
+    """On whose behalf results of the last step's calls are written."""
+    return _author(turn.head, turn.step_id or "")
+
+
+def _author(head: Head, step_id: str) -> Author:
+    return Author(
+        agent_id=head.agent_id,
+        agent_turn_id=head.fence.agent_turn_id,
+        step_id=step_id,
+        trace_id=head.trace_id,
+        parent_step_id=head.parent_step_id,
+    )
+
+
+def _own_cards(runtime: Runtime, turn: Turn) -> list[Card]:
+    """What the turn has written by now, its commands too. The box is held, so that nothing comes between."""
+    box_id = turn.boxes.output.box_id
+    runtime.turns.lock_box(box_id)
+    return present_cards(runtime.boxes.slots(box_id)[turn.boxes.output_start :])
+
+
+def _append(
+    runtime: Runtime, turn: Turn, drafts: Sequence[CardDraft], own: Sequence[Card]
+) -> list[CardDraft]:
+    """Write cards and append those that the box does not hold yet, since this may be tried again; these."""
+    for draft in drafts:
+        runtime.cards.add(draft)
+    held = {card.card_id for card in own}
+    new = [draft for draft in drafts if draft.card_id not in held]
+    if new:
+        runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
+    return new

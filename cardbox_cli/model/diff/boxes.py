@@ -1,0 +1,239 @@
+"""What differs between two boxes: which cards went, came, moved, or stand where others stood.
+
+Pure. Owns the comparing of id lists, and the JSON Patch that leads from one list to the other; what the ids
+stand for is handed in. An id may stand several times in a box, so every comparison is one of places.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from cardbox_cli.model.boxes import Box, CardState, Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.diff.sequences import Pair, longest_common, longest_rising
+
+Kind = Literal["removed", "added", "moved", "changed"]
+
+# What an id stands for; an id that is not there dangles.
+Known = Mapping[str, tuple[Card | None, CardState]]
+# Places of a box by their position, ascending.
+Slots = Mapping[int, Slot]
+
+
+class IdDiff(NamedTuple):
+    """What became of every place of two id lists, each part in ascending order.
+
+    `kept` places stand in the same order in both, `moved` ones elsewhere; `removed` are places of the first
+    list alone, `added` of the second.
+    """
+
+    kept: list[Pair]
+    moved: list[Pair]
+    removed: list[int]
+    added: list[int]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference: the place in the first box, the place in the second; None where there is none."""
+
+    kind: Kind
+    a: Slot | None
+    b: Slot | None
+
+
+class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """How box `b` differs from box `a`, as a reader of `b` meets the changes.
+
+    `pairs` are the places of both that are one: kept, moved and changed.
+    """
+
+    a: Box
+    b: Box
+    changes: list[Change]
+    pairs: list[Pair]
+
+    @property
+    def patch(self) -> list[dict[str, Any]]:
+        """A JSON Patch (RFC 6902), made anew: applied to `{"card_ids": …}` of `a` it gives that of `b`."""
+        return patch(self.a.card_ids, self.b.card_ids, self.pairs)
+
+
+def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
+    """How the id list `b` differs from `a`, with as few moves as there can be.
+
+    Where one id has very many places in both lists, with few moves.
+    """
+    kept = longest_common(a, b)
+    kept_a, kept_b = {pair.a for pair in kept}, {pair.b for pair in kept}
+    left: dict[str, list[int]] = {}
+    for place in reversed(range(len(a))):
+        if place not in kept_a:
+            left.setdefault(a[place], []).append(place)
+    moved, added = list[Pair](), list[int]()
+    for place, card_id in enumerate(b):
+        if place in kept_b:
+            continue
+        if left.get(card_id):
+            moved.append(Pair(left[card_id].pop(), place))
+        else:
+            added.append(place)
+    return IdDiff(kept, sorted(moved), sorted(place for places in left.values() for place in places), added)
+
+
+def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
+    """The difference of two boxes, `found` in their ids, with what the ids that differ stand for.
+
+    A removed and an added card are one *changed* card when the one was edited from the other, or when they
+    stand at the same place and have the same type and role.
+    """
+    old = {place: _slot(place, a.card_ids[place], known) for place in found.removed}
+    new = {place: _slot(place, b.card_ids[place], known) for place in found.added}
+    changed = _edited(old, new)
+    changed += _replaced(*_others(old, new, changed), found)
+    gone, come = _others(old, new, changed)
+    changes = [Change("removed", slot, None) for slot in gone.values()]
+    changes += [Change("added", None, slot) for slot in come.values()]
+    changes += [Change("changed", old[pair.a], new[pair.b]) for pair in changed]
+    changes += [
+        Change("moved", _slot(pair.a, a.card_ids[pair.a], known), _slot(pair.b, b.card_ids[pair.b], known))
+        for pair in found.moved
+    ]
+    return BoxDiff(
+        a=a,
+        b=b,
+        changes=sorted(changes, key=lambda change: _where(change, found)),
+        pairs=[*found.kept, *found.moved, *changed],
+    )
+
+
+def patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
+    """The JSON Patch from `a` to `b` in which the places of each pair are one; no place has two pairs."""
+    pairs = sorted(pairs)
+    source = {pair.b: pair.a for pair in pairs}
+    staying = longest_rising(pairs)
+    steps = [_step("replace", pair.a, value=b[pair.b]) for pair in pairs if a[pair.a] != b[pair.b]]
+    lasting = set(source.values())
+    steps += [_step("remove", place) for place in reversed(range(len(a))) if place not in lasting]
+    # The list is never spelled out: in it stand, before each one that stays, the places of `b` that are done
+    # and belong there, and those of `a` that still wait for theirs.
+    waiting = _Places(len(a), lasting)
+    stays, last = {pair.b: pair.a for pair in staying}, 0
+    for place, card_id in enumerate(b):
+        origin = source.get(place)
+        if place in stays:
+            last = stays[place]
+            waiting.discard(last)
+        elif origin is None:
+            steps.append(_step("add", place + waiting.number_before(last), value=card_id))
+        else:
+            start = waiting.number_before(origin) + min(place, _next_staying(staying, origin, len(b)))
+            waiting.discard(origin)
+            target = place + waiting.number_before(last)
+            if start != target:
+                steps.append(_step("move", target, **{"from": _path(start)}))
+    return steps
+
+
+def _next_staying(staying: Sequence[Pair], place: int, end: int) -> int:
+    """Where in `b` the first of those that stay behind `place` of `a` stands; `end` if none does."""
+    index = bisect_left(staying, Pair(place, 0))
+    return staying[index].b if index < len(staying) else end
+
+
+class _Places:
+    """A set of places below `size` that counts those before one in logarithmic time (a Fenwick tree)."""
+
+    def __init__(self, size: int, places: Iterable[int]) -> None:
+        self._sums = [0] * (size + 1)
+        for place in places:
+            self._sums[place + 1] = 1
+        for index in range(1, size + 1):
+            above = index + (index & -index)
+            if above <= size:
+                self._sums[above] += self._sums[index]
+
+    def discard(self, place: int) -> None:
+        """Take out `place`, which is in it."""
+        index = place + 1
+        while index < len(self._sums):
+            self._sums[index] -= 1
+            index += index & -index
+
+    def number_before(self, place: int) -> int:
+        """How many of its places are less than `place`."""
+        number = 0
+        while place:
+            number += self._sums[place]
+            place &= place - 1
+        return number
+
+
+def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
+    return {"op": operation, "path": _path(place), **more}
+
+
+def _path(place: int) -> str:
+    return f"/card_ids/{place}"
+
+
+# --- which cards stand where others stood
+
+
+def _slot(place: int, card_id: str, known: Known) -> Slot:
+    card, state = known.get(card_id, (None, "dangling"))
+    return Slot(place, card_id, card, state)
+
+
+def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
+    """The slots of both sides that no pair holds."""
+    taken_a, taken_b = {pair.a for pair in paired}, {pair.b for pair in paired}
+    return (
+        {place: slot for place, slot in old.items() if place not in taken_a},
+        {place: slot for place, slot in new.items() if place not in taken_b},
+    )
+
+
+def _edited(old: Slots, new: Slots) -> list[Pair]:
+    """The new cards that were made by editing one of the old."""
+    origins = {card_id: places[::-1] for card_id, places in _places_of(old.values()).items()}
+    pairs = []
+    for place, slot in new.items():
+        origin = slot.card.metadata.get("edited_from") if slot.card else None
+        if isinstance(origin, str) and origins.get(origin):
+            pairs.append(Pair(origins[origin].pop(), place))
+    return pairs
+
+
+def _places_of(slots: Iterable[Slot]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for slot in slots:
+        places.setdefault(slot.card_id, []).append(slot.position)
+    return places
+
+
+def _replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
+    """The new cards that stand, between the same kept ones, for an old one of their type and role."""
+    waiting: dict[tuple[int, str, str | None], list[int]] = {}
+    for place, slot in reversed(list(old.items())):
+        if slot.card is not None:
+            gap = bisect_left(found.kept, Pair(place, 0))
+            waiting.setdefault((gap, slot.card.type, slot.card.role), []).append(place)
+    kept_b = [pair.b for pair in found.kept]
+    pairs = []
+    for place, slot in new.items():
+        if slot.card is not None:
+            candidates = waiting.get((bisect_left(kept_b, place), slot.card.type, slot.card.role))
+            if candidates:
+                pairs.append(Pair(candidates.pop(), place))
+    return pairs
+
+
+def _where(change: Change, found: IdDiff) -> tuple[int, int, int]:
+    """Sorts changes by their place in the second box; what was removed stands where the gap begins."""
+    if change.b is not None:
+        return change.b.position, 1, 0
+    assert change.a is not None
+    before = bisect_left(found.kept, Pair(change.a.position, 0))
+    return found.kept[before - 1].b + 1 if before else 0, 0, change.a.position

@@ -1,0 +1,324 @@
+"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, and what cbx keeps beside them.
+
+Owns the names of the states, how ids of execution are made, and the fence that guards every write of a turn.
+Rows of other programs may hold states of their own, so a row's status is text. Does no I/O.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.model.execution.headers import depth_of, parent_of, trace_id_of
+
+IDLE, DISPATCHED, RUNNING, SUSPENDED = "idle", "dispatched", "running", "suspended"
+ACTIVE = (DISPATCHED, RUNNING, SUSPENDED)
+
+QUEUED, PENDING, PROCESSING, DEFERRED = "queued", "pending", "processing", "deferred"
+CONSUMED, ERROR, SKIPPED = "consumed", "error", "skipped"
+DUE = (PENDING, DEFERRED)
+OPEN = (QUEUED, PENDING, PROCESSING, DEFERRED)
+
+TURN, TOOL_RESULT, TIMEOUT, STOP = "turn", "tool_result", "timeout", "stop"
+REPORTS = (TOOL_RESULT, TIMEOUT)
+# Rows of other programs, never to be claimed: by it a report finds the turn that made a call.
+ANCHOR = "command_anchor"
+
+WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
+
+EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
+END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
+
+DEFAULT_CHANNEL = "public"
+MAX_DEPTH = 20
+
+# Whose cards the fallback deliverables of recovery are, and who reports what nobody reported.
+WATCHDOG = "sys.cbx"
+
+
+def new_turn_id() -> str:
+    """`turn_` and a UUIDv7 as 32 hex digits."""
+    return _new("turn")
+
+
+def new_step_id() -> str:
+    """`step_` and a UUIDv7."""
+    return _new("step")
+
+
+def new_edge_id() -> str:
+    """`edge_` and a UUIDv7."""
+    return _new("edge")
+
+
+def new_inbox_id() -> str:
+    """`inbox_` and a UUIDv7: for rows that are no turn, whose id is the turn's."""
+    return _new("inbox")
+
+
+def new_audit_id() -> str:
+    """`audit_` and a UUIDv7."""
+    return _new("audit")
+
+
+def new_tool_call_id() -> str:
+    """`tc_` and a UUIDv7: for a call whose own id the project holds already."""
+    return _new("tc")
+
+
+def _new(kind: str) -> str:
+    import uuid6
+
+    return f"{kind}_{uuid6.uuid7().hex}"
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The right to write for a turn: it holds as long as the head is at this turn and this epoch."""
+
+    agent_id: str
+    agent_turn_id: str
+    turn_epoch: int
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's current state. Everything but the epoch and the profile is None when it is idle."""
+
+    agent_id: str
+    status: str
+    active_agent_turn_id: str | None
+    active_channel_id: str | None
+    turn_epoch: int
+    active_recursion_depth: int
+    parent_step_id: str | None
+    trace_id: str | None
+    profile_box_id: str | None
+    context_box_id: str | None
+    output_box_id: str | None
+    waiting_tool_count: int
+    resume_deadline: datetime | None
+    updated_at: datetime | None
+
+    @property
+    def fence(self) -> Fence:
+        """The fence of the turn that is active."""
+        return self.fence_at(self.turn_epoch)
+
+    def fence_at(self, turn_epoch: int) -> Fence:
+        """The fence of the turn that is active, at another epoch."""
+        return Fence(self.agent_id, self.active_agent_turn_id or "", turn_epoch)
+
+
+class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that an agent must process. `payload` and `context_headers` are as stored."""
+
+    inbox_id: str
+    project_id: str
+    agent_id: str
+    channel_id: str
+    message_type: str
+    enqueue_mode: str | None
+    correlation_id: str | None
+    agent_turn_id: str | None
+    turn_epoch: int
+    context_headers: Any
+    payload: Any
+    status: str
+    retry_count: int
+    next_retry_at: datetime
+    last_error: str | None
+    defer_reason: str | None
+    processed_at: datetime | None
+    archived_at: datetime | None
+    created_at: datetime | None
+
+    @property
+    def turn_id(self) -> str:
+        """The turn that the row is about; rows of other programs may name it in other columns."""
+        return self.agent_turn_id or self.correlation_id or self.inbox_id
+
+    @property
+    def fence(self) -> Fence:
+        """The fence that the row was promoted or written with."""
+        return Fence(self.agent_id, self.turn_id, self.turn_epoch)
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the row, or why it waits; other programs write the former into the payload."""
+        noted = self.payload if isinstance(self.payload, dict) else {}
+        found = (
+            self.last_error or self.defer_reason or noted.get("dispatch_error") or noted.get("watchdog_error")
+        )
+        return None if found is None else str(found)
+
+    def pointer(self, name: str) -> str | None:
+        """A box id of the payload, such as `context_box_id`."""
+        value = self.payload.get(name) if isinstance(self.payload, dict) else None
+        return value if isinstance(value, str) else None
+
+    @property
+    def runtime_config(self) -> dict[str, Any]:
+        """What the dispatch asked of the worker; {} where the payload holds no such object."""
+        config = self.payload.get("runtime_config") if isinstance(self.payload, dict) else None
+        return config if isinstance(config, dict) else {}
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who works on a claimed inbox row, and until when."""
+
+    inbox_id: str
+    agent_id: str
+    agent_turn_id: str | None
+    turn_epoch: int
+    owner: str
+    claimed_at: datetime
+    heartbeat_at: datetime
+    expires_at: datetime
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One LLM call within a turn, which had these boxes then. `request_box_id` holds what the model saw."""
+
+    step_id: str
+    agent_id: str
+    agent_turn_id: str
+    status: str
+    trace_id: str | None
+    parent_step_id: str | None
+    profile_box_id: str | None = None
+    context_box_id: str | None = None
+    output_box_id: str | None = None
+    request_box_id: str | None
+    tool_call_ids: Any
+    error: str | None
+    metadata: Any
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+def last_is_over(steps: Sequence[Step]) -> bool:
+    """Whether the last of a turn's steps has ended, as other systems end a turn. In SQL: last_step_status."""
+    return bool(steps) and steps[-1].status in ("completed", "failed")
+
+
+class WaitingTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call whose result a suspended turn waits for."""
+
+    agent_id: str
+    agent_turn_id: str
+    turn_epoch: int
+    tool_call_id: str
+    step_id: str
+    tool_name: str
+    wait_status: str
+    tool_result_card_id: str | None
+    created_at: datetime
+    received_at: datetime | None
+    applied_at: datetime | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its result is still to be applied, be it there or not."""
+        return self.wait_status in (WAITING, RECEIVED)
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True):
+    """An audit row: who asked whom to run, or who answered whom."""
+
+    edge_id: str
+    channel_id: str | None
+    primitive: str
+    edge_phase: str
+    source_agent_id: str | None
+    source_agent_turn_id: str | None
+    source_step_id: str | None
+    target_agent_id: str | None
+    target_agent_turn_id: str | None
+    correlation_id: str | None
+    enqueue_mode: str | None
+    recursion_depth: int
+    trace_id: str | None
+    parent_step_id: str | None
+    metadata: Any
+    created_at: datetime | None
+
+
+def edge_context(
+    row: InboxRow, *, step_id: str | None = None, tool_call_id: str | None = None
+) -> dict[str, Any]:
+    """Who an edge's row is for, as other programs read it from the edge's metadata, under `cg_ctx`."""
+    parent_agent_id, parent_turn_id, parent_step_id = parent_of(row.context_headers)
+    return {
+        "project_id": row.project_id,
+        "channel_id": row.channel_id,
+        "agent_id": row.agent_id,
+        "agent_turn_id": row.turn_id,
+        "turn_epoch": row.turn_epoch,
+        "step_id": step_id,
+        "tool_call_id": tool_call_id,
+        "trace_id": trace_id_of(row.context_headers),
+        "recursion_depth": depth_of(row.context_headers),
+        "parent_agent_id": parent_agent_id,
+        "parent_agent_turn_id": parent_turn_id,
+        "parent_step_id": parent_step_id,
+    }
+
+
+class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What cbx keeps of a turn beside the tables of agents. `end_status` is None before the end.
+
+    `output_start` is how many cards the output box held when the turn was leased. `report_to` names the call
+    that waits for the end: {agent_id, agent_turn_id, tool_call_id}.
+    """
+
+    agent_turn_id: str
+    agent_id: str
+    output_start: int | None
+    report_to: dict[str, str] | None
+    end_status: str | None
+    end_epoch: int | None
+    deliverable_card_id: str | None
+    error_code: str | None
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody did to a turn from outside its run, and why."""
+
+    audit_id: str
+    agent_id: str
+    agent_turn_id: str | None
+    action: str
+    actor: str
+    reason: str | None
+    epoch_before: int | None
+    epoch_after: int | None
+    detail: Any
+    created_at: datetime
+
+
+class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that announced itself. `project_id` is None when it serves all projects."""
+
+    worker_id: str
+    project_id: str | None
+    worker_target: str
+    host: str
+    pid: int
+    concurrency: int
+    started_at: datetime
+    heartbeat_at: datetime
+    expires_at: datetime
+    live: bool
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn ended. `created` is False where it had ended before, and this is how."""
+
+    agent_turn_id: str
+    end_status: str
+    deliverable_card_id: str | None
+    promoted_turn_id: str | None = None
+    created: bool = True

@@ -1,0 +1,119 @@
+"""A value that a person wrote by hand, with the place of each of its parts and all that is wrong with it.
+
+Owns the list of problems and the one error that tells them all. Knows neither YAML (`yaml_files` makes
+documents from it) nor what a recipe or a profile may hold (`handwritten` judges that).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.handwritten.wording import Where, dotted, found
+
+MAX_DEPTH = 32
+"""How deep lists and mappings may be nested in what people write by hand."""
+
+
+class Mark(NamedTuple):
+    """A place in a file, both counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: the part of the value, the sentence, and the place where it was written."""
+
+    where: Where
+    message: str
+    mark: Mark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON-like value and the problems of reading it.
+
+    `marks` holds the place of every key and list item by its path; it is empty for a value that never stood
+    in a file. With `whole` false the reading broke off, and `value` means nothing.
+    """
+
+    source: str
+    value: object
+    marks: Mapping[Where, Mark] = field(default_factory=dict)
+    problems: Sequence[Problem] = ()
+    whole: bool = True
+
+    def mark(self, where: Where) -> Mark | None:
+        """The place of `where`, or of the nearest part around it that has one."""
+        while where and where not in self.marks:
+            where = where[:-1]
+        return self.marks.get(where)
+
+
+def document_of(value: object, source: str) -> Document:
+    """The document of a value that a Python caller made: a copy of it in plain JSON types.
+
+    Lists and tuples become lists. What JSON cannot hold, keys that are no strings, and nesting beyond
+    `MAX_DEPTH` are among its problems.
+    """
+    problems: list[Problem] = []
+    return Document(source, _plain(value, (), problems), problems=problems)
+
+
+def _plain(value: object, where: Where, problems: list[Problem]) -> Any:
+    if len(where) > MAX_DEPTH:
+        problems.append(Problem(where[:MAX_DEPTH], f"nested more than {MAX_DEPTH} levels deep"))
+    elif isinstance(value, Mapping):
+        odd_keys = [key for key in value if not isinstance(key, str)]
+        problems += [Problem(where, f"a key must be a string, found {found(key)}") for key in odd_keys]
+        return {
+            key: _plain(item, (*where, key), problems) for key, item in value.items() if isinstance(key, str)
+        }
+    elif isinstance(value, list | tuple):
+        return [_plain(item, (*where, index), problems) for index, item in enumerate(value)]
+    else:
+        try:
+            exact_json.check_storable(value)
+        except exact_json.Unstorable as reason:
+            problems.append(Problem(where, reason.what))
+        else:
+            return value
+    return None
+
+
+def refusal(
+    kind: type[InvalidInput], source: str, problems: Sequence[Problem], *, hint: str | None = None
+) -> InvalidInput:
+    """The error that tells all `problems` of `source`, one or more, in the order of their places.
+
+    One problem reads `FILE:LINE: path: what`; several are counted, then told one a line with their columns.
+    """
+    problems = sorted(problems, key=lambda problem: problem.mark or Mark(0, 0))
+    if len(problems) == 1:
+        message = _sentence(source, problems[0], columns=False)
+    else:
+        lines = [_sentence(source, problem, columns=True) for problem in problems]
+        message = "\n".join([f"{source}: {len(problems)} problems", *lines])
+    return kind(message, hint=hint, details={"problems": [_detail(source, each) for each in problems]})
+
+
+def _sentence(source: str, problem: Problem, *, columns: bool) -> str:
+    place: list[object] = [source]
+    if problem.mark:
+        place += problem.mark if columns else [problem.mark.line]
+    path = [dotted(problem.where)] if problem.where else []
+    return ": ".join([":".join(map(str, place)), *path, problem.message])
+
+
+def _detail(source: str, problem: Problem) -> dict[str, Any]:
+    line, column = problem.mark or (None, None)
+    return {
+        "file": source,
+        "line": line,
+        "column": column,
+        "path": dotted(problem.where),
+        "message": problem.message,
+    }

@@ -1,0 +1,381 @@
+"""One connection to Postgres: transactions, named queries, and the one place that translates driver errors.
+
+Statements run in the caller's transaction; a use case opens it with `transaction` (read and write) or
+`snapshot` (one READ ONLY view). Nothing here knows what a card or a box is.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel
+from psycopg.rows import tuple_row
+from psycopg.types.json import Jsonb
+
+from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.store.connection import driver_errors
+from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.store.connection.queries import query
+from cardbox_cli.store.connection.target import Target, find_target, hide_password
+
+OLDEST_SERVER = 150000
+SCHEMA_VERSION = 4
+
+# What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
+_ESSENTIAL = ("public.cards", "public.card_boxes")
+# What running turns needs beside them; those of `cbx` are ours, the others may be another program's.
+EXECUTION = (
+    "resource.project_agents",
+    "resource.tools",
+    "state.agent_state_head",
+    "state.agent_state_pointers",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.identity_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+)
+OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
+_KNOWN = (
+    *_ESSENTIAL,
+    "public.projects",
+    "resource.profiles",
+    *EXECUTION,
+    "cbx.box_info",
+    *OWN_EXECUTION,
+    "cbx.project_settings",
+    "cbx.schema_version",
+)
+
+_STREAMED_AT_ONCE = 500
+# What was executed so often on a connection that keeps plans is prepared.
+_OFTEN = 5
+_cursor_numbers = count(1)
+
+
+def jsonb(value: Any) -> Jsonb:
+    """`value` as a JSONB parameter, its numbers exact."""
+    return Jsonb(value, dumps=exact_json.encode)
+
+
+class Database:
+    """A connection and what its database offers. Use as a context manager; it closes the connection."""
+
+    def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
+        self.connection = connection
+        self.target = target
+        self._longest_pause: timedelta | None = None
+
+    @classmethod
+    def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
+        """Connect to `url`, or to what the environment names, or to the embedded server (started if need be).
+
+        Raises DatabaseUnavailable when it cannot be reached, SchemaMissing when it has no tables for cards.
+        """
+        target = find_target(url) if announce is None else find_target(url, announce=announce)
+        return cls.open_target(target)
+
+    @classmethod
+    def open_target(cls, target: Target) -> "Database":
+        """Connect, and see to it that the tables are there: on the embedded server they are made."""
+        database = cls.connect(target)
+        try:
+            database._check_schema()
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @classmethod
+    def connect(
+        cls, target: Target, *, timeout: int = 10, start: bool = True, **more: str | int
+    ) -> "Database":
+        """Connect within `timeout` seconds (libpq's least is 2), without a look at the tables.
+
+        `more` are further options of libpq. Without `start` an embedded server that is down stays down.
+        """
+        # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
+        # What lives longer asks for them with `keep_plans`.
+        options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
+        options |= more
+        if target.conninfo is None:
+            server = target.server()
+            connection = server.connect(**options) if start else server.reach(**options)
+        else:
+            connection = _connect_server(
+                target, {**options, "connect_timeout": timeout, "client_encoding": "UTF8"}
+            )
+        if connection.info.server_version < OLDEST_SERVER:
+            found = connection.info.server_version // 10000
+            connection.close()
+            raise DatabaseUnavailable(
+                f"the server is PostgreSQL {found}", hint="cbx needs PostgreSQL 15 or later"
+            )
+        return cls(connection, target)
+
+    @classmethod
+    def adopt(cls, connection: psycopg.Connection[Any]) -> "Database":
+        """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
+        return cls(connection, Target("", "the caller's connection", Path()))
+
+    def keep_plans(self) -> None:
+        """Let the server keep the plans of what is executed again and again, unless a pooler forbids it.
+
+        For what uses the connection for long: planning is most of what a small claim costs.
+        """
+        if self.direct:
+            self.run("keep_plans")
+            self.connection.prepare_threshold = _OFTEN
+
+    def close(self) -> None:
+        """Close the connection; harmless when it is closed already."""
+        self.connection.close()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
+        with driver_errors.translated():
+            self._begin()
+            outermost = self.idle
+            with self.connection.transaction():
+                if outermost and self._longest_pause is not None:
+                    self.run("limit_pause", pause=self._longest_pause, once=True)
+                yield
+                if outermost:
+                    passing("commit")
+            if outermost:
+                passing("committed")
+
+    def limit_pauses(self, longest: timedelta) -> None:
+        """From now on the server ends this connection where a transaction of it lies idle for longer.
+
+        A process that was stopped, or cut off, then holds its locks no longer than that. Call it outside of
+        transactions.
+        """
+        if self.direct:
+            self.run("limit_pause", pause=longest, once=False)
+        else:
+            # Behind a pooler the next transaction on the server's connection may be somebody else's.
+            self._longest_pause = longest
+
+    def _begin(self) -> None:
+        # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
+        # transaction that has begun makes it a savepoint.
+        if not self.connection.autocommit and self.idle:
+            self._cursor().execute("SELECT")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything inside reads one state of the database and cannot write."""
+        connection = self.connection
+        if not self.idle or not connection.autocommit:
+            yield
+            return
+        before = connection.isolation_level, connection.read_only
+        connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
+        try:
+            with driver_errors.translated(), connection.transaction():
+                yield
+        finally:
+            if not connection.closed:
+                connection.isolation_level, connection.read_only = before
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Reads under settings that end with them: whatever is done inside is rolled back."""
+        with driver_errors.translated():
+            self._begin()
+            with self.connection.transaction(force_rollback=True):
+                yield
+
+    # --- queries
+
+    def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of the query `name`."""
+        with driver_errors.translated():
+            return self._execute(name, parameters).fetchall()
+
+    def stream(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of the query `name`, read as they are asked for. Needs a transaction, or a snapshot."""
+        passing(name)
+        cursor_name = f"cbx_{next(_cursor_numbers)}"
+        with (
+            driver_errors.translated(),
+            psycopg.ServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
+        ):
+            cursor.itersize = _STREAMED_AT_ONCE
+            yield from cursor.execute(query(name), parameters)
+
+    def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
+        """The first row of the query `name`, or None."""
+        with driver_errors.translated():
+            return self._execute(name, parameters).fetchone()
+
+    def value(self, name: str, /, **parameters: Any) -> Any:
+        """The first column of the first row of the query `name`, or None."""
+        row = self.row(name, **parameters)
+        return None if row is None else row[0]
+
+    def run(self, name: str, /, **parameters: Any) -> int:
+        """Execute the query `name` for its effect; the number of rows that it touched."""
+        with driver_errors.translated():
+            return self._execute(name, parameters).rowcount
+
+    def script(self, text: str) -> None:
+        """Execute our own SQL script, which takes no parameters."""
+        passing("script")
+        with driver_errors.translated():
+            self.connection.execute(text.encode())
+
+    def copy_in(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        """Stream `rows` through the COPY statement `name`; how many there were."""
+        copied = 0
+        passing(name)
+        with driver_errors.translated(), self._cursor().copy(query(name)) as copy:
+            for row in rows:
+                copy.write_row(row)
+                copied += 1
+            passing(f"{name} sent")
+        return copied
+
+    def _execute(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
+        passing(name)
+        return self._cursor().execute(query(name), parameters)
+
+    def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        # A caller's connection may have a row factory of its own.
+        return psycopg.Cursor(self.connection, row_factory=tuple_row)
+
+    def now(self) -> datetime:
+        """The database's time, which stamps what is written. Within a transaction it stands still."""
+        moment: datetime = self.value("clock")
+        return moment
+
+    # --- what the database offers
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether no pooler stands before the server, so that settings of the session stay with us."""
+        return bool(self.value("serving_process") == self.connection.info.backend_pid)
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        """Which of the tables that cbx knows exist here, as schema.name."""
+        return frozenset(name for (name,) in self.rows("existing_tables", names=list(_KNOWN)))
+
+    @cached_property
+    def unique_tool_results(self) -> bool:
+        """Whether one tool-call id can have one tool result only, as in databases of card-box libraries."""
+        return bool(self.value("unique_tool_results"))
+
+    @property
+    def keeps_box_info(self) -> bool:
+        """Whether titles and provenance have a place here."""
+        return "cbx.box_info" in self.tables
+
+    @property
+    def keeps_turns(self) -> bool:
+        """Whether the ends of turns, leases and the audit have a place here."""
+        return self.tables.issuperset(OWN_EXECUTION)
+
+    def require_execution(self) -> None:
+        """Raise SchemaMissing unless claims, workers and fixes have all their tables."""
+        for table in (*EXECUTION, *OWN_EXECUTION):
+            self.require(table)
+
+    @property
+    def address(self) -> str:
+        """Which database this is, without any secret: the same for all connections that lead to it."""
+        if self.target.embedded:
+            return f"embedded {self.target.home}"
+        info = self.connection.info
+        return f"{info.host}:{info.port}/{info.dbname}"
+
+    def require(self, table: str) -> None:
+        """Raise SchemaMissing unless `table` exists."""
+        if table not in self.tables:
+            raise SchemaMissing(
+                f"the database has no table {table}",
+                hint="`cbx db init` shows what it would add, and adds it",
+            )
+
+    def forget_tables(self) -> None:
+        """Look again: tables were made."""
+        for known in ("tables", "unique_tool_results"):
+            self.__dict__.pop(known, None)
+
+    def look_again(self) -> None:
+        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke."""
+        self.forget_tables()
+        self._check_schema()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the connection can be used, and no transaction is open on it."""
+        return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+    @property
+    def commits_itself(self) -> bool:
+        """Whether the next statement would be a transaction of its own, or fail for want of a connection."""
+        in_none = (psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.UNKNOWN)
+        return self.connection.autocommit and self.connection.info.transaction_status in in_none
+
+    def schema_version(self) -> int | None:
+        """The version that the database was brought to; None where cbx has made nothing."""
+        if "cbx.schema_version" not in self.tables:
+            return None
+        version = self.value("schema_version")
+        return None if version is None else int(version)
+
+    def _check_schema(self) -> None:
+        missing = [name for name in _ESSENTIAL if name not in self.tables]
+        if missing and self.target.embedded:
+            from cardbox_cli.store.schema import add_missing_tables
+
+            add_missing_tables(self)
+            return
+        if missing:
+            raise SchemaMissing(
+                f"the database has no table {missing[0]}", hint="`cbx db init` makes the tables of cbx"
+            )
+        self.check_version()
+
+    def check_version(self) -> int | None:
+        """The schema version. Raises SchemaTooNew for a database that a newer cbx has upgraded."""
+        version = self.schema_version()
+        if version is not None and version > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"the database has schema version {version}, this cbx knows up to {SCHEMA_VERSION}",
+                hint="use the newer cbx that upgraded it",
+            )
+        return version
+
+
+def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connection[Any]:
+    assert target.conninfo is not None
+    try:
+        return psycopg.connect(target.conninfo, **options)
+    except (psycopg.ProgrammingError, UnicodeError):
+        # The message of a malformed string may quote it, password and all.
+        raise UsageError(
+            f"the connection string from {target.named_by} is malformed",
+            hint="postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'",
+        ) from None
+    except psycopg.Error as exc:
+        raise driver_errors.connect_error(
+            exc, ": ".join(filter(None, [target.named_by, hide_password(target.conninfo)]))
+        ) from exc

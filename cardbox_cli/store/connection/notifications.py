@@ -1,0 +1,175 @@
+"""The doorbell of Postgres: NOTIFY after a commit, and LISTEN on a connection of its own.
+
+A payload is `PROJECT/WORKER_TARGET`, or `sha256:` and the digest of that where it is longer than 200 bytes.
+Rows are the truth: a ring that is lost costs time until the next poll, and nothing else.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection
+from time import monotonic
+from typing import Any
+
+from cardbox_cli.errors import CbxError, Conflict
+from cardbox_cli.store.connection import driver_errors
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.connection.waker import Waker
+
+LONGEST = 200
+_DIGEST = "sha256:"
+
+# A peer that vanished without a word is noticed within a minute, and firewalls see that the line is in use.
+_OPTIONS: dict[str, Any] = {
+    "application_name": "cbx listen",
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+
+
+def payload(project_id: str, worker_target: str) -> str:
+    """What a ring for the workers of `worker_target` says. Never longer than LONGEST bytes."""
+    text = f"{project_id}/{worker_target}"
+    encoded = text.encode()
+    return text if len(encoded) <= LONGEST else _DIGEST + hashlib.sha256(encoded).hexdigest()
+
+
+def notify(database: Database, *doors: tuple[str, str]) -> None:
+    """Wake the workers of every (project, worker target), after the commit of what they shall find.
+
+    A transaction of its own: NOTIFY holds a lock of the whole server until its commit is on disk, and its
+    failures must not become those of the work. Raises Conflict where a transaction is still open.
+    """
+    if not database.commits_itself:
+        raise Conflict(
+            "the transaction is still open, and what workers shall find is not committed",
+            hint="ring after the commit",
+        )
+    payloads = sorted({payload(*door) for door in doors})
+    if payloads:
+        database.run("ring", payloads=payloads)
+
+
+class Wanted:
+    """Whose rings a listener is there for: those of a project, or of any, and of some targets, or of all."""
+
+    def __init__(self, project_id: str | None, worker_targets: Collection[str] | None) -> None:
+        self._project_id = project_id
+        self._worker_targets = worker_targets
+        self._exact: frozenset[str] | None = None
+        if project_id is not None and worker_targets is not None:
+            self._exact = frozenset(payload(project_id, target) for target in worker_targets)
+
+    def __call__(self, heard: str) -> bool:
+        """Whether `heard` may be meant for us. A digest tells nothing in part, so it may be."""
+        if self._exact is not None:
+            return heard in self._exact
+        if heard.startswith(_DIGEST):
+            return True
+        if self._project_id is not None:
+            return heard.startswith(f"{self._project_id}/")
+        return self._worker_targets is None or heard.endswith(
+            tuple(f"/{target}" for target in self._worker_targets)
+        )
+
+
+class Listener:
+    """Hears rings on a connection of its own, which is made again whenever it breaks.
+
+    LISTEN belongs to a session: it works on no replica, and behind no pooler in transaction mode. What is
+    in the way is announced once; from then until it works again the caller polls. Starts no server.
+    """
+
+    def __init__(self, target: Target, wanted: Wanted, announce: Callable[[str], None]) -> None:
+        self._target = target
+        self._wanted = wanted
+        self._announce = announce
+        self._waker = Waker()
+        self._database: Database | None = None
+        self._pause = _FIRST_PAUSE
+        self._next_try = 0.0
+        self._interrupted = False
+        self._deaf = False
+        self._warned_of_pooler = False
+
+    def wait(self, seconds: float) -> bool:
+        """Block until a wanted ring, or until rings may have been missed: both mean "look now".
+
+        False after `seconds`, or when interrupted. The first wait says "look now" as soon as it listens.
+        """
+        deadline = monotonic() + seconds
+        while True:
+            if self._database is None and monotonic() >= self._next_try:
+                if self._connect():
+                    return True
+                continue
+            until = deadline if self._database else min(deadline, self._next_try)
+            sockets = [self._database.connection.fileno()] if self._database else []
+            if self._waker.wait(until - monotonic(), *sockets) and self._drain():
+                return True
+            if self._interrupted or monotonic() >= deadline:
+                self._interrupted = False
+                return False
+
+    def interrupt(self) -> None:
+        """End the wait of now, or the next one; from any thread."""
+        self._interrupted = True
+        self._waker.wake()
+
+    def close(self) -> None:
+        """Close the connection. Nobody may wait any more."""
+        self._hang_up()
+        self._waker.close()
+
+    def _connect(self) -> bool:
+        try:
+            database = Database.connect(self._target, timeout=5, start=False, **_OPTIONS)
+            try:
+                database.run("listen")
+                self._look_for_pooler(database)
+            except BaseException:
+                database.close()
+                raise
+        except CbxError as exc:
+            self._tell_that_deaf(exc)
+            self._next_try = monotonic() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            return False
+        self._database = database
+        self._pause = _FIRST_PAUSE
+        if self._deaf:
+            self._announce("wakeups from Postgres are heard again")
+            self._deaf = False
+        return True
+
+    def _look_for_pooler(self, database: Database) -> None:
+        if not database.direct and not self._warned_of_pooler:
+            self._warned_of_pooler = True
+            self._announce(
+                "warning: a pooler stands before Postgres, and in transaction mode lets no wakeup through; "
+                "workers poll. Name a direct connection in CBX_LISTEN_URL"
+            )
+
+    def _drain(self) -> bool:
+        """Read what has come in. True where a wanted ring is among it, or the connection broke."""
+        if self._database is None:
+            return False
+        try:
+            with driver_errors.translated():
+                notices = list(self._database.connection.notifies(timeout=0))
+        except CbxError as exc:
+            self._hang_up()
+            self._tell_that_deaf(exc)
+            return True
+        return any(self._wanted(notice.payload) for notice in notices)
+
+    def _tell_that_deaf(self, why: CbxError) -> None:
+        if not self._deaf:
+            self._deaf = True
+            self._announce(f"warning: no wakeups from Postgres: {why.message}; workers poll")
+
+    def _hang_up(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None

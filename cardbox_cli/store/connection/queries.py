@@ -1,0 +1,33 @@
+"""The named queries of `sql/*.sql`.
+
+A file holds parts that begin with `-- name: NAME` (a query) or `-- fragment: NAME` (text that queries take
+in by writing `{NAME}`). Parameters are psycopg's `%(name)s`. This module reads them, once, and nothing more.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import LiteralString
+
+_FOLDER = Path(__file__).parents[1] / "sql"
+_PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"\{(\w+)\}")
+
+
+@cache
+def _parts() -> dict[str, dict[str, str]]:
+    parts: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
+    for file in sorted(_FOLDER.glob("*.sql")):
+        _, *pieces = _PART.split(file.read_text(encoding="utf-8"))
+        for kind, name, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+            parts[kind][name] = text.strip()
+    return parts
+
+
+@cache
+def query(name: str) -> LiteralString:
+    """The text of the query `name`, its fragments taken in. It is ours alone: no value is ever part of it."""
+    text = _parts()["name"][name]
+    while _INCLUDE.search(text):
+        text = _INCLUDE.sub(lambda found: _parts()["fragment"][found[1]], text)
+    return text

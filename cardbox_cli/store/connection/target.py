@@ -1,0 +1,125 @@
+"""Which database a command talks to: the one that is named, libpq's own settings, or the embedded server.
+
+Owns the order of these three and what may be shown of the answer; opens no connection.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cardbox_cli.errors import UsageError
+from cardbox_cli.home import default_home
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.embedded import EmbeddedServer
+
+# A password that was not percent-encoded: libpq would take a part of it for the host, and print it.
+_BROKEN_PASSWORD = re.compile(r"postgres(ql)?://[^?]*[@/][^?]*@")
+
+# Any of these says that the user has a server of their own in mind; PGUSER or PGSSLMODE alone do not.
+_LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Target:
+    """A database to connect to. `conninfo` is None for the embedded server of `home`.
+
+    `named_by` says where the choice came from, for `cbx db status` and error messages.
+    """
+
+    conninfo: str | None
+    named_by: str
+    home: Path
+    announce: Callable[[str], None] = _silent
+
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the server that comes with cbx."""
+        return self.conninfo is None
+
+    def server(self) -> "EmbeddedServer":
+        """The embedded server of this target's home."""
+        from cardbox_cli.store.embedded import EmbeddedServer
+
+        return EmbeddedServer(self.home, announce=self.announce)
+
+
+def find_target(
+    url: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    announce: Callable[[str], None] = _silent,
+) -> Target:
+    """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
+    env = os.environ if environ is None else environ
+    home = default_home(env)
+    _refuse_broken("--database-url", url)
+    _refuse_broken("CBX_DATABASE_URL", env.get("CBX_DATABASE_URL"))
+    if url is not None:
+        if not url.strip():
+            raise UsageError("--database-url is empty", hint="leave it out to use the embedded database")
+        return Target(url, "--database-url", home, announce)
+    if env.get("CBX_DATABASE_URL"):
+        return Target(env["CBX_DATABASE_URL"], "CBX_DATABASE_URL", home, announce)
+    for variable in _LIBPQ_VARIABLES:
+        if env.get(variable):
+            return Target("", variable, home, announce)
+    return Target(None, "embedded", home, announce)
+
+
+def find_listen_target(target: Target, *, environ: Mapping[str, str] | None = None) -> Target:
+    """Where to LISTEN for what is rung in `target`: what CBX_LISTEN_URL names, else `target` itself."""
+    url = (os.environ if environ is None else environ).get("CBX_LISTEN_URL")
+    if not url:
+        return target
+    _refuse_broken("CBX_LISTEN_URL", url)
+    try:
+        _parts(url)
+    except UsageError:
+        raise UsageError(
+            "the connection string from CBX_LISTEN_URL is malformed",
+            hint="name the same database as before the pooler, such as postgresql://USER@HOST:5432/DATABASE",
+        ) from None
+    return Target(url, "CBX_LISTEN_URL", target.home, target.announce)
+
+
+def _refuse_broken(named_by: str, address: str | None) -> None:
+    if address and _BROKEN_PASSWORD.match(address):
+        raise UsageError(
+            f"the connection string from {named_by} is malformed",
+            hint="write @ as %40 and / as %2F in a password",
+        )
+
+
+_SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")
+
+
+def hide_password(conninfo: str) -> str:
+    """`conninfo` as a libpq keyword string that can be shown: without the password."""
+    from psycopg.conninfo import make_conninfo
+
+    parts = _parts(conninfo)
+    return make_conninfo("", **{name: value for name, value in parts.items() if name not in _SECRETS})
+
+
+def has_password(conninfo: str) -> bool:
+    """Whether `hide_password` leaves anything out."""
+    return any(secret in _parts(conninfo) for secret in _SECRETS)
+
+
+def _parts(conninfo: str) -> dict[str, Any]:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return dict(conninfo_to_dict(conninfo))
+    except ProgrammingError:
+        # The driver's message may quote the string, password and all.
+        raise UsageError("the connection string is malformed") from None

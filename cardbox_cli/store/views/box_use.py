@@ -1,0 +1,73 @@
+"""Who uses boxes: turns that wait or run, and agents; and the refusal to change a box under them.
+
+What a turn reads stays as it was when the turn was asked for, and what a turn writes, it alone writes. The
+caller holds the box, so that no turn can be asked for meanwhile. Where the database has no turns nothing is
+in use.
+"""
+
+from collections.abc import Sequence
+
+from cardbox_cli.errors import BoxConflict
+from cardbox_cli.model.boxes import BoxTurn
+from cardbox_cli.store.connection.project_store import ProjectStore
+
+_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
+_AGENTS = frozenset({"state.agent_state_pointers", "resource.project_agents"})
+# How many inbox rows are looked at for turns that have ended.
+_LATEST = 10_000
+
+
+class BoxUseStore(ProjectStore):
+    """The use of one project's boxes. Box ids are canonical."""
+
+    def refuse_change(self, box_ids: Sequence[str]) -> None:
+        """Raise BoxConflict if a turn that has not ended reads one of these, or an active one writes it."""
+        for box_id, use, turn_id, agent_id, active in self._turns(box_ids):
+            if use == "context":
+                raise _in_use(box_id, f"the context box of turn {turn_id}", agent_id, active=active)
+            if use == "output" and active:
+                raise _in_use(box_id, f"the output box of turn {turn_id}", agent_id, active=True)
+
+    def refuse_delete(self, box_id: str) -> None:
+        """Raise BoxConflict if a turn that waits or runs, or an agent, names the box."""
+        for _, use, turn_id, agent_id, active in self._turns([box_id]):
+            raise _in_use(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
+        if not self.database.tables.issuperset(_TABLES | _AGENTS):
+            return
+        row = self._row("agents_using_box", box_id=box_id)
+        if row is not None:
+            use, agent_id = row
+            raise BoxConflict(
+                f"box {box_id} is the {use} of agent {agent_id!r}",
+                hint="a box can be deleted when no agent names it",
+            )
+
+    def turns_of(self, box_ids: Sequence[str]) -> dict[str, list[BoxTurn]]:
+        """The turns that read or write these boxes, newest first, by box.
+
+        All that wait or run, and of those that have ended the ones among the last 10,000 inbox rows.
+        """
+        if not box_ids or not self.database.tables.issuperset(_TABLES):
+            return {}
+        found: dict[str, list[BoxTurn]] = {}
+        rows = self._rows("turns_of_boxes", box_ids=list(box_ids), latest=_LATEST)
+        for box_id, use, turn_id, agent_id in rows:
+            found.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
+        return found
+
+    def _turns(self, box_ids: Sequence[str]) -> list[tuple[str, str, str, str, bool]]:
+        if not box_ids or not self.database.tables.issuperset(_TABLES):
+            return []
+        return [
+            (row[0], row[1], row[2], row[3], row[4])
+            for row in self._rows("turns_using_boxes", box_ids=list(box_ids))
+        ]
+
+
+def _in_use(box_id: str, what: str, agent_id: str, *, active: bool) -> BoxConflict:
+    state = "is active" if active else "waits to run"
+    return BoxConflict(
+        f"box {box_id} is {what} of agent {agent_id!r}, which {state}",
+        hint=f"it can be changed when that has ended; `cbx box fork {box_id}` makes a copy to change now",
+        details={"box_id": box_id, "agent_id": agent_id},
+    )

@@ -1,0 +1,89 @@
+"""A glance at a database, for shell completion: what was made lately, and the names that there are.
+
+Starts no server, makes no table, writes nothing and waits for little. Answers pairs of a value and what
+to say of it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.embedded.location import read_record
+from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.store.views.inbox import InboxViews
+from cardbox_cli.store.views.turns import TurnViews
+
+RECENT = 50
+
+Pairs = list[tuple[str, str]]
+
+
+@contextmanager
+def glance(target: Target, *, milliseconds: int) -> Iterator[Database]:
+    """A read-only snapshot of the database as it is; a statement may take so long.
+
+    Raises DatabaseUnavailable when it does not run. Connecting may take 2 s where the network is silent.
+    """
+    with Database.connect(_running(target), timeout=2) as database, database.snapshot():
+        database.value("give_up_after", limit=f"{milliseconds}ms")
+        yield database
+
+
+def _running(target: Target) -> Target:
+    """The embedded server as one that nobody starts; another server as it is."""
+    if not target.embedded:
+        return target
+    server = target.server()
+    if read_record(server.home) is None:
+        raise DatabaseUnavailable("the embedded Postgres does not run", hint="`cbx db start` starts it")
+    return replace(target, conninfo=server.conninfo())
+
+
+def recent_boxes(database: Database, project_id: str) -> Pairs:
+    """The ids of the boxes that changed last, each with its title, or else when it changed."""
+    rows = database.rows("recent_boxes", project_id=project_id, limit=RECENT)
+    titles = BoxInfoStore(database, project_id).titles([box_id for box_id, _ in rows])
+    return [
+        (box_id, titles.get(box_id) or f"changed {changed.astimezone():%Y-%m-%d %H:%M}")
+        for box_id, changed in rows
+    ]
+
+
+def recent_cards(database: Database, project_id: str) -> Pairs:
+    """The ids of the newest cards, each with its type and the beginning of its text."""
+    rows = database.rows("recent_cards", project_id=project_id, limit=RECENT)
+    return [(card_id, f"{card_type}  {text}".rstrip()) for card_id, card_type, text in rows]
+
+
+def profile_names(database: Database, project_id: str) -> Pairs:
+    """The names of the profiles, each with its worker target."""
+    return [(row[0], row[2]) for row in database.rows("list_profiles", project_id=project_id)]
+
+
+def agent_ids(database: Database, project_id: str, typed: str) -> Pairs:
+    """The first agents whose ids begin with what is typed, each with its worker target."""
+    return database.rows("agent_ids_beginning", project_id=project_id, typed=typed, limit=RECENT)
+
+
+def recent_turns(database: Database, project_id: str) -> Pairs:
+    """The ids of the newest turns, each with its agent and its state."""
+    turns = TurnViews(database, project_id).newest(limit=RECENT)
+    return [(turn.agent_turn_id, f"{turn.agent_id}  {turn.status}") for turn in turns]
+
+
+def recent_inbox(database: Database, project_id: str) -> Pairs:
+    """The ids of the newest inbox rows, each with its agent, type and status."""
+    rows = InboxViews(database, project_id).newest(limit=RECENT)
+    return [(row.inbox_id, f"{row.agent_id}  {row.message_type}  {row.status}") for row in rows]
+
+
+def tool_names(database: Database, project_id: str) -> Pairs:
+    """The names of the tools, each with its description."""
+    return [
+        (tool.tool_name, tool.description or tool.command or "")
+        for tool in ToolStore(database, project_id).all()
+    ]

@@ -1,0 +1,222 @@
+"""What a diagnosis reads: everything about a set of turns, each kind of row in one query for all of them.
+
+Reads only. The caller opens the snapshot; database locks are looked up outside it. Judges nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypeVar
+
+from cardbox_cli.model.execution.diagnosis import (
+    Call,
+    Child,
+    Lock,
+    LostCard,
+    Place,
+    ResultCard,
+    Sharer,
+)
+from cardbox_cli.model.execution.turns import (
+    AuditEntry,
+    Edge,
+    Head,
+    InboxRow,
+    Lease,
+    Step,
+    TurnRecord,
+    WaitingTool,
+    WorkerEntry,
+)
+from cardbox_cli.store.connection.database import EXECUTION
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import all_decoded
+from cardbox_cli.store.views.turns import TurnViews
+
+# How many dead rows, unended turns and requests a look at a whole project takes in.
+LOOKED_AT = 10_000
+
+_Value = TypeVar("_Value")
+
+
+class DiagnosisStore(ProjectStore):
+    """The rows of one project, as a diagnosis wants them."""
+
+    # --- which turns
+
+    def be_impatient(self) -> None:
+        """Let the reads of this transaction fail soon where a table is locked."""
+        self._value("why_lock_timeout")
+
+    def places(self, turns: Collection[str]) -> dict[str, str]:
+        """The agent of each of these turns that any row tells of."""
+        found = dict(self._rows("why_places", turns=list(turns)))
+        if self.database.keeps_turns:
+            found |= dict(self._rows("why_places_recorded", turns=list(turns)))
+        return found
+
+    def agent(self, agent_id: str) -> tuple[bool, str | None]:
+        """Whether the agent is known, and the turn that it is at, else its next one, else its last one."""
+        row = self._row("why_turn_of_agent", agent_id=agent_id)
+        known = row is not None or bool(self.heads([agent_id])) or bool(self.worker_targets([agent_id]))
+        return known, None if row is None else row[0]
+
+    def resolve(self, typed: str) -> str:
+        """The full id of a turn, or of a unique beginning or end. Raises NotFound, AmbiguousId."""
+        return typed if self.places([typed]) else TurnViews(self.database, self.project_id).resolve(typed)
+
+    def suspects(self) -> list[Place]:
+        """Every turn that something may be wrong with; none that waits behind an active one or is done.
+
+        Follows partial indexes over what is open; of what is lost, up to `LOOKED_AT` of each kind count, the
+        newest of dead rows and of requests.
+        """
+        found = dict[str, str]()
+        for query in ("why_active", "why_open", "why_next"):
+            found |= dict(self._rows(query))
+        found |= dict(self._rows("why_queued_without_box", limit=LOOKED_AT))
+        lost = dict(self._rows("why_dead", limit=LOOKED_AT)) | dict(
+            self._rows("why_bare_edges", limit=LOOKED_AT)
+        )
+        if self.database.keeps_turns:
+            lost |= dict(self._rows("why_unended", limit=LOOKED_AT))
+            for (ended,) in self._rows("why_ended", turns=list(lost)):
+                del lost[ended]
+            found |= dict(self._rows("why_orphans"))
+        return [Place(*place) for place in (lost | found).items()]
+
+    def counts(self) -> tuple[int, int]:
+        """How many agents are at a turn, and how many turns are queued."""
+        row = self._row("why_active_count")
+        assert row is not None
+        return row[0], row[1]
+
+    # --- what of them
+
+    def heads(self, agents: Collection[str]) -> dict[str, Head]:
+        """The heads of agents."""
+        rows = self._rows("why_heads", agents=list(agents))
+        return {head.agent_id: head for head in all_decoded(Head, rows)}
+
+    def rows(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[InboxRow]]:
+        """The inbox rows of turns, the oldest first."""
+        rows = all_decoded(InboxRow, self._rows("why_rows", turns=list(turns), agents=list(agents)))
+        rows.sort(key=lambda row: (row.created_at is not None, row.created_at, row.inbox_id))
+        return _grouped((row.turn_id, row) for row in rows)
+
+    def queue_lengths(self, agents: Collection[str]) -> dict[str, int]:
+        """How many turns are queued for agents, where any is."""
+        return dict(self._rows("why_queues", agents=list(agents)))
+
+    def steps(self, turns: Collection[str]) -> dict[str, list[Step]]:
+        """The steps of turns in order."""
+        rows = all_decoded(Step, self._rows("why_steps", turns=list(turns)))
+        return _grouped((step.agent_turn_id, step) for step in rows)
+
+    def waiting_tools(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[WaitingTool]]:
+        """The calls that turns wait or waited for, of all their epochs."""
+        rows = all_decoded(WaitingTool, self._rows("why_waiting", turns=list(turns), agents=list(agents)))
+        return _grouped((tool.agent_turn_id, tool) for tool in rows)
+
+    def requests(self, turns: Collection[str]) -> dict[str, list[Edge]]:
+        """The edges by which turns were asked for."""
+        rows = all_decoded(Edge, self._rows("why_edges", turns=list(turns)))
+        return _grouped((edge.target_agent_turn_id or "", edge) for edge in rows)
+
+    def records(self, turns: Collection[str]) -> dict[str, TurnRecord]:
+        """What cbx keeps of turns."""
+        rows = self._own("why_records", turns=list(turns))
+        return {record.agent_turn_id: record for record in all_decoded(TurnRecord, rows)}
+
+    def audit(self, turns: Collection[str]) -> dict[str, AuditEntry]:
+        """The last thing that was done to turns from outside their runs."""
+        rows = self._own("why_audit", turns=list(turns))
+        return {entry.agent_turn_id or "": entry for entry in all_decoded(AuditEntry, rows)}
+
+    def leases(self, agents: Collection[str]) -> dict[str, list[Lease]]:
+        """The leases of agents' rows, by agent."""
+        rows = all_decoded(Lease, self._own("why_leases", agents=list(agents)))
+        return _grouped((lease.agent_id, lease) for lease in rows)
+
+    def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
+        """Which workers serve the agents that are on the roster; "" for nobody."""
+        rows = self._rows("why_roster", agents=list(agents))
+        return {agent_id: (target or "").strip() for agent_id, target in rows}
+
+    def workers(self, targets: Collection[str]) -> dict[str, list[WorkerEntry]]:
+        """The workers that announced themselves for targets, by target."""
+        rows = all_decoded(WorkerEntry, self._own("why_workers", targets=list(targets)))
+        return _grouped((worker.worker_target, worker) for worker in rows)
+
+    def loads(self, workers: Collection[str]) -> dict[str, int]:
+        """How many leases each of these workers has that are not over, in whatever project."""
+        return dict(self._own("why_loads", workers=list(workers)))
+
+    def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
+        """Which of these boxes exist."""
+        return frozenset(row[0] for row in self._rows("why_boxes", boxes=list(boxes)))
+
+    def lost_cards(self, boxes: Collection[str]) -> dict[str, list[LostCard]]:
+        """The references of boxes that lead to no card that is seen."""
+        lost = (LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes)))
+        return _grouped((card.box_id, card) for card in lost)
+
+    def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[ResultCard]]:
+        """The results of calls that turns wait for, by turn."""
+        rows = self._rows("why_results", turns=list(turns), calls=list(calls))
+        return _grouped((turn, ResultCard(*card)) for turn, *card in rows)
+
+    def children(self, turns: Collection[str]) -> dict[str, list[Child]]:
+        """The turns that turns asked for."""
+        rows = self._rows("why_children", turns=list(turns))
+        ends = dict(self._own("why_ends", turns=[row[0] for row in rows]))
+        children = (
+            Child(
+                agent_turn_id=row[0],
+                agent_id=row[1],
+                source_turn_id=row[2],
+                tool_call_id=row[3],
+                row_status=row[4],
+                end_status=ends.get(row[0]),
+            )
+            for row in rows
+        )
+        return _grouped((child.source_turn_id, child) for child in children)
+
+    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Call]:
+        """The state of calls, given as (agent, turn, tool call), by the same."""
+        agents, turns, calls = zip(*wanted, strict=True) if wanted else ((), (), ())
+        rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
+        return {row[:3]: Call(*row) for row in rows}
+
+    def sharers(self, boxes: Collection[str]) -> dict[str, list[Sharer]]:
+        """The active turns that write to boxes, by box."""
+        found = (Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes)))
+        return _grouped((sharer.box_id, sharer) for sharer in found)
+
+    # --- locks, outside the snapshot
+
+    def locks_are_here(self) -> bool:
+        """Whether this is a primary, where the locks are."""
+        return bool(self._value("why_primary"))
+
+    def row_locks(
+        self, agents: Collection[str], inbox_ids: Collection[str], boxes: Collection[str]
+    ) -> list[Lock]:
+        """Who holds these rows."""
+        rows = self._rows("why_row_locks", agents=list(agents), inbox_ids=list(inbox_ids), boxes=list(boxes))
+        return [Lock(*row) for row in rows]
+
+    def table_locks(self) -> list[Lock]:
+        """Who keeps everybody from writing to a table that turns need. Waits for no lock itself."""
+        tables = [*EXECUTION, "public.cards", "public.card_boxes"]
+        return [Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
+
+    def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._rows(query, **parameters) if self.database.keeps_turns else []
+
+
+def _grouped(pairs: Iterable[tuple[str, _Value]]) -> dict[str, list[_Value]]:
+    groups = defaultdict[str, list[_Value]](list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return dict(groups)

@@ -1,0 +1,330 @@
+"""Turns as they are read: lists of them, and all rows of one. Never writes.
+
+What became of a turn is told by its inbox row and its agent's head, on databases of other programs too; the
+end that cbx keeps, or what the turn left where nobody kept one, comes with the row. What all that means is
+for `execution/views/turn_page.py` to say.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.execution.turns import (
+    AuditEntry,
+    Edge,
+    InboxRow,
+    Lease,
+    Step,
+    TurnRecord,
+    WaitingTool,
+)
+from cardbox_cli.model.ids import MIN_TYPED, unique
+from cardbox_cli.store.connection.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.connection.rows import all_decoded
+from cardbox_cli.store.connection.short_ids import like_escape, the_one
+from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.turns import TurnStore
+
+_PAGE = 200
+# How far a count looks behind the end of a list.
+_COUNTED = 10_000
+ENDED = "ended"
+_TABLES = (
+    "state.agent_state_head",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+)
+
+_Row = TypeVar("_Row")
+
+
+class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which turns a list holds; None means any. The times are those of the enqueueing, as in `CardFilter`."""
+
+    agent_id: str | None = None
+    status: str | None = None
+    trace_id: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn left whose end nobody kept: its last step and its newest deliverable."""
+
+    agent_turn_id: str
+    step_id: str | None
+    step_status: str | None
+    step_ended_at: datetime | None
+    card_id: str | None
+    card_metadata: Any
+    card_content: Any
+    card_created_at: datetime | None
+
+
+class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as its inbox row and its agent's head tell it; without the row (None), as its edge does.
+
+    `status` is that of the whole turn. Of an ended one there is its `record`, or else its `remains`.
+    `left_at` is when its inbox row was touched last.
+    """
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    turn_epoch: int
+    channel_id: str
+    trace_id: str | None
+    recursion_depth: int | None
+    parent_agent_id: str | None
+    parent_agent_turn_id: str | None
+    profile_box_id: str | None
+    context_box_id: str | None
+    output_box_id: str | None
+    resume_deadline: datetime | None
+    inbox_id: str | None = None
+    row_status: str | None = None
+    left_at: datetime | None = None
+    created_at: datetime | None
+    record: TurnRecord | None = None
+    remains: Remains | None = None
+
+
+class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A card that a turn wrote. `text` is the beginning of what it says.
+
+    `calls` are the ids and tools of the calls that it asks for, each None where the model named none.
+    """
+
+    card_id: str
+    type: str
+    tool_call_id: str | None
+    tool_name: str | None
+    status: str | None
+    text: str
+    calls: list[tuple[str | None, str | None]] | None
+    created_at: datetime | None
+
+
+class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows of one turn, as one state of the database. What a database has no place for is empty."""
+
+    turn: TurnRow
+    inbox: list[InboxRow]
+    leases: list[Lease]
+    steps: list[Step]
+    waiting_tools: list[WaitingTool]
+    edges: list[Edge]
+    children: list[TurnRow]
+    record: TurnRecord | None
+    audit: list[AuditEntry]
+    cards: list[WrittenCard]
+
+
+class TurnViews(ProjectStore):
+    """The turns of one project."""
+
+    def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
+        """The turns that `where` allows, newest first, read in pages as they are asked for."""
+        self._require_tables()
+        where = self._dated(where or TurnFilter())
+        if where.trace_id is not None:
+            return islice(self._traced(where), limit)
+        size = _PAGE if limit is None else min(limit, _PAGE)
+        every = paged(partial(self._page, where), page=size, limit=None)
+        # That nearly all have ended the planner does not know: it would read every row to find them.
+        return islice(_each_once(turn for turn in every if where.status in (None, turn.status)), limit)
+
+    def further(self, where: TurnFilter, last: TurnRow) -> Further:
+        """How many turns `newest` would give after `last`. Counts up to 10,000."""
+        where = self._dated(where)
+        if where.trace_id is not None:
+            return Further(sum(_place(turn) < _place(last) for turn in self._traced(where)), True)
+        if last.created_at is None:
+            return Further(0, False)
+        behind = _query(where, last, _COUNTED + 1)
+        if not _may_have_ended(where):
+            found = self._value("count_further_unfinished_turns", **behind)
+            return Further.counted(found, found, limit=_COUNTED)
+        found = passed = self._value("count_further_turns", **behind)
+        if where.status == ENDED:
+            found -= self._value("count_further_unfinished_turns", **{**behind, "status": None})
+        return Further.counted(found, passed, limit=_COUNTED)
+
+    def get(self, turn_id: str) -> TurnRow:
+        """The turn of this id. Raises NotFound."""
+        found = self.get_many([turn_id])
+        if not found:
+            raise self._no_turn(turn_id)
+        return found[0]
+
+    def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
+        """Those of these turns that are known, oldest first; those whose inbox rows are gone come last."""
+        self._require_tables()
+        turns = self._turns("turns_by_ids", turn_ids=list(turn_ids))
+        absent = set(turn_ids).difference(turn.agent_turn_id for turn in turns)
+        if absent:
+            turns += self._turns("turns_by_edges", turn_ids=list(absent))
+        return self._with_ends(turns)
+
+    def of_trace(self, trace_id: str) -> list[TurnRow]:
+        """The turns of a trace, oldest first."""
+        rows = self._rows("turns_of_trace", trace_id=trace_id)
+        return self.get_many(unique(turn_id for (turn_id,) in rows))
+
+    def story(self, turn_id: str) -> StoredTurn:
+        """Everything of one turn, as one snapshot. Raises NotFound."""
+        with self.database.snapshot():
+            turn = self.get(turn_id)
+            turns = TurnStore(self.database, self.project_id)
+            inbox = InboxStore(self.database, self.project_id)
+            edges, record = turns.edges(turn_id), turns.record(turn_id)
+            return StoredTurn(
+                turn=turn,
+                inbox=inbox.of_turn(turn_id),
+                leases=inbox.leases_of_turn(turn.agent_id, turn_id) if self.database.keeps_turns else [],
+                steps=turns.steps(turn_id),
+                waiting_tools=turns.waiting_tools(turn_id),
+                edges=edges,
+                children=self.get_many(_children(turn_id, edges)),
+                record=record,
+                audit=turns.audit_of(turn_id),
+                cards=self._read(
+                    "cards_of_turn",
+                    WrittenCard,
+                    turn_id=turn_id,
+                    deliverable_card_id=record.deliverable_card_id if record else None,
+                ),
+            )
+
+    def resolve(self, typed: str) -> str:
+        """The full id that `typed` stands for: an id, or a unique end or beginning of one.
+
+        A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
+        """
+        self._require_tables()
+        whole = self._value("whole_turn_id", typed=typed)
+        return str(whole) if whole else the_one("turn", typed, self._candidates(typed), self.project_id)
+
+    def of_step(self, step_id: str) -> str:
+        """The id of the turn that a step, by its whole id, is of. Raises NotFound."""
+        self._require_tables()
+        turn_id = self._value("turn_of_step", step_id=step_id)
+        if turn_id is None:
+            raise NotFound(
+                f"no step {step_id!r} in project {self.project_id!r}",
+                hint="`cbx turn show TURN` lists the steps of a turn; name that with --turn",
+            )
+        return str(turn_id)
+
+    # --- how
+
+    def _candidates(self, typed: str) -> list[str]:
+        """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
+        patterns = {
+            "beginning": f"{like_escape(typed)}%",
+            "reversed_end": f"{like_escape(typed[::-1])}%",
+        }
+        if len(typed) < MIN_TYPED:
+            return []
+        kept = self._rows("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
+        return [turn_id for (turn_id,) in kept or self._rows("find_turn_ids", **patterns)]
+
+    def _traced(self, where: TurnFilter) -> Iterator[TurnRow]:
+        """Those turns of the trace that `where` allows, its times dated, newest first: a trace is short."""
+        turns = sorted(self.of_trace(where.trace_id or ""), key=_place, reverse=True)
+        return (turn for turn in turns if _allows(where, turn))
+
+    def _dated(self, where: TurnFilter) -> TurnFilter:
+        since, until = self._instant(where.since), self._instant(where.until)
+        return msgspec.structs.replace(where, since=since, until=until)
+
+    def _page(self, where: TurnFilter, after: TurnRow | None, size: int) -> list[TurnRow]:
+        query = "list_turns" if _may_have_ended(where) else "list_unfinished_turns"
+        return self._with_ends(self._turns(query, **_query(where, after, size)))
+
+    def _turns(self, query: str, /, **parameters: Any) -> list[TurnRow]:
+        return self._read(query, TurnRow, **parameters)
+
+    def _with_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
+        ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
+        kept = self._read("turn_ends", TurnRecord, turn_ids=ended) if self.database.keeps_turns else []
+        records = {record.agent_turn_id: record for record in kept}
+        unkept = [turn_id for turn_id in ended if turn_id not in records]
+        left = self._read("turn_remains", Remains, turn_ids=unkept) if unkept else []
+        remains = {each.agent_turn_id: each for each in left}
+        return [
+            msgspec.structs.replace(
+                turn, record=records.get(turn.agent_turn_id), remains=remains.get(turn.agent_turn_id)
+            )
+            for turn in turns
+        ]
+
+    def _read(self, query: str, kind: type[_Row], /, **parameters: Any) -> list[_Row]:
+        return all_decoded(kind, self._rows(query, **parameters))
+
+    def _require_tables(self) -> None:
+        for table in _TABLES:
+            self.database.require(table)
+
+    def _no_turn(self, turn_id: str) -> NotFound:
+        return NotFound(
+            f"no turn {turn_id!r} in project {self.project_id!r}", hint="`cbx turn list` shows the newest"
+        )
+
+
+def _may_have_ended(where: TurnFilter) -> bool:
+    return where.status in (None, ENDED)
+
+
+def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
+    """`turns` without those that came before: other programs enqueue a turn again under its own id."""
+    seen: set[str] = set()
+    for turn in turns:
+        if turn.agent_turn_id not in seen:
+            yield turn
+        if len(seen) == _COUNTED:
+            seen.clear()
+        seen.add(turn.agent_turn_id)
+
+
+def _place(turn: TurnRow) -> tuple[datetime, str]:
+    return turn.created_at or datetime.min.replace(tzinfo=UTC), turn.inbox_id or ""
+
+
+def _allows(where: TurnFilter, turn: TurnRow) -> bool:
+    """Whether a turn is one of these, its trace aside. The times are instants."""
+    made = _place(turn)[0]
+    return (
+        where.agent_id in (None, turn.agent_id)
+        and where.status in (None, turn.status)
+        and (not isinstance(where.since, datetime) or made >= where.since)
+        and (not isinstance(where.until, datetime) or made < where.until)
+    )
+
+
+def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
+    given = (
+        edge.target_agent_turn_id
+        for edge in edges
+        if edge.primitive == "enqueue" and edge.source_agent_turn_id == turn_id
+    )
+    return [child for child in unique(child for child in given if child) if child != turn_id]
+
+
+def _query(where: TurnFilter, after: TurnRow | None, limit: int) -> dict[str, Any]:
+    return {
+        "agent_id": where.agent_id,
+        "status": where.status,
+        "since": where.since,
+        "until": where.until,
+        "after_time": after.created_at if after else None,
+        "after_id": after.inbox_id if after else None,
+        "limit": limit,
+    }

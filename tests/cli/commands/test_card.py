@@ -1,0 +1,668 @@
+"""`cbx card`: adding, showing, listing, searching and deleting cards, importing and exporting them."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from tests.cli.conftest import Shell, lines, succeed
+from tests.conftest import Cbx, Result
+
+Feed = Callable[[str | bytes], None]
+Add = Callable[..., str]
+
+ADD = ("card", "add", "--type", "task.instruction")
+
+
+def shown(cbx: Cbx, card_id: str, *options: str) -> Any:
+    """A card, as JSON."""
+    return json.loads(succeed(cbx("card", "show", card_id, *options, "-o", "json")))
+
+
+def refusal(result: Result) -> tuple[int, str]:
+    """The exit code of a failed command, and the first line of what it said."""
+    assert result.out == ""
+    return result.code, result.err.splitlines()[0].removeprefix("error: ")
+
+
+class TestAdd:
+    def test_the_content_comes_from_an_option_a_file_or_standard_input(
+        self, cbx: Cbx, feed: Feed, tmp_path: Path
+    ) -> None:
+        (tmp_path / "text").write_text("tüxt\n")
+        (tmp_path / "json").write_text('{"a": [1]}')
+        feed("from stdin")
+        contents = {
+            ("--text", ""): {"__type__": "TextContent", "text": ""},
+            ("--file", str(tmp_path / "text")): {"__type__": "TextContent", "text": "tüxt\n"},
+            ("--file", "-"): {"__type__": "TextContent", "text": "from stdin"},
+            ("--json", '{"a": 1}'): {"__type__": "JsonContent", "data": {"a": 1}},
+            ("--json", f"@{tmp_path / 'json'}"): {"__type__": "JsonContent", "data": {"a": [1]}},
+            ("--json", '{"__type__": "TextContent", "text": "t"}'): {"__type__": "TextContent", "text": "t"},
+        }
+        for options, content in contents.items():
+            [card_id] = lines(cbx(*ADD, *options, "-o", "id"))
+            assert shown(cbx, card_id)["content"] == content, options
+
+    def test_the_content_class_fits_the_type(self, cbx: Cbx) -> None:
+        tools = '[{"type": "function", "function": {"name": "f"}}]'
+        fields = '[{"name": "total", "description": "in EUR"}]'
+        for type_, value, content in (
+            ("sys.tools", tools, {"__type__": "ToolContent", "tools": json.loads(tools)}),
+            ("task.result_fields", fields, {"__type__": "FieldsSchemaContent", "fields": json.loads(fields)}),
+        ):
+            result = cbx("card", "add", "--type", type_, "--json", value, "-o", "json")
+            assert json.loads(succeed(result))["content"] == content
+
+    def test_everything_else_of_a_card_has_its_option(self, cbx: Cbx) -> None:
+        calls = '[{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]'
+        options = ("--role", "assistant", "--author", "me", "--id", "card-1", "--ttl", "3600")
+        more = ("--metadata", '{"trace_id": "t1"}', "--tool-calls", calls, "--tool-call-id", "call_0")
+        succeed(cbx(*ADD, "--text", "x", *options, *more))
+        card = shown(cbx, "card-1")
+        assert (card["role"], card["author_id"], card["ttl_seconds"]) == ("assistant", "me", 3600)
+        assert (card["tool_calls"], card["tool_call_id"]) == (json.loads(calls), "call_0")
+        assert card["metadata"]["trace_id"] == "t1"
+        times = [datetime.fromisoformat(card[name]) for name in ("created_at", "expires_at")]
+        assert times[1] - times[0] == timedelta(hours=1)
+
+    def test_role_author_and_id_have_defaults(self, cbx: Cbx) -> None:
+        [thought] = lines(cbx("card", "add", "--type", "agent.thought", "--text", "x", "-o", "id"))
+        card = shown(cbx, thought)
+        assert (card["role"], card["author_id"]) == ("assistant", "sys.operator")
+        assert len(thought) == 32
+
+    def test_the_same_card_again_is_unchanged(
+        self, cbx: Cbx, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        command = (*ADD, "--text", "x", "--id", "card-1", "-o", "id")
+        assert cbx(*command).err == ""
+        before = shown(cbx, "card-1"), row_counts()
+        again = cbx(*command)
+        assert (again.code, again.out, again.err) == (0, "card-1\n", "unchanged: card-1\n")
+        assert (shown(cbx, "card-1"), row_counts()) == before
+
+    def test_another_card_under_its_id_is_a_conflict_that_repair_settles(self, cbx: Cbx, add: Add) -> None:
+        add("one", "--id", "card-1")
+        two = (*ADD, "--text", "two", "--id", "card-1")
+        assert refusal(cbx(*two)) == (5, "the card id 'card-1' is taken")
+        assert shown(cbx, "card-1")["content"]["text"] == "one"
+        repaired = cbx(*two, "--repair", "-o", "id")
+        assert (repaired.code, repaired.out, repaired.err) == (0, "card-1\n", "repaired: card-1\n")
+        assert shown(cbx, "card-1")["content"]["text"] == "two"
+
+    def test_a_deleted_card_comes_back_by_repair_alone(self, cbx: Cbx, add: Add) -> None:
+        add("one", "--id", "card-1")
+        succeed(cbx("card", "delete", "card-1", "--yes"))
+        command = (*ADD, "--text", "one", "--id", "card-1")
+        assert refusal(cbx(*command)) == (5, "the card id 'card-1' is that of a deleted card")
+        succeed(cbx(*command, "--repair"))
+        assert shown(cbx, "card-1")["deleted_at"] is None
+
+    def test_repair_reaches_no_other_project(self, cbx: Cbx, add: Add) -> None:
+        add("theirs", "--id", "card-1", "-p", "other")
+        assert refusal(cbx(*ADD, "--text", "ours", "--id", "card-1", "--repair")) == (
+            5,
+            "the card id 'card-1' is taken",
+        )
+        assert shown(cbx, "card-1", "-p", "other")["content"]["text"] == "theirs"
+
+    def test_a_dry_run_writes_nothing(self, cbx: Cbx, row_counts: Callable[[], dict[str, int]]) -> None:
+        before = row_counts()
+        result = cbx(*ADD, "--text", "x", "--id", "card-1", "--dry-run", "-o", "json")
+        card = json.loads(succeed(result))
+        assert (card["card_id"], card["content"]["text"], card["created_at"]) == ("card-1", "x", None)
+        assert result.err == "dry run: nothing was written\n"
+        assert row_counts() == before
+
+    def test_a_dry_run_refuses_what_a_run_would(self, offline: Cbx) -> None:
+        assert offline(*ADD, "--json", '{"a": NaN}', "--dry-run").code == 4
+
+    def test_it_needs_no_database_to_refuse(self, offline: Cbx) -> None:
+        for words, refused in (
+            (("--type", "x"), "a card's content is one of --text, --json or --file"),
+            (
+                ("--type", "x", "--text", "a", "--json", "{}"),
+                "a card's content is one of --text, --json or --file",
+            ),
+            (("--text", "a"), "a card needs --type"),
+            (("--card", "-", "--text", ""), "--card brings a whole card"),
+            (("--card", "-", "--id", "x"), "--card brings a whole card"),
+            (("--card", "-", "--author", "x"), "--card brings a whole card"),
+            (
+                ("--type", "x", "--text", "a", "--ttl", "-1"),
+                "Invalid value for '--ttl': -1 is not in the range x>=0.",
+            ),
+        ):
+            assert refusal(offline("card", "add", *words)) == (2, refused)
+        for words, refused in (
+            (("--type", " ", "--text", "a"), "a card needs a type that is not empty"),
+            (("--type", "x", "--json", "1"), "--json must be an object or a list, not a number"),
+            (("--type", "x", "--text", "a", "--id", ""), "the card id '' must have 1 to 255 characters"),
+            (
+                ("--type", "x", "--text", "a", "--id", "@last"),
+                "--id: '@last' begins with @, as only names like @last do",
+            ),
+            (("--type", "x", "--text", "a", "--id", " \t"), "--id: ' \\t' is blank"),
+            (
+                ("--type", "x", "--text", "a", "--id", "two\nlines"),
+                "--id: 'two\\nlines' holds '\\n', which cannot be seen",
+            ),
+            (
+                ("--type", "x", "--text", "a", "--id", "red\x1b[31m"),
+                "--id: 'red\\x1b[31m' holds '\\x1b', which cannot be seen",
+            ),
+            (("--type", "x", "--text", "a", "--metadata", "[]"), "--metadata must be an object, not a list"),
+            (
+                ("--type", "x", "--text", "a", "--tool-calls", "{}"),
+                "--tool-calls must be a list, not an object",
+            ),
+            (
+                ("--type", "task.result_fields", "--json", '[{"name": "n"}]'),
+                "--json: [0] needs 'description' as a string",
+            ),
+            (
+                ("--type", "x", "--json", '{"__type__": "TxtContent"}'),
+                "content of class 'TxtContent' is invalid: Invalid value 'TxtContent' - at `$.__type__`",
+            ),
+        ):
+            assert refusal(offline("card", "add", *words)) == (4, refused)
+
+    def test_a_file_that_cannot_be_read_is_named(self, offline: Cbx, feed: Feed, tmp_path: Path) -> None:
+        absent = str(tmp_path / "absent")
+        assert refusal(offline(*ADD, "--file", absent)) == (3, f"no file {absent!r}")
+        assert refusal(offline(*ADD, "--file", str(tmp_path))) == (
+            4,
+            f"cannot read {str(tmp_path)!r}: Is a directory",
+        )
+        feed(b"caf\xe9")
+        assert refusal(offline(*ADD, "--file", "-")) == (4, "standard input is not UTF-8 (byte 3)")
+
+
+UNSTORABLE = {
+    "NaN": "is nan, which JSON has no spelling for",
+    "Infinity": "is inf, which JSON has no spelling for",
+    "-Infinity": "is -inf, which JSON has no spelling for",
+    '"ab\\u0000"': "holds a NUL character at offset 2",
+    '"a\\ud800"': "holds a lone surrogate at offset 1",
+    "1e200000": "is a number beyond what JSONB can hold",
+}
+
+
+class TestWhatJsonbCannotHold:
+    """It is refused before anything is written; the card and the place are named."""
+
+    @pytest.mark.parametrize(("value", "reason"), UNSTORABLE.items())
+    def test_in_content_metadata_and_tool_calls(self, value: str, reason: str, offline: Cbx) -> None:
+        command = (*ADD, "--id", "card-1")
+        in_content = offline(*command, "--json", f'{{"a": [{{"b": {value}}}]}}')
+        assert refusal(in_content) == (4, f"card 'card-1': content.data.a[0].b: {reason}")
+        in_metadata = offline(*command, "--text", "x", "--metadata", f'{{"m": {value}}}')
+        assert refusal(in_metadata) == (4, f"card 'card-1': metadata.m: {reason}")
+        in_calls = offline(*command, "--text", "x", "--tool-calls", f"[{value}]")
+        assert refusal(in_calls) == (4, f"card 'card-1': tool_calls[0]: {reason}")
+
+    def test_in_the_bytes_of_the_command_line(self, offline: Cbx) -> None:
+        result = offline(*ADD, "--id", "card-1", "--text", os.fsdecode(b"caf\xe9"))
+        assert refusal(result) == (4, "card 'card-1': content.text: holds a lone surrogate at offset 3")
+
+    def test_in_a_conversation(self, cbx: Cbx, feed: Feed) -> None:
+        feed('[{"role": "user", "content": "fine"}, {"role": "user", "content": "\\u0000"}]')
+        message = "standard input: message 1: content: holds a NUL character at offset 0"
+        assert refusal(cbx("card", "import", "-")) == (4, message)
+
+    def test_one_bad_card_among_many_keeps_them_all_out(
+        self, cbx: Cbx, feed: Feed, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        before = row_counts()
+        good = '{"type": "x", "card_id": "good", "content": {"__type__": "TextContent", "text": "x"}}'
+        bad = '{"type": "x", "card_id": "bad", "content": {"__type__": "JsonContent", "data": [NaN]}}'
+        feed(f"{good}\n\n{bad}\n")
+        message = "standard input:3: card 'bad': content.data[0]: is nan, which JSON has no spelling for"
+        assert refusal(cbx("card", "add", "--card", "-")) == (4, message)
+        assert row_counts() == before
+
+
+class TestAddingWholeCards:
+    """`card show -o json` is what `card add --card` takes."""
+
+    def test_a_card_goes_from_project_to_project(self, cbx: Cbx, feed: Feed) -> None:
+        data = '{"total": 1.10, "order": 123456789012345678901234567890}'
+        more = ("--metadata", '{"trace_id": "t"}', "--ttl", "3600", "--tool-call-id", "call_1")
+        [card_id] = lines(cbx("card", "add", "--type", "tool.result", "--json", data, *more, "-o", "id"))
+        printed = succeed(cbx("card", "show", card_id, "-o", "json"))
+        feed(printed.replace(f'"{card_id}"', "null", 1))
+        [copy_id] = lines(cbx("-p", "other", "card", "add", "--card", "-", "-o", "id"))
+        assert copy_id != card_id
+        copy = succeed(cbx("-p", "other", "card", "show", copy_id, "-o", "json"))
+        assert "1.10" in copy
+        assert what_was_said(copy) == what_was_said(printed)
+
+    def test_ids_are_global_so_with_its_id_it_cannot(self, cbx: Cbx, add: Add, feed: Feed) -> None:
+        add("x", "--id", "card-1")
+        feed(succeed(cbx("card", "show", "card-1", "-o", "json")))
+        assert refusal(cbx("-p", "other", "card", "add", "--card", "-")) == (
+            5,
+            "the card id 'card-1' is taken",
+        )
+
+    def test_back_into_its_own_project_it_is_unchanged(self, cbx: Cbx, add: Add, feed: Feed) -> None:
+        add("x", "--id", "card-1", "--metadata", '{"step_id": "s"}', "--ttl", "60")
+        feed(succeed(cbx("card", "show", "card-1", "-o", "json")))
+        assert cbx("card", "add", "--card", "-").err == "unchanged: card-1\n"
+
+    def test_many_come_as_lines_or_as_a_list_in_their_order(self, cbx: Cbx, add: Add, feed: Feed) -> None:
+        ids = [add(f"text {number}") for number in range(3)]
+        for output, project in (("jsonl", "one"), ("json", "two")):
+            listed = succeed(cbx("card", "list", "-o", output))
+            for card_id in ids:
+                listed = listed.replace(card_id, f"{project}-{card_id}")
+            feed(listed)
+            added = lines(cbx("-p", project, "card", "add", "--card", "-", "-o", "id"))
+            assert added == [f"{project}-{card_id}" for card_id in reversed(ids)]
+
+    def test_none_is_none(self, cbx: Cbx, feed: Feed) -> None:
+        feed("[]")
+        result = cbx("card", "add", "--card", "-")
+        assert (result.code, result.out) == (0, "")
+
+    def test_the_old_name_of_metadata_is_refused(self, offline: Cbx, feed: Feed) -> None:
+        feed('{"type": "x", "content": {"__type__": "TextContent", "text": "x"}, "meta": {}}')
+        assert offline("card", "add", "--card", "-").err == (
+            "error: standard input: the key 'meta' is the old name of 'metadata'\n"
+            "hint: rename it to 'metadata'\n"
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "standard input is empty"),
+            (" \n", "standard input is empty"),
+            ("@/etc/hostname", "standard input:1:1: not JSON: Expecting value"),
+            ('{"type": "x",\n "content": }', "standard input:2:13: not JSON: Expecting value"),
+            ('{"type": "x"}\n{"type": }', "standard input:2:10: not JSON: Expecting value"),
+            ("[1]", "standard input[0]: a card must be a JSON object"),
+            ('{"content": {}}', "standard input: a card needs a type"),
+            ('{"type": "x"}', "standard input: content must be an object with the key '__type__'"),
+            ('{"type": "x", "colour": 1}', "standard input: a card has no key 'colour'"),
+            (
+                '{"type": "x", "content": {"__type__": "TextContent", "text": "x"}, "ttl_seconds": "1"}',
+                "standard input: the card is invalid: Expected `int | null`, got `str` - at `$.ttl_seconds`",
+            ),
+        ],
+    )
+    def test_what_is_no_card_is_refused_with_its_place(
+        self, text: str, message: str, offline: Cbx, feed: Feed
+    ) -> None:
+        feed(text)
+        assert refusal(offline("card", "add", "--card", "-")) == (4, message)
+
+
+def what_was_said(card: str) -> dict[str, Any]:
+    """A card without what the database and the project decide."""
+    given = json.loads(card)
+    for name in ("card_id", "project_id", "created_at", "expires_at"):
+        del given[name]
+    for name in ("project_id", "created_at"):
+        del given["metadata"][name]
+    return dict(given)
+
+
+class TestShow:
+    def test_by_the_whole_id_its_beginning_or_its_end(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "aaaa-middle-zzzz")
+        add("y", "--id", "bbbb-middle-yyyy")
+        for typed in ("aaaa-middle-zzzz", "aaaa", "aaaa-mid", "zzzz", "middle-zzzz"):
+            assert shown(cbx, typed)["card_id"] == "aaaa-middle-zzzz"
+        for typed in ("middle", "zzzz-", "AAAA", "aaa%", "____"):
+            assert refusal(cbx("card", "show", typed)) == (3, f"no card {typed!r} in project 'p'")
+        assert cbx("card", "show", "aaa").err.endswith("hint: type at least 4 characters of the id\n")
+
+    def test_a_whole_id_wins_over_longer_ones(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "card")
+        add("y", "--id", "card-2")
+        assert shown(cbx, "card")["card_id"] == "card"
+
+    def test_several_come_in_the_order_asked_for_each_once(self, cbx: Cbx, add: Add) -> None:
+        for name in ("aaaa-1", "bbbb-2", "cccc-3"):
+            add("x", "--id", name)
+        asked = ("cccc", "nope-1", "aaaa-1", "cccc-3", "nope-2", "bbbb", "nope-1")
+        result = cbx("card", "show", *asked, "-o", "json")
+        answer = json.loads(succeed(result))
+        assert [card["card_id"] for card in answer["cards"]] == ["cccc-3", "aaaa-1", "bbbb-2"]
+        assert answer["missing_card_ids"] == ["nope-1", "nope-2"]
+        assert result.err == "missing: no card 'nope-1'\nmissing: no card 'nope-2'\n"
+
+    def test_missing_ones_keep_their_order_deleted_or_unknown(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "gone-1")
+        succeed(cbx("card", "delete", "gone-1", "--yes"))
+        for asked in (("nope-1", "gone-1"), ("gone-1", "nope-1")):
+            assert cbx("card", "show", *asked, "-o", "json").json()["missing_card_ids"] == list(asked)
+
+    def test_strict_is_exit_3_and_still_shows_what_there_is(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "aaaa-1")
+        result = cbx("card", "show", "aaaa", "nope-1", "nope-1", "--strict", "-o", "id")
+        assert (result.code, result.out) == (3, "aaaa-1\n")
+        assert result.err.endswith("error: 1 of 2 cards are missing\n")
+
+    def test_deleted_and_expired_cards_are_shown_when_asked_for(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "deleted-1")
+        succeed(cbx("card", "delete", "deleted-1", "--yes"))
+        add("x", "--id", "expired-1", "--ttl", "0")
+        for card_id in ("deleted-1", "expired-1"):
+            assert refusal(cbx("card", "show", card_id)) == (3, f"no card {card_id!r} in project 'p'")
+            assert shown(cbx, card_id, "--deleted")["card_id"] == card_id
+
+    def test_content_of_no_class_is_shown_raw_with_a_warning(self, cbx: Cbx, database: Database) -> None:
+        database.connection.execute(
+            "INSERT INTO cards (tenant_id, card_id, content, metadata) VALUES"
+            """ ('p', 'odd-1', '{"__type__": "HologramContent", "beam": [1.10]}', '{"type": "x"}')"""
+        )
+        table = cbx("card", "show", "odd-1")
+        assert '{"beam":[1.10]}' in succeed(table)
+        assert table.err == (
+            "warning: card odd-1 holds content of no class that cbx knows; shown as it is stored\n"
+        )
+        assert shown(cbx, "odd-1")["content"] == {"__type__": "HologramContent", "beam": [1.10]}
+
+    def test_the_table_says_what_matters(self, cbx: Cbx, add: Add) -> None:
+        calls = '[{"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]'
+        add("first\nsecond", "--id", "aaaa-1", "--tool-calls", calls, "--metadata", '{"step_id": "s1"}')
+        table = lines(cbx("card", "show", "aaaa-1"))
+        assert [line for line in table if not line.startswith("created")] == [
+            "card      aaaa-1",
+            "type      task.instruction",
+            "role      user",
+            "author    sys.operator",
+            "calls     call_1",
+            'metadata  {"step_id":"s1"}',
+            "",
+            "first",
+            "second",
+            "→ look({})",
+        ]
+
+
+class TestList:
+    def test_each_filter_keeps_what_fits(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "typed", type="agent.thought")
+        add("x", "--id", "spoken", "--role", "developer")
+        add("x", "--id", "written", "--author", "worker-1")
+        add("x", "--id", "turned", "--metadata", '{"agent_turn_id": "turn_1"}')
+        add("x", "--id", "stepped", "--metadata", '{"step_id": "step_1"}')
+        add("x", "--id", "traced", "--metadata", '{"trace_id": "trace_1"}')
+        add("x", "--id", "answering", "--tool-call-id", "call_1", type="tool.result")
+        found = {
+            ("--type", "agent.thought"): ["typed"],
+            ("--type", "agent.thought", "--type", "tool.result"): ["answering", "typed"],
+            ("--type", "agent.thought", "--role", "user"): [],
+            ("--role", "developer"): ["spoken"],
+            ("--author", "worker-1"): ["written"],
+            ("--turn", "turn_1"): ["turned"],
+            ("--step", "step_1"): ["stepped"],
+            ("--trace", "trace_1"): ["traced"],
+            ("--tool-call-id", "call_1"): ["answering"],
+            ("--limit", "2"): ["answering", "traced"],
+            (): ["answering", "traced", "stepped", "turned", "written", "spoken", "typed"],
+        }
+        for options, expected in found.items():
+            assert lines(cbx("card", "list", *options, "-o", "id")) == expected, options
+
+    def test_times_are_from_since_on_and_before_until(self, cbx: Cbx, add: Add, database: Database) -> None:
+        for day in (1, 2, 3):
+            add("x", "--id", f"day-{day}")
+            database.connection.execute(
+                "UPDATE cards SET created_at = make_timestamptz(2026, 11, %s, 12, 0, 0, 'UTC')"
+                " WHERE card_id = %s",
+                (day, f"day-{day}"),
+            )
+        found = {
+            ("--since", "2026-11-02T12:00:00Z"): ["day-3", "day-2"],
+            ("--until", "2026-11-02T12:00:00Z"): ["day-1"],
+            ("--since", "2026-11-02", "--until", "2026-11-03"): ["day-2"],
+            ("--since", "2026-11-02T13:00:00+02:00", "--until", "2026-11-02T14:00:01+02:00"): ["day-2"],
+        }
+        for options, expected in found.items():
+            assert lines(cbx("card", "list", *options, "-o", "id")) == expected, options
+
+    def test_deleted_and_expired_cards_come_when_asked_for(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "kept")
+        add("x", "--id", "deleted")
+        add("x", "--id", "expired", "--ttl", "0")
+        succeed(cbx("card", "delete", "deleted", "--yes"))
+        assert lines(cbx("card", "list", "-o", "id")) == ["kept"]
+        assert lines(cbx("card", "list", "--deleted", "-o", "id")) == ["expired", "deleted", "kept"]
+
+    def test_pages_lose_and_repeat_nothing_even_among_cards_of_one_instant(
+        self, cbx: Cbx, cards: CardStore, database: Database
+    ) -> None:
+        ids = [f"card-{number:04}" for number in range(2100)]
+        cards.add_many(draft_card("x", "same words", card_id=card_id) for card_id in ids)
+        database.connection.execute("UPDATE cards SET created_at = '2026-11-22'")
+        newest_first = ids[::-1]
+        assert lines(cbx("card", "list", "--limit", "0", "-o", "id")) == newest_first
+        assert lines(cbx("card", "list", "--limit", "1001", "-o", "id")) == newest_first[:1001]
+        assert lines(cbx("card", "search", "words", "--limit", "2001", "-o", "id")) == newest_first[:2001]
+        assert len(lines(cbx("card", "list"))) == 1 + 50
+
+    def test_what_is_no_time_and_no_number_is_refused(self, offline: Cbx) -> None:
+        assert refusal(offline("card", "list", "--since", "yesterday")) == (
+            2,
+            "--since: 'yesterday' is no time",
+        )
+        assert offline("card", "list", "--limit", "-1").code == 2
+
+    @pytest.mark.parametrize("noun", ["card", "box"])
+    @pytest.mark.parametrize(
+        ("since", "until"), [("2026-11-03", "2026-11-02T23:00:00-00:30"), ("30m", "1h"), ("59m", "1h")]
+    )
+    def test_nothing_is_since_later_than_until(self, since: str, until: str, noun: str, offline: Cbx) -> None:
+        result = offline(noun, "list", "--since", since, "--until", until)
+        assert (result.code, result.err) == (
+            2,
+            f"error: --since {since!r} is later than --until {until!r}\n"
+            "hint: give the earlier time to --since\n",
+        )
+        assert offline(noun, "list", "--since", until, "--until", since).code == 7
+
+    @pytest.mark.parametrize("command", [("card", "list"), ("box", "list"), ("box", "show", "8b1f22c0")])
+    def test_an_interval_is_for_watching(self, command: tuple[str, ...], offline: Cbx) -> None:
+        result = offline(*command, "--interval", "1")
+        assert (result.code, result.err) == (
+            2,
+            "error: --interval is how often --watch looks again\nhint: add --watch\n",
+        )
+
+
+TEXTS = {
+    "plain": "The Payment gateway timed out twice",
+    "swapped": "gateway of the payment",
+    "upper": "PAYMENT RECEIVED",
+    "chinese": "支付网关超时,请稍后重试",
+    "japanese": "決済がタイムアウトしました",
+    "korean": "결제 시간이 초과되었습니다",
+    "percent": "折扣50%",
+    "fifty": "折扣50元",
+}
+FOUND = {
+    "payment": ["upper", "swapped", "plain"],
+    "PAYMENT": ["upper", "swapped", "plain"],
+    "gateway payment": ["swapped", "plain"],
+    '"payment gateway"': ["plain"],
+    "payment -received": ["swapped", "plain"],
+    "twice or received": ["upper", "plain"],
+    "pay": [],
+    "超时": ["chinese"],
+    "网关 重试": ["chinese"],
+    "网关 折扣": [],
+    "超時": [],
+    "タイムアウト": ["japanese"],
+    "決済": ["japanese"],
+    "초과": ["korean"],
+    "시간이 결제": ["korean"],
+    "折扣50%": ["percent"],
+    "折扣_0": [],
+    "折扣": ["fifty", "percent"],
+    # not the keys of JSON, not the names of classes
+    "beacon": ["keyed"],
+    "lighthouse": [],
+    "灯塔": [],
+    "TextContent": [],
+    "JsonContent": [],
+    "__type__": [],
+    # what a call says
+    "lookup": ["calling"],
+    "订单": ["calling"],
+    # not what is gone, or elsewhere
+    "deleted": [],
+    "elsewhere": [],
+    "!!!": [],
+}
+
+
+class TestSearch:
+    def test_what_is_found_with_and_without_the_index(self, cbx: Cbx, add: Add) -> None:
+        for name, text in TEXTS.items():
+            add(text, "--id", name)
+        keyed = '{"lighthouse": {"灯塔": ["beacon"]}}'
+        succeed(cbx("card", "add", "--type", "x", "--json", keyed, "--id", "keyed"))
+        calls = '[{"function": {"name": "lookup", "arguments": "{\\"q\\": \\"订单\\"}"}}]'
+        add("", "--id", "calling", "--tool-calls", calls, type="agent.thought")
+        add("deleted", "--id", "gone")
+        succeed(cbx("card", "delete", "gone", "--yes"))
+        add("elsewhere", "--id", "theirs", "-p", "other")
+
+        def found() -> dict[str, list[str]]:
+            return {query: lines(cbx("card", "search", query, "-o", "id")) for query in FOUND}
+
+        assert found() == FOUND
+        succeed(cbx("db", "index-text"))
+        assert found() == FOUND
+
+    def test_types_and_limits_narrow_it(self, cbx: Cbx, add: Add) -> None:
+        add("a word", "--id", "one")
+        add("a word", "--id", "two", type="agent.thought")
+        add("a word", "--id", "three")
+        assert lines(cbx("card", "search", "word", "--type", "task.instruction", "-o", "id")) == [
+            "three",
+            "one",
+        ]
+        assert lines(cbx("card", "search", "word", "--limit", "1", "-o", "id")) == ["three"]
+
+    def test_nothing_to_search_for_is_refused(self, offline: Cbx) -> None:
+        assert refusal(offline("card", "search", " ")) == (2, "there is nothing to search for")
+
+
+class TestDelete:
+    def test_it_hides_the_card_and_boxes_say_so(self, cbx: Cbx, add: Add, box_of: Callable[..., str]) -> None:
+        box = box_of(add("x", "--id", "aaaa-1"))
+        deleted = cbx("card", "delete", "aaaa", "aaaa-1", "--yes", "-o", "json").json()
+        assert deleted == {"deleted_card_ids": ["aaaa-1"], "dry_run": False}
+        assert lines(cbx("card", "list", "-o", "id")) == []
+        assert cbx("box", "show", box, "-o", "json").json()["missing_card_ids"] == ["aaaa-1"]
+
+    def test_without_a_terminal_it_needs_yes(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "aaaa-1")
+        result = cbx("card", "delete", "aaaa-1")
+        assert (result.code, result.out) == (2, "")
+        assert result.err == (
+            "error: Delete 1 card (aaaa-1)? Not without --yes here\n"
+            "hint: add --yes to do it without a question\n"
+        )
+        assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
+
+    def test_a_dry_run_deletes_nothing(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "aaaa-1")
+        assert succeed(cbx("card", "delete", "aaaa", "--dry-run")) == "would delete aaaa-1\n"
+        assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
+
+    def test_one_that_is_unknown_keeps_them_all(self, cbx: Cbx, add: Add) -> None:
+        add("x", "--id", "aaaa-1")
+        assert refusal(cbx("card", "delete", "aaaa-1", "nope-1", "--yes")) == (
+            3,
+            "no card 'nope-1' in project 'p'",
+        )
+        assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
+
+    def test_on_a_terminal_it_asks(self, cbx: Cbx, add: Add, shell: Shell) -> None:
+        add("x", "--id", "aaaa-1")
+        for typed in ("n\n", "\n", "\x04"):
+            refused = shell.on_terminal("card", "delete", "aaaa-1", typed=typed)
+            assert "Delete 1 card (aaaa-1)? [y/N]:" in refused.out
+            assert refused.code == 130
+            assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
+        assert shell.on_terminal("card", "delete", "aaaa-1", typed="y\n").out.endswith("deleted aaaa-1\n")
+        assert lines(cbx("card", "list", "-o", "id")) == []
+
+
+class TestImportAndExport:
+    CHAT: tuple[dict[str, Any], ...] = (
+        {"role": "user", "content": "How much?"},
+        {"role": "assistant", "content": None, "refusal": "no", "extra": {"n": [1, None]}},
+    )
+
+    def test_what_goes_in_comes_out(self, cbx: Cbx, feed: Feed, tmp_path: Path) -> None:
+        feed(json.dumps({"id": "chat-1", "messages": self.CHAT}))
+        result = cbx("card", "import", "-", "--from", "openai", "-o", "id")
+        [box] = lines(result)
+        assert result.err == "1 conversation, 2 cards, 2 new\n"
+        exported = json.loads(succeed(cbx("card", "export", "--box", box[-8:])))
+        assert exported == {"messages": list(self.CHAT)}
+        assert cbx("card", "export", "--box", box, "--out", str(tmp_path / "chat.json")).out == ""
+        assert json.loads((tmp_path / "chat.json").read_text()) == exported
+
+    def test_again_it_changes_nothing_and_grown_it_appends(self, cbx: Cbx, feed: Feed) -> None:
+        def imported(*messages: dict[str, Any]) -> dict[str, Any]:
+            feed(json.dumps({"id": "chat-1", "title": "T", "messages": messages}))
+            [box] = cbx("card", "import", "-", "-o", "json").json()["boxes"]
+            return dict(box)
+
+        first = imported(*self.CHAT)
+        assert first == {"box_id": first["box_id"], "title": "T", "cards": 2, "new_cards": 2}
+        assert imported(*self.CHAT) == {**first, "new_cards": 0}
+        more = {"role": "user", "content": "And now?"}
+        assert imported(*self.CHAT, more) == {**first, "cards": 3, "new_cards": 1}
+        changed = imported(more, *self.CHAT)
+        assert changed["box_id"] != first["box_id"]
+        shown = cbx("box", "show", changed["box_id"], "-o", "json").json()
+        assert shown["parent_ids"] == [first["box_id"]]
+
+    def test_the_key_of_the_messages_can_be_named(self, cbx: Cbx, feed: Feed) -> None:
+        two = {
+            "messages": [{"role": "user", "content": "a"}],
+            "request": {"body": {"messages": [*self.CHAT]}},
+        }
+        feed(json.dumps(two))
+        [box] = cbx("card", "import", "-", "--at", "request.body.messages", "-o", "json").json()["boxes"]
+        assert box["cards"] == 2
+
+    def test_what_cannot_be_read_or_written_is_named(
+        self, cbx: Cbx, box_of: Callable[..., str], tmp_path: Path
+    ) -> None:
+        absent = str(tmp_path / "absent" / "chat.json")
+        assert refusal(cbx("card", "import", absent)) == (3, f"no file {absent!r}")
+        written = cbx("card", "export", "--box", box_of(), "--out", absent)
+        assert refusal(written) == (4, f"cannot write {absent!r}: No such file or directory")
+
+    def test_formats_that_we_do_not_know_are_refused(self, offline: Cbx) -> None:
+        assert refusal(offline("card", "import", "x", "--from", "nope")) == (
+            2,
+            "--from: unknown format 'nope'",
+        )
+        assert refusal(offline("card", "export", "--box", "x", "--to", "nope")) == (
+            2,
+            "--to: unknown format 'nope'",
+        )
+
+    def test_a_card_that_is_gone_is_left_out_with_a_warning(self, cbx: Cbx, add: Add, box_of: Add) -> None:
+        box = box_of(add("here"), "gone-1")
+        result = cbx("card", "export", "--box", box)
+        assert json.loads(succeed(result)) == {"messages": [{"role": "user", "content": "here"}]}
+        assert result.err == "warning: card gone-1 is gone and was left out\n"

@@ -1,0 +1,116 @@
+"""`cbx db gc`: what it asks, answers and reports."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cardbox_cli.store.connection.database import Database
+from tests.cli.conftest import Shell, lines, succeed
+from tests.conftest import Cbx
+
+Add = Callable[..., str]
+BoxOf = Callable[..., str]
+
+
+@pytest.fixture
+def rubbish(cbx: Cbx, add: Add, box_of: BoxOf) -> str:
+    """Two expired cards, a deleted one and a good one; the box that lists them and a card that never was."""
+    for card_id in ("expired-1", "expired-2"):
+        add("x", "--id", card_id, "--ttl", "0")
+    for card_id in ("deleted-1", "good-1"):
+        add("x", "--id", card_id)
+    box = box_of("expired-1", "expired-2", "deleted-1", "good-1", "never-1")
+    succeed(cbx("card", "delete", "deleted-1", "--yes"))
+    return box
+
+
+def test_expired_cards_go_and_the_box_that_lists_them_is_reported(cbx: Cbx, rubbish: str) -> None:
+    result = cbx("db", "gc", "--yes")
+    assert lines(result) == [
+        "purged 2 expired cards",
+        f"BOX{' ' * 33}  DANGLING  PROJECT",
+        f"{rubbish}         3  p",
+    ]
+    assert result.err == "3 references in 1 box lead to no card; `cbx box verify BOX` shows where\n"
+    shown = cbx("box", "show", rubbish, "-o", "json").json()
+    assert len(shown["card_ids"]) == 5
+    assert cbx("card", "show", "deleted-1", "--deleted").code == 0
+    assert cbx("card", "show", "expired-1", "--deleted").code == 3
+
+
+def test_with_purge_deleted_cards_go_too(cbx: Cbx, rubbish: str) -> None:
+    answer = cbx("db", "gc", "--purge", "--yes", "-o", "json").json()
+    assert answer == {
+        "dry_run": False,
+        "purged": {"expired": 2, "deleted": 1, "box_info": 0},
+        "dangling": [{"project_id": "p", "box_id": rubbish, "count": 4}],
+    }
+    assert lines(cbx("db", "gc", "--purge", "--yes"))[0] == "nothing to purge"
+    assert lines(cbx("db", "gc", "--yes", "-o", "id")) == [rubbish]
+
+
+def test_a_dry_run_tells_the_same_and_purges_nothing(
+    cbx: Cbx, rubbish: str, row_counts: Callable[[], dict[str, int]]
+) -> None:
+    before = row_counts()
+    said = cbx("db", "gc", "--dry-run")
+    assert lines(said)[0] == "would purge 2 expired cards"
+    assert said.err == "3 references in 1 box would lead to no card; `cbx box verify BOX` shows where\n"
+    told = cbx("db", "gc", "--dry-run", "--purge", "-o", "json").json()
+    assert row_counts() == before
+    done = cbx("db", "gc", "--purge", "--yes", "--batch-size", "1", "-o", "json").json()
+    assert told == {**done, "dry_run": True}
+
+
+@pytest.mark.parametrize("options", [(), ("--purge",), ("--all-projects",), ("--dry-run",), ("--yes",)])
+def test_with_nothing_to_do_nothing_is_asked(
+    options: tuple[str, ...], cbx: Cbx, add: Add, box_of: BoxOf
+) -> None:
+    box_of(add())
+    result = cbx("db", "gc", *options)
+    assert (lines(result), result.err) == (["nothing to purge"], "")
+    nothing = {"expired": 0, "deleted": 0, "box_info": 0}
+    assert cbx("db", "gc", *options, "-o", "json").json()["purged"] == nothing
+
+
+def test_other_projects_are_for_all_projects(cbx: Cbx, rubbish: str) -> None:
+    assert cbx("-p", "q", "db", "gc", "--yes", "-o", "json").json()["purged"]["expired"] == 0
+    succeed(cbx("-p", "q", "card", "add", "--type", "x", "--text", "x", "--ttl", "0"))
+    answer = cbx("-p", "empty", "db", "gc", "--all-projects", "--yes", "-o", "json").json()
+    assert answer["purged"]["expired"] == 3
+    assert [box["project_id"] for box in answer["dangling"]] == ["p"]
+
+
+def test_what_is_known_of_a_box_that_is_gone_goes(cbx: Cbx, box_of: BoxOf, database: Database) -> None:
+    box_of(title="t")
+    database.connection.execute("DELETE FROM card_boxes")
+    assert lines(cbx("db", "gc", "--dry-run")) == [
+        "would purge 0 expired cards and what is known of 1 box that is gone"
+    ]
+    assert cbx("db", "gc", "--yes", "-o", "json").json()["purged"]["box_info"] == 1
+
+
+class TestAsking:
+    def test_off_a_terminal_it_needs_yes(self, cbx: Cbx, rubbish: str) -> None:
+        result = cbx("db", "gc", "--purge")
+        assert (result.code, result.out) == (2, "")
+        assert result.err == (
+            "error: Purge 2 expired cards and 1 deleted card of project 'p' for ever? Not without --yes here\n"
+            "hint: add --yes to do it without a question\n"
+        )
+        everything = cbx("db", "gc", "--all-projects")
+        assert "Purge 2 expired cards of the whole database for ever?" in everything.err
+
+    @pytest.mark.parametrize(("typed", "code", "purged"), [("n\n", 130, 0), ("y\n", 0, 2)])
+    def test_on_a_terminal_it_asks(
+        self, typed: str, code: int, purged: int, shell: Shell, cbx: Cbx, rubbish: str
+    ) -> None:
+        asked = shell.on_terminal("db", "gc", "--batch-size", "1", typed=typed)
+        assert asked.code == code
+        assert ("purged 2 expired cards" in asked.out) == bool(purged)
+        assert cbx("db", "gc", "--dry-run", "-o", "json").json()["purged"]["expired"] == 2 - purged
+
+    def test_a_batch_has_at_least_one_row(self, cbx: Cbx) -> None:
+        result = cbx("db", "gc", "--batch-size", "0")
+        assert result.code == 2
+        assert "--batch-size" in result.err

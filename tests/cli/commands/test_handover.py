@@ -1,0 +1,152 @@
+"""`cbx handover`: recipes, without a database."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cardbox_cli.model.handwritten.recipes import recipe_schema
+from cardbox_cli.shipped import shipped
+from tests.cli.conftest import lines, succeed
+from tests.conftest import Cbx
+
+Feed = Callable[[str | bytes], None]
+
+SHIPPED = ["delegate", "expert", "principal", "review"]
+MINE = """\
+description: Mine
+arguments: {note: {type: string, required: true, description: What to say}}
+context_packing_config: {pack_arguments: [{arg_key: note}]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that commands run in, without recipes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CBX_HANDOVERS", raising=False)
+    return tmp_path
+
+
+class TestList:
+    def test_what_ships_is_there(self, offline: Cbx) -> None:
+        listed = offline("handover", "list", "-o", "json").json()
+        assert [recipe["name"] for recipe in listed] == SHIPPED
+        for recipe in listed:
+            assert recipe["shipped"] is True
+            assert recipe["description"]
+            assert recipe["problem"] is None
+
+    def test_a_recipe_here_hides_others_and_says_where_it_is(
+        self, offline: Cbx, here: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CBX_HANDOVERS", "elsewhere")
+        for folder, description in (("handovers", "Here"), ("elsewhere", "There")):
+            (here / folder).mkdir()
+            for name in ("mine", "review"):
+                (here / folder / f"{name}.yaml").write_text(f"description: {description}\n")
+        (here / "elsewhere" / "theirs.yml").write_text("description: There\n")
+        (here / "handovers" / "broken.yaml").write_text("descripton: x\n")
+        listed = {recipe["name"]: recipe for recipe in offline("handover", "list", "-o", "json").json()}
+        assert list(listed) == sorted([*SHIPPED, "broken", "mine", "theirs"])
+        assert [listed[name]["description"] for name in ("mine", "review", "theirs")] == [
+            "Here",
+            "Here",
+            "There",
+        ]
+        assert listed["theirs"]["source"] == "elsewhere/theirs.yml"
+        problem = "handovers/broken.yaml:1: descripton: unknown key; did you mean 'description'?"
+        assert listed["broken"]["problem"] == problem
+        table = lines(offline("handover", "list"))
+        assert f"broken     handovers/broken.yaml  broken: {problem}" in table
+        assert "mine       handovers/mine.yaml    Here" in table
+
+
+class TestShow:
+    def test_it_is_the_file_as_it_is_written(self, offline: Cbx) -> None:
+        result = offline("handover", "show", "delegate")
+        assert succeed(result) == (shipped("handovers") / "delegate.yaml").read_text()
+        assert result.err == (
+            "--arg profile_name=…  string, required. The profile of the agent that does the task\n"
+            "--arg instruction=…  string, required. What to do\n"
+            "--arg input_box_ids=…  box_ids, optional. The boxes whose cards it inherits, in this order\n"
+        )
+
+    def test_as_json_it_is_what_the_recipe_means(self, offline: Cbx, here: Path, feed: Feed) -> None:
+        (here / "mine.yaml").write_text(MINE)
+        feed(MINE)
+        for name, source in (("mine.yaml", "mine.yaml"), ("-", None)):
+            result = offline("handover", "show", name, "-o", "json")
+            assert result.err == ""
+            answer = result.json()
+            assert (answer["name"], answer["source"]) == ("mine" if source else "stdin", source)
+            assert answer["recipe"] == yaml.safe_load(MINE)
+            assert answer["arguments"]["note"]["required"] is True
+            assert len(answer["digest"]) == 64
+
+    def test_a_name_that_nothing_has(self, offline: Cbx) -> None:
+        result = offline("handover", "show", "delegat")
+        assert (result.code, result.out) == (3, "")
+        assert result.err == (
+            "error: no handover recipe is named 'delegat'; did you mean 'delegate'?\n"
+            "hint: there are delegate, expert, principal, review;"
+            " a file is named by its path, such as ./delegat.yaml\n"
+        )
+        assert offline("handover", "show", "./absent.yaml").err.startswith(
+            "error: no such recipe file: absent.yaml\n"
+        )
+
+
+class TestValidate:
+    def test_what_ships_is_valid(self, offline: Cbx) -> None:
+        files = [str(path) for path in sorted(shipped("handovers").glob("*.yaml"))]
+        assert succeed(offline("handover", "validate", *files)) == "4 valid recipes\n"
+        assert lines(offline("handover", "validate", *SHIPPED, "-o", "id")) == SHIPPED
+
+    def test_all_that_is_wrong_with_all_of_them_is_told(self, offline: Cbx, here: Path) -> None:
+        (here / "good.yaml").write_text(MINE)
+        (here / "one.yaml").write_text("descripton: x\n")
+        (here / "two.yaml").write_text("arguments: {a: {type: strin}}\ndescription: 1\n")
+        result = offline("handover", "validate", "one.yaml", "good.yaml", "two.yaml")
+        assert (result.code, result.out) == (4, "")
+        assert result.err.splitlines() == [
+            "error: one.yaml:1: descripton: unknown key; did you mean 'description'?",
+            "two.yaml: 2 problems",
+            result.err.splitlines()[2],
+            "two.yaml:2:1: description: expected a string, found the number 1",
+            "hint: `cbx handover schema` prints what a recipe may say",
+        ]
+        assert result.err.splitlines()[2].startswith("two.yaml:1:17: arguments.a.type: ")
+        problems = offline("handover", "validate", "one.yaml", "two.yaml", "-o", "json").error["details"][
+            "problems"
+        ]
+        assert [(each["file"], each["line"], each["path"]) for each in problems] == [
+            ("one.yaml", 1, "descripton"),
+            ("two.yaml", 1, "arguments.a.type"),
+            ("two.yaml", 2, "description"),
+        ]
+
+    def test_standard_input(self, offline: Cbx, feed: Feed) -> None:
+        feed(MINE)
+        assert offline("handover", "validate", "-").code == 0
+        feed("descripton: x\n")
+        assert offline("handover", "validate", "-").err.startswith(
+            "error: standard input:1: descripton: unknown key"
+        )
+
+    def test_bytes_that_are_no_text(self, offline: Cbx, feed: Feed, here: Path) -> None:
+        bad = b"description: caf\xe9\n"
+        (here / "bad.yaml").write_bytes(bad)
+        feed(bad)
+        for name, place in (("bad.yaml", "bad.yaml"), ("-", "standard input")):
+            result = offline("handover", "validate", name)
+            assert (result.code, result.out) == (4, "")
+            assert result.err.splitlines()[0] == f"error: {place}:1: the byte 0xe9 is not UTF-8 text"
+
+
+class TestSchema:
+    def test_it_is_the_schema_of_recipes(self, offline: Cbx) -> None:
+        assert json.loads(succeed(offline("handover", "schema"))) == recipe_schema()
+        assert yaml.safe_load(succeed(offline("handover", "schema", "-o", "yaml"))) == recipe_schema()

@@ -1,0 +1,406 @@
+"""Turns from dispatch to deliverable by `cbx worker run`, with real clients, killed and paused workers too."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardbox_cli.store.connection.database import Database
+from tests.cli.conftest import PATIENCE, Shell, lines, succeed
+from tests.conftest import PROJECT, Cbx, Databases, Result
+
+CLIENT = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parents[3] / 'examples/client.py'))}"
+CALLING = f"""{CLIENT} --call lookup '{{"order": 7}}'"""
+
+Dispatch = Callable[..., str]
+
+
+@pytest.fixture
+def dispatch(cbx: Cbx, add: Callable[..., str], tmp_path: Path) -> Dispatch:
+    """Dispatch an instruction to an agent, `clerk` if none is named, who may call `lookup`; the turn's id."""
+    profile = tmp_path / "clerk.yaml"
+    profile.write_text("name: clerk\nsystem_prompt: You are a clerk.\nallowed_tools: [lookup]\n")
+    succeed(cbx("profile", "import", str(profile)))
+
+    def send(text: str = "Find the cause.", agent: str = "clerk") -> str:
+        succeed(cbx("agent", "provision", agent, "--profile", "clerk"))
+        box = succeed(cbx("box", "create", add(text), "-o", "id")).strip()
+        return succeed(cbx("dispatch", "--agent", agent, "--context-box", box, "-o", "id")).strip()
+
+    return send
+
+
+@pytest.fixture
+def shown(cbx: Cbx) -> Callable[[str], Any]:
+    """A turn as `turn show` tells it."""
+    return lambda turn: cbx("turn", "show", turn, "-o", "json").json()
+
+
+@pytest.fixture
+def said(cbx: Cbx) -> Callable[[str], list[str]]:
+    """The types of the cards that a turn's output box holds."""
+
+    def types(turn: str) -> list[str]:
+        box = cbx("turn", "show", turn, "-o", "json").json()["output_box_id"]
+        return [card["type"] for card in cbx("box", "show", box, "-o", "json").json()["cards"]]
+
+    return types
+
+
+def work(cbx: Cbx, command: str, *options: str) -> Result:
+    return cbx("worker", "run", "--exec", command, "-o", "jsonl", *(options or ("--drain",)))
+
+
+def rests(result: Result) -> list[Any]:
+    return [json.loads(line) for line in lines(result)]
+
+
+def deliverable(cbx: Cbx, turn: str) -> str:
+    card = cbx("turn", "show", turn, "-o", "json").json()["deliverable_card_id"]
+    return str(cbx("card", "show", card, "-o", "json").json()["content"]["text"])
+
+
+def test_a_client_answers_from_the_request(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
+    turn = dispatch("Find the cause.")
+    [rest] = rests(work(cbx, CLIENT))
+    assert rest == {
+        "project_id": PROJECT,
+        "agent_turn_id": turn,
+        "agent_id": "clerk",
+        "status": "ended",
+        "end_status": "success",
+        "error_code": None,
+        "message": None,
+        "deliverable_card_id": shown(turn)["deliverable_card_id"],
+        "waiting_tool_call_ids": [],
+        "steps": 1,
+    }
+    assert deliverable(cbx, turn) == "I read 2 messages. The last request was: Find the cause."
+    [step] = shown(turn)["steps"]
+    assert step["metadata"]["llm_usage"].keys() == {"prompt_tokens", "completion_tokens"}
+
+
+def test_a_registered_command_answers_a_call(cbx: Cbx, dispatch: Dispatch) -> None:
+    succeed(cbx("tool", "add", "lookup", "--exec", "sed s/7/seven/"))
+    turn = dispatch()
+    [rest] = rests(work(cbx, CALLING))
+    assert (rest["end_status"], rest["steps"]) == ("success", 2)
+    assert deliverable(cbx, turn) == 'The tool says: {"order":seven}'
+
+
+def test_a_call_is_answered_later_by_a_report(cbx: Cbx, dispatch: Dispatch) -> None:
+    succeed(cbx("tool", "add", "lookup"))
+    turn = dispatch()
+    [rest] = rests(work(cbx, CALLING))
+    assert (rest["status"], rest["waiting_tool_call_ids"]) == ("suspended", ["call_0"])
+    assert rests(work(cbx, CALLING)) == []
+    succeed(cbx("turn", "report", turn, "--tool-call-id", "call_0", "--result", '{"status": "paid"}'))
+    [rest] = rests(work(cbx, CALLING))
+    assert (rest["status"], rest["end_status"]) == ("ended", "success")
+    assert deliverable(cbx, turn) == 'The tool says: {"status":"paid"}'
+
+
+def test_a_resumed_turn_that_the_database_refuses_is_tried_again_later(
+    cbx: Cbx, dispatch: Dispatch, shown: Any, database: Database
+) -> None:
+    succeed(cbx("tool", "add", "lookup"))
+    turn = dispatch()
+    work(cbx, CALLING)
+    database.script("ALTER TABLE state.agent_steps ADD CONSTRAINT no_room CHECK (false) NOT VALID")
+    succeed(cbx("turn", "report", turn, "--tool-call-id", "call_0", "--result", '{"status": "paid"}'))
+    assert "is left to its lease" not in work(cbx, CALLING, "--once").err
+    assert [row["status"] for row in shown(turn)["inbox"]] == ["consumed", "deferred"]
+
+
+def test_a_turn_that_fails_is_no_failure_of_the_worker(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
+    turn = dispatch()
+    result = work(cbx, "echo no key >&2; exit 2")
+    [rest] = rests(result)
+    assert (rest["end_status"], rest["error_code"]) == ("failed", "command_failed")
+    assert rest["message"] == "the command ended with exit code 2"
+    assert (
+        f"turn {turn} of clerk: ended failed (command_failed): the command ended with exit code 2"
+        in result.err
+    )
+    left = cbx("card", "show", shown(turn)["deliverable_card_id"], "-o", "json").json()["content"]["data"]
+    assert left["diagnostics"]["stderr_tail"] == "no key\n"
+
+
+def test_without_work_it_ends_at_once(cbx: Cbx, dispatch: Dispatch) -> None:
+    assert rests(work(cbx, CLIENT, "--once")) == []
+    assert rests(work(cbx, CLIENT, "--drain")) == []
+
+
+def test_once_makes_one_claim_and_drain_goes_on(cbx: Cbx, dispatch: Dispatch) -> None:
+    turns = [dispatch(), dispatch(), dispatch()]
+    assert [rest["agent_turn_id"] for rest in rests(work(cbx, CLIENT, "--once"))] == turns[:1]
+    assert [rest["agent_turn_id"] for rest in rests(work(cbx, CLIENT, "--drain"))] == turns[1:]
+
+
+def test_two_turns_run_at_the_same_time(cbx: Cbx, dispatch: Dispatch, tmp_path: Path) -> None:
+    for agent in ("clerk", "scribe"):
+        dispatch(agent=agent)
+    meet = f"touch {tmp_path}/$CBX_AGENT; until test -e {tmp_path}/clerk -a -e {tmp_path}/scribe; do sleep 0.05; done; echo met"
+    found = rests(work(cbx, meet, "--drain", "--concurrency", "2", "--timeout", "30"))
+    assert [rest["end_status"] for rest in found] == ["success", "success"]
+
+
+def test_all_projects(cbx: Cbx, dispatch: Dispatch) -> None:
+    turn = dispatch()
+    assert rests(cbx("-p", "other", "worker", "run", "--exec", CLIENT, "--drain", "-o", "jsonl")) == []
+    [rest] = rests(
+        cbx("-p", "other", "worker", "run", "--exec", CLIENT, "--drain", "--all-projects", "-o", "jsonl")
+    )
+    assert (rest["agent_turn_id"], rest["project_id"]) == (turn, PROJECT)
+
+
+def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
+    turns = [dispatch(), dispatch(), dispatch()]
+    assert lines(cbx("worker", "run", "--exec", CLIENT, "--once", "-o", "id")) == turns[:1]
+    assert succeed(cbx("worker", "run", "--exec", CLIENT, "--once")) == ""
+    assert [
+        rest["agent_turn_id"]
+        for rest in cbx("worker", "run", "--exec", CLIENT, "--drain", "-o", "json").json()
+    ] == turns[2:]
+
+
+def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said: Any, shell: Shell) -> None:
+    turn = dispatch()
+    command = "CARD=$(cbx card add --type task.deliverable --text mine -o id) && cbx box append $CBX_OUTPUT_BOX $CARD >&2"
+    result = shell.run("worker", "run", "--exec", command, "--drain", "-o", "jsonl")
+    [rest] = rests(result)
+    assert rest["end_status"] == "success", result.err
+    assert said(turn) == ["task.deliverable"]
+
+
+def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
+    cbx: Cbx, dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No heartbeat extends the lease, so the worker takes its own turn for lost, and has a slot free for it.
+    for name, value in {"LEASE": "2", "HEARTBEAT": "1000", "POLL": "0.2"}.items():
+        monkeypatch.setenv(f"CBX_{name}", value)
+    turn = dispatch()
+    command = f"mkdir {tmp_path}/begun || {{ echo done; exit; }}; sleep 600"
+    result = work(cbx, command, "--drain", "--concurrency", "2")
+    assert [rest["end_status"] for rest in rests(result)] == ["success"]
+    assert f"turn {turn} of clerk: lost: its lease was lost; its command was stopped" in result.err
+    assert deliverable(cbx, turn) == "done"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--exec", "x", "--once", "--drain"],
+            "error: --once and --drain exclude each other\nhint: leave one of them out\n",
+        ),
+        (
+            ["--exec", " "],
+            "error: --exec: the command is blank\nhint: for example --exec 'python3 client.py'\n",
+        ),
+        (
+            ["--exec", "x", "--target", " "],
+            "error: --target: the worker target is blank\nhint: `cbx agent list` shows those of agents\n",
+        ),
+        (
+            ["--exec", "x", "--timeout", "nan"],
+            "error: Invalid value for '--timeout': nan is no number of seconds up to 1,000,000,000.\n"
+            "hint: `cbx worker run --help` shows what it takes\n",
+        ),
+        (
+            ["--exec", "x", "--format", "yaml"],
+            "error: --format: unknown format 'yaml'\nhint: formats are openai, anthropic, text\n",
+        ),
+    ],
+)
+def test_usage_errors(cbx: Cbx, options: list[str], message: str) -> None:
+    result = cbx("worker", "run", *options)
+    assert (result.code, result.err) == (2, message)
+
+
+class TestProcesses:
+    """Workers that are killed, paused or told to leave."""
+
+    @pytest.fixture
+    def worker(self, shell: Shell, tmp_path: Path) -> Callable[..., Any]:
+        """Start a worker whose command makes the file `begun` and waits for `go`."""
+        command = f"touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.02; done; echo slow"
+
+        @contextmanager
+        def start(*options: str) -> Iterator[subprocess.Popen[bytes]]:
+            with shell.started("worker", "run", "--exec", command, *options) as process:
+                until((tmp_path / "begun").exists)
+                yield process
+            # The command of a worker that was killed outlives it.
+            (tmp_path / "go").touch()
+
+        return start
+
+    def test_one_that_is_killed_leaves_its_turn_to_another(
+        self, cbx: Cbx, dispatch: Dispatch, worker: Any, shown: Any, said: Any, later: Callable[[str], None]
+    ) -> None:
+        turn = dispatch()
+        with worker() as process:
+            process.kill()
+            process.wait()
+        assert rests(work(cbx, CLIENT, "--once")) == []
+        later("90 seconds")
+        [rest] = rests(work(cbx, CLIENT, "--once"))
+        assert (rest["agent_turn_id"], rest["end_status"]) == (turn, "success")
+        assert said(turn) == ["agent.thought", "task.deliverable"]
+        assert [step["status"] for step in shown(turn)["steps"]] == ["failed", "completed"]
+
+    @pytest.mark.parametrize("stream", ["stdout", "stderr"])
+    def test_one_that_nobody_reads_leaves_once_its_turn_rests(
+        self, dispatch: Dispatch, worker: Any, shown: Any, tmp_path: Path, stream: str
+    ) -> None:
+        turn, next_turn = dispatch(), dispatch()
+        with worker("-o", "jsonl") as process:
+            getattr(process, stream).close()
+            (tmp_path / "go").touch()
+            assert process.wait(PATIENCE) == 141
+            told = b"" if stream == "stderr" else process.stderr.read()
+        assert b"failed" not in told
+        assert b"Traceback" not in told
+        assert shown(turn)["end_status"] == "success"
+        assert shown(next_turn)["status"] == "dispatched"
+
+    def test_one_that_was_paused_past_its_lease_writes_nothing(
+        self,
+        cbx: Cbx,
+        dispatch: Dispatch,
+        worker: Any,
+        shown: Any,
+        said: Any,
+        later: Callable[[str], None],
+        tmp_path: Path,
+    ) -> None:
+        turn = dispatch()
+        with worker("--once") as process:
+            os.kill(process.pid, signal.SIGSTOP)
+            later("90 seconds")
+            [rest] = rests(work(cbx, CLIENT, "--once"))
+            (tmp_path / "go").touch()
+            os.kill(process.pid, signal.SIGCONT)
+            _, told = process.communicate(timeout=PATIENCE)
+        assert rest["end_status"] == "success"
+        assert process.returncode == 0
+        assert f"turn {turn} of clerk: lost: " in told.decode()
+        assert "it ended (success)" in told.decode()
+        assert said(turn) == ["agent.thought", "task.deliverable"]
+        assert "I read 2 messages" in deliverable(cbx, turn)
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+    def test_one_that_is_told_to_leave_hands_its_turn_back(
+        self, cbx: Cbx, dispatch: Dispatch, worker: Any, shown: Any, number: int, code: int
+    ) -> None:
+        turn = dispatch()
+        with worker("--grace", "0") as process:
+            process.send_signal(number)
+            _, told = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code, told
+        assert f"turn {turn} of clerk: handed back" in told.decode()
+        [row] = shown(turn)["inbox"]
+        assert (row["status"], row["turn_epoch"], row["retry_count"]) == ("pending", 2, 0)
+        assert lines(cbx("worker", "list", "-o", "id")) == []
+        assert [rest["end_status"] for rest in rests(work(cbx, CLIENT, "--once"))] == ["success"]
+
+    def test_one_that_is_told_to_leave_lets_its_turn_finish_until_told_again(
+        self, dispatch: Dispatch, worker: Any, shown: Any, tmp_path: Path, cbx: Cbx
+    ) -> None:
+        turn = dispatch()
+        with worker() as process:
+            [entry] = cbx("worker", "list", "-o", "json").json()
+            assert (entry["worker_target"], entry["live"], entry["pid"]) == (
+                "worker_generic",
+                True,
+                process.pid,
+            )
+            process.send_signal(signal.SIGTERM)
+            assert b"leaving" in next(line for line in process.stderr if b"leaving" in line)
+            (tmp_path / "go").touch()
+            process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+        assert shown(turn)["end_status"] == "success"
+
+    def test_one_that_loses_the_database_for_a_while_goes_on(
+        self,
+        databases: Databases,
+        database: Database,
+        dispatch: Dispatch,
+        worker: Any,
+        shown: Any,
+        tmp_path: Path,
+    ) -> None:
+        turn = dispatch()
+        name = database.connection.info.dbname
+        with worker("--drain") as process:
+            database.close()
+            databases.admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            databases.admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
+            (tmp_path / "go").touch()
+            told = next(line for line in process.stderr if b"trying again" in line)
+            databases.admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+            _, rest = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, rest
+        assert told.endswith(b"trying again until it is back\n")
+        assert rest.count(b"trying again") == 0
+        assert rest.count(b"the database is back") == 1
+        assert shown(turn)["end_status"] == "success"
+
+    def test_a_stopped_turn_stops_its_command(
+        self, cbx: Cbx, dispatch: Dispatch, shell: Shell, tmp_path: Path
+    ) -> None:
+        turn = dispatch()
+        command = (
+            f"trap 'touch {tmp_path}/told; exit' TERM; touch {tmp_path}/begun; while :; do sleep 0.02; done"
+        )
+        environment = {**shell.environment, "CBX_HEARTBEAT": "0.1"}
+        with Shell(environment, shell.folder, shell.programs).started(
+            "worker", "run", "--exec", command, "--once"
+        ) as process:
+            until((tmp_path / "begun").exists)
+            succeed(cbx("turn", "stop", turn))
+            _, told = process.communicate(timeout=PATIENCE)
+        assert "lost: its lease was lost; its command was stopped" in told.decode()
+        assert (tmp_path / "told").exists()
+
+
+@pytest.fixture
+def later(database: Database) -> Callable[[str], None]:
+    """Let the database's clock be ahead by so much, for those who connect from now on."""
+
+    def shift(interval: str) -> None:
+        database.connection.execute(
+            f"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET cbx.clock_offset = %L', current_database(), '{interval}'); END $$"
+        )
+
+    return shift
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_work_that_nobody_comes_for_is_no_news_of_a_worker(
+    cbx: Cbx, dispatch: Dispatch, later: Callable[[str], None]
+) -> None:
+    turn = dispatch()
+    later("1 minute")
+    result = cbx("worker", "run", "--target", "others", "--exec", CLIENT, "--once")
+    assert (result.code, len(result.err.splitlines())) == (0, 1)
+    assert cbx("reap").out == f"rung for  {turn}\n"

@@ -1,0 +1,353 @@
+"""Turns that are well are never called stuck, in whatever state they are."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cardbox_cli.execution.queue import claims
+from cardbox_cli.execution.recovery import fixes
+from cardbox_cli.execution.recovery.reaping import reap
+from cardbox_cli.model.cards import draft_card
+from tests.diagnosis.conftest import ANSWERED, ASKED, CALL, CALLED, GOOD, OWNER, World
+from tests.diagnosis.test_rules import Case, begin_elsewhere, finish_elsewhere
+
+HEALTHY: dict[str, tuple[str, str, Case]] = {}
+
+
+def healthy(rule: str, verdict: str) -> Callable[[Case], Case]:
+    def register(bring: Case) -> Case:
+        HEALTHY[bring.__name__] = (rule, verdict, bring)
+        return bring
+
+    return register
+
+
+@healthy("dispatched", "healthy")
+def just_dispatched(world: World) -> str:
+    return world.ask()
+
+
+@healthy("dispatched", "healthy")
+def unclaimed_for_half_a_minute(world: World) -> str:
+    turn = world.ask()
+    world.later(29)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def queued_for_an_hour_and_promoted_now(world: World) -> str:
+    first = world.ask()
+    turn = world.ask()
+    world.later(3600)
+    fixes.stop(world.runtime, first, actor="t", reason=None)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def just_claimed(world: World) -> str:
+    turn = world.ask()
+    world.claim()
+    world.later(50)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def reclaimed(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    fixes.reclaim(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def released_after_a_lost_lease(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    world.later(61)
+    reap(world.runtime)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def requeued(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    fixes.requeue(world.runtime, turn, expect_epoch=1, actor="t", reason="r")
+    return turn
+
+
+@healthy("workers-busy", "waiting")
+def behind_a_long_step_of_the_only_worker(world: World) -> str:
+    world.ask("scribe")
+    row = world.enter()
+    turn = world.ask()
+    world.later(50)
+    world.beat(row)
+    world.worker(concurrency=1)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def with_a_call_that_its_worker_has_to_answer_still(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    fence = row.fence
+    world.runtime.cards.add(CALLED)
+    world.runtime.boxes.append(row.pointer("output_box_id") or "", [CALLED.card_id], fence=fence)
+    fixes.reclaim(world.runtime, turn, expect_epoch=fence.turn_epoch, actor="t", reason="r")
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def with_a_context_of_which_the_lint_warns(world: World) -> str:
+    return world.ask(context_box_id=world.box(ASKED, draft_card("task.instruction", "How late is it?")))
+
+
+@healthy("dispatched", "healthy")
+def with_a_history_that_the_provider_of_its_model_takes(world: World) -> str:
+    """OpenAI wants results right after their call; for Anthropic they are put there."""
+    box = world.box(ASKED, CALLED, draft_card("task.instruction", "Hello?"), ANSWERED)
+    return world.ask(context_box_id=box, runtime_config={"model": "claude-opus-4-6"})
+
+
+@healthy("running", "healthy")
+def just_entered(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    return turn
+
+
+@healthy("running", "healthy")
+def a_step_of_ten_minutes_with_heartbeats(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    for _ in range(12):
+        world.later(50)
+        world.beat(row)
+    return turn
+
+
+@healthy("running", "healthy")
+def resumed_by_a_result(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.report(turn)
+    world.enter()
+    world.later(50)
+    return turn
+
+
+@healthy("running", "healthy")
+def run_by_another_system(world: World) -> str:
+    turn = begin_elsewhere(world)
+    world.later(290)
+    return turn
+
+
+@healthy("running", "healthy")
+def a_card_expires_while_it_runs(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    world.sql("UPDATE cards SET expires_at = now() WHERE metadata ->> 'type' = 'task.instruction'")
+    world.later(1)
+    return turn
+
+
+@healthy("queued-behind", "waiting")
+def behind_a_turn_that_runs(world: World) -> str:
+    world.ask()
+    turn = world.ask()
+    world.enter()
+    return turn
+
+
+@healthy("queued-behind", "waiting")
+def behind_a_turn_that_waits_for_a_tool(world: World) -> str:
+    world.ask()
+    turn = world.ask()
+    world.suspend()
+    world.later(200)
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def suspended_in_time(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.later(299)
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def the_deadline_was_a_moment_ago(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.later(303)
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def reboxed_while_suspended(world: World) -> str:
+    asked = world.asked()
+    turn = world.suspend()
+    fixes.rebox(
+        world.runtime, turn, expect_epoch=1, actor="t", reason="r", context_box_id=asked.context_box_id
+    )
+    return turn
+
+
+@healthy("waiting-for-tool", "waiting")
+def a_tool_of_another_system_has_just_stored_its_result(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.runtime.cards.add(draft_card("tool.result", GOOD, author_id="tool.search", tool_call_id=CALL))
+    return turn
+
+
+@healthy("result-arriving", "waiting")
+def a_report_has_arrived(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.report(turn)
+    world.later(29)
+    return turn
+
+
+@healthy("result-arriving", "waiting")
+def a_report_is_claimed(world: World) -> str:
+    turn = a_report_has_arrived(world)
+    world.claim()
+    return turn
+
+
+@healthy("result-arriving", "waiting")
+def a_timeout_is_reported(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.later(306)
+    reap(world.runtime)
+    return turn
+
+
+@healthy("retrying", "waiting")
+def deferred_for_a_moment(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    claims.defer(world.runtime, row, owner=OWNER, reason="the model is busy")
+    return turn
+
+
+@healthy("retrying", "waiting")
+def deferred_for_the_longest_backoff(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    claims.defer(world.runtime, row, owner=OWNER, reason="the model is down", delay=timedelta(seconds=60))
+    return turn
+
+
+@healthy("ended", "ended")
+def ended_well(world: World) -> str:
+    turn = world.ask()
+    world.drain()
+    return turn
+
+
+@healthy("ended", "ended")
+def failed(world: World) -> str:
+    turn = world.ask()
+    row = world.enter()
+    claims.fail(world.runtime, row.inbox_id, owner=OWNER, error="no answer")
+    return turn
+
+
+@healthy("ended", "ended")
+def stopped_while_queued(world: World) -> str:
+    world.ask()
+    turn = world.ask()
+    fixes.stop(world.runtime, turn, actor="t", reason=None)
+    return turn
+
+
+@healthy("ended", "ended")
+def given_up_after_too_many_tries(world: World) -> str:
+    turn = world.ask()
+    for number in range(5):
+        world.enter(f"worker_{number}")
+        world.later(61)
+        reap(world.runtime)
+    return turn
+
+
+@healthy("ended", "ended")
+def ended_by_another_system(world: World) -> str:
+    turn = world.ask()
+    finish_elsewhere(world, turn)
+    return turn
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_turn_is_not_called_stuck(world: World, name: str) -> None:
+    rule, verdict, bring = HEALTHY[name]
+    turn = bring(world)
+    found = world.why(turn)
+    assert (found["rule"], found["verdict"], found["severity"]) == (rule, verdict, "ok"), found
+    assert found["fix"] is None
+    assert "history-refused" not in [seen["rule"] for seen in found["also"]]
+    assert world.problems() == {}
+
+
+def test_a_card_that_was_lost_while_it_runs_is_also_seen(world: World) -> None:
+    turn = a_card_expires_while_it_runs(world)
+    assert [seen["rule"] for seen in world.why(turn)["also"]] == ["expired-card"]
+
+
+def refused_beside(found: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the history beside the verdict."""
+    [seen] = found["also"]
+    assert seen["rule"] == "history-refused"
+    answer: dict[str, Any] = seen
+    return answer
+
+
+def test_a_history_that_a_model_is_answering_to_is_also_seen(world: World) -> None:
+    turn = world.ask(context_box_id=world.box(ASKED, CALLED))
+    world.enter()
+    found = world.why(turn)
+    assert (found["verdict"], found["rule"]) == ("healthy", "running")
+    refused_beside(found)
+
+
+def test_why_a_turn_may_have_failed_is_also_seen_for_a_day(world: World) -> None:
+    turn = world.ask(context_box_id=world.box(ASKED, CALLED))
+    world.drain("exit 1")
+    found = world.why(turn)
+    assert (found["verdict"], found["rule"]) == ("ended", "ended")
+    assert refused_beside(found)["fix"] is None
+    world.later(86_400)
+    assert world.why(turn)["also"] == []
+
+
+def test_a_mended_context_frees_a_turn_whose_history_would_be_refused(world: World) -> None:
+    turn = world.ask(context_box_id=world.box(ASKED, CALLED))
+    behind = world.ask()
+    found = world.why(turn)
+    assert found["next_actor"] == (
+        f"the operator: `cbx render --turn {turn} --format openai --check` shows it;"
+        " `cbx turn rebox` with a mended context, or end the turn"
+    )
+    [evidence] = found["evidence"]
+    assert (evidence["table"], evidence["row"]) == ("public.cards", CALLED.card_id)
+    assert evidence["shows"].startswith(
+        "call-without-result: the tool call 'c1' has no result; at position 1 of"
+    )
+    assert world.why(behind)["rule"] == "queued-behind-stuck"
+
+    mended = world.box(ASKED, CALLED, ANSWERED)
+    words = ("--context-box", mended, "--expect-epoch", "1", "--reason", "r")
+    assert world.cbx("turn", "rebox", turn, *words).code == 0
+    assert world.why(turn)["rule"] == "dispatched"
+    assert world.why(behind)["rule"] == "queued-behind"
+    world.drain()
+    assert (world.why(turn)["verdict"], world.why(behind)["verdict"]) == ("ended", "ended")

@@ -1,0 +1,542 @@
+"""Dispatch: what it writes, each way that it refuses and then writes nothing, idempotency, depth, and races."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from cardbox_cli.errors import CorrelationConflict, SchemaMissing
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Handover, Parent
+from cardbox_cli.execution.provision import AgentRequest, provision
+from cardbox_cli.execution.queue.claims import ack, claim
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.execution.headers import depth_of, parent_of, trace_id_of
+from cardbox_cli.model.execution.turns import MAX_DEPTH, QUEUED, TURN, new_turn_id
+from cardbox_cli.model.ids import new_box_id
+from cardbox_cli.packing.recipe_files import read_recipe
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.inbox import NewRow
+from cardbox_cli.store.profiles import ProfileStore
+from tests.conftest import PROJECT
+from tests.execution.desk import Desk, unwatched
+from tests.execution.fixtures import Asked, Heard
+from tests.foreign.writer import Deployment
+
+Counts = Callable[[], dict[str, int]]
+AtOnce = Callable[[Callable[[], Any]], Future[Any]]
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+pytestmark = pytest.mark.usefixtures("watched")
+
+
+class TestAccepted:
+    def test_an_idle_agent_is_leased_in_the_same_transaction(
+        self, ask: Asked, desk: Desk, context_box: str, heard: Heard
+    ) -> None:
+        result = ask()
+        head, row = desk.head(), desk.row(result.inbox_id or "")
+        assert (result.status, result.turn_epoch, result.queue_position) == ("accepted", 1, None)
+        assert (head.status, head.active_agent_turn_id, head.turn_epoch) == (
+            "dispatched",
+            result.agent_turn_id,
+            1,
+        )
+        assert (head.context_box_id, head.output_box_id) == (context_box, result.output_box_id)
+        assert (row.status, row.turn_epoch, row.inbox_id) == ("pending", 1, result.agent_turn_id)
+        assert row.correlation_id == row.inbox_id
+        assert sorted(row.payload) == ["context_box_id", "output_box_id", "profile_box_id", "runtime_config"]
+        assert [(call.row, call.worker_target) for call in heard.calls] == [(row, "worker_generic")]
+
+    def test_the_edge_agrees_with_headers_and_head(self, ask: Asked, desk: Desk, runtime: Runtime) -> None:
+        result = ask(trace_id=TRACE.upper(), channel_id=" desk ")
+        [edge] = runtime.turns.edges(result.agent_turn_id or "")
+        row, head = desk.row(result.inbox_id or ""), desk.head()
+        assert (edge.primitive, edge.edge_phase, edge.correlation_id) == (
+            "enqueue",
+            "request",
+            row.correlation_id,
+        )
+        assert edge.recursion_depth == depth_of(row.context_headers) == head.active_recursion_depth == 0
+        assert edge.trace_id == trace_id_of(row.context_headers) == head.trace_id == TRACE
+        assert edge.channel_id == row.channel_id == row.context_headers["CG-Channel-Id"] == "desk"
+        assert set(edge.metadata["cg_ctx"]) == {
+            *(
+                "project_id",
+                "channel_id",
+                "agent_id",
+                "agent_turn_id",
+                "turn_epoch",
+                "step_id",
+                "tool_call_id",
+            ),
+            *("trace_id", "recursion_depth", "parent_agent_id", "parent_agent_turn_id", "parent_step_id"),
+        }
+
+    def test_a_busy_agent_queues_in_order(self, ask: Asked, desk: Desk) -> None:
+        turns = [ask() for _ in range(3)]
+        assert [(turn.turn_epoch, turn.queue_position) for turn in turns] == [(1, None), (None, 1), (None, 2)]
+        assert [desk.row(turn.inbox_id or "").status for turn in turns] == ["pending", "queued", "queued"]
+
+    def test_an_idle_agent_s_oldest_turn_goes_first(self, ask: Asked, desk: Desk, runtime: Runtime) -> None:
+        first = ask()
+        left = desk.row(first.inbox_id or "")
+        with unwatched(runtime.database.connection) as connection:
+            connection.execute(
+                "UPDATE state.agent_state_head SET status = 'idle', active_agent_turn_id = NULL"
+            )
+            connection.execute("UPDATE state.agent_inbox SET status = 'queued', turn_epoch = 0")
+        second = ask()
+        assert desk.head().active_agent_turn_id == left.turn_id
+        assert (second.turn_epoch, second.queue_position) == (None, 1)
+
+    def test_a_turn_of_one_agent_may_follow_another_in_one_box(self, ask: Asked) -> None:
+        box_id = ask().output_box_id
+        assert ask(output_box_id=box_id).output_box_id == box_id
+
+    def test_output_starts_behind_what_the_box_holds_when_it_is_leased(
+        self, ask: Asked, runtime: Runtime, context_box: str
+    ) -> None:
+        box = runtime.boxes.fork(context_box)
+        record = runtime.turns.record(ask(output_box_id=box.box_id).agent_turn_id or "")
+        assert record is not None
+        assert record.output_start == 1
+
+    def test_projects_do_not_see_each_other(
+        self, ask: Asked, database: Database, context_box: str, desk: Desk
+    ) -> None:
+        ProfileStore(database, "q").save({"name": "clerk", "worker_target": "w", "tags": []}, author_id="t")
+        provision(database, "q", AgentRequest(agent_id="clerk", profile_name="clerk"))
+        other = Runtime(database, "q")
+        card = draft_card("task.instruction", "Theirs")
+        other.cards.add(card)
+        box = other.boxes.create([card.card_id])
+        ours = ask(correlation_id="nightly")
+        theirs = dispatch(
+            other,
+            DispatchRequest(target_agent_id="clerk", context_box_id=box.box_id, correlation_id="nightly"),
+        ).result
+        assert (ours.turn_epoch, theirs.turn_epoch) == (1, 1)
+        refused = dispatch(other, DispatchRequest(target_agent_id="clerk", context_box_id=context_box)).result
+        assert refused.error_code == "context_box_not_found"
+        assert [claimed.row.project_id for claimed in _claims(other)] == ["q"]
+        assert desk.take().row.project_id == PROJECT
+
+
+def _claims(runtime: Runtime) -> list[Any]:
+    return claim(runtime, target=None, owner="w", limit=9)
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no agent": ({"target_agent_id": " "}, "rejected", "missing_agent_id"),
+    "an unknown agent": ({"target_agent_id": "nobody"}, "rejected", "agent_not_found"),
+    "no context box": ({"context_box_id": None}, "rejected", "missing_context_box_id"),
+    "an empty context box id": ({"context_box_id": ""}, "rejected", "missing_context_box_id"),
+    "an unknown context box": ({"context_box_id": new_box_id()}, "rejected", "context_box_not_found"),
+    "a context box id that is none": ({"context_box_id": "x"}, "rejected", "context_box_not_found"),
+    "an output box id that is none": ({"output_box_id": "x"}, "rejected", "output_box_not_found"),
+    "an unknown profile box": ({"profile_box_id": new_box_id()}, "rejected", "profile_not_found"),
+    "a profile box id that is none": ({"profile_box_id": "x"}, "rejected", "profile_not_found"),
+    "an unknown source": ({"source_agent_id": "stranger"}, "rejected", "invalid_source_actor"),
+    "an unknown parent": (
+        {"parent": Parent(agent_turn_id="turn_x")},
+        "rejected",
+        "parent_turn_not_found",
+    ),
+    "a trace id that is none": ({"trace_id": "0" * 32}, "rejected", "protocol_violation"),
+}
+
+
+class TestRefused:
+    """Nothing is written, and the answer says why."""
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_written(self, runtime: Runtime, context_box: str, row_counts: Counts) -> Any:
+        before: list[dict[str, int]] = []
+        self.begin = lambda: before.append(row_counts())
+        yield
+        assert before, "the test did not begin"
+        assert row_counts() == before[-1]
+
+    @pytest.mark.parametrize("case", REFUSALS)
+    def test_for(self, case: str, runtime: Runtime, context_box: str) -> None:
+        options, status, error_code = REFUSALS[case]
+        self.begin()
+        request = {"target_agent_id": "clerk", "context_box_id": context_box, **options}
+        answer = dispatch(runtime, DispatchRequest(**request))
+        assert (answer.result.status, answer.result.error_code) == (status, error_code)
+        assert (answer.result.agent_turn_id, answer.result.created) == (None, False)
+        assert answer.message
+
+    def test_a_box_without_a_profile(self, ask: Asked, context_box: str) -> None:
+        self.begin()
+        assert ask(profile_box_id=context_box).error_code == "profile_not_found"
+
+    def test_no_worker_target(self, ask: Asked, database: Database) -> None:
+        database.connection.execute("UPDATE resource.project_agents SET worker_target = ' '")
+        self.begin()
+        result = ask()
+        assert (result.status, result.error_code) == ("error", "worker_target_missing")
+
+    def test_a_head_that_is_lost(self, ask: Asked, database: Database) -> None:
+        ask()
+        database.connection.execute("DELETE FROM state.agent_state_head")
+        self.begin()
+        result = ask()
+        assert (result.status, result.error_code) == ("error", "head_missing")
+
+    def test_a_busy_agent_without_a_queue(self, runtime: Runtime, context_box: str, ask: Asked) -> None:
+        active = ask()
+        self.begin()
+        answer = dispatch(
+            runtime, DispatchRequest(target_agent_id="clerk", context_box_id=context_box), queue=False
+        )
+        assert (answer.result.status, answer.result.error_code) == ("busy", "agent_busy")
+        assert answer.message == f"agent 'clerk' is at turn {active.agent_turn_id}"
+
+    def test_an_output_box_of_an_active_turn_of_another(self, ask: Asked) -> None:
+        box_id = ask().output_box_id
+        self.begin()
+        assert ask("scribe", output_box_id=box_id).error_code == "output_box_in_use"
+
+    def test_an_output_box_of_a_queued_turn_of_another(self, ask: Asked) -> None:
+        ask()
+        box_id = ask().output_box_id
+        self.begin()
+        assert ask("scribe", output_box_id=(box_id or "").upper()).error_code == "output_box_in_use"
+
+    def test_a_recipe_for_another_profile(self, runtime: Runtime) -> None:
+        ProfileStore(runtime.database, PROJECT).save(
+            {"name": "judge", "worker_target": "w", "tags": []}, author_id="t"
+        )
+        self.begin()
+        answer = delegate(runtime, profile_name="judge")
+        assert (answer.result.status, answer.result.error_code) == ("rejected", "profile_mismatch")
+
+    def test_a_dry_run(self, runtime: Runtime, context_box: str, heard: Heard) -> None:
+        self.begin()
+        request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
+        assert dispatch(runtime, request, dry_run=True).result.turn_epoch == 1
+        assert heard.calls == []
+
+    def test_a_transaction_that_is_taken_back(self, ask: Asked, runtime: Runtime, heard: Heard) -> None:
+        self.begin()
+        with suppress(ZeroDivisionError), runtime.transaction():
+            assert ask().status == "accepted"
+            raise ZeroDivisionError
+        assert heard.calls == []
+
+
+def delegate(
+    runtime: Runtime, *, profile_name: str = "clerk", instruction: str = "Go", **options: Any
+) -> Dispatched:
+    """Dispatch to `clerk` what the recipe `delegate` packs."""
+    recipe = read_recipe("delegate", folders=[])
+    arguments = {"profile_name": profile_name, "instruction": instruction}
+    handover = Handover(recipe=recipe.recipe, recipe_name=recipe.name, arguments=arguments)
+    return dispatch(runtime, DispatchRequest(target_agent_id="clerk", handover=handover, **options))
+
+
+class TestIdempotency:
+    def test_the_same_request_again_is_the_first_turn(
+        self, ask: Asked, row_counts: Counts, context_box: str
+    ) -> None:
+        first = ask(correlation_id="c")
+        before = row_counts()
+        again = ask(correlation_id="c", context_box_id=context_box.upper(), channel_id=" ")
+        assert again.created is False
+        assert (again.agent_turn_id, again.turn_epoch, again.output_box_id) == (
+            first.agent_turn_id,
+            first.turn_epoch,
+            first.output_box_id,
+        )
+        assert row_counts() == before
+
+    def test_also_when_it_has_ended(self, ask: Asked, desk: Desk) -> None:
+        first = ask(correlation_id="c")
+        ack(desk.runtime, desk.enter().row.inbox_id, owner="w1")
+        assert ask(correlation_id="c").agent_turn_id == first.agent_turn_id
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param({"target_agent_id": "scribe"}, id="another agent"),
+            pytest.param({"channel_id": "desk"}, id="another channel"),
+            pytest.param({"depth": True}, id="another depth"),
+            pytest.param({"context": True}, id="another context"),
+            pytest.param({"profile": True}, id="another profile"),
+        ],
+    )
+    def test_another_request_is_a_conflict(
+        self, other: dict[str, Any], ask: Asked, runtime: Runtime, context_box: str, row_counts: Counts
+    ) -> None:
+        first = ask(correlation_id="c")
+        options = dict(other)
+        agent_id = options.pop("target_agent_id", "clerk")
+        if options.pop("depth", False):
+            options["parent"] = Parent(agent_turn_id=first.agent_turn_id or "")
+        if options.pop("context", False):
+            options["context_box_id"] = runtime.boxes.fork(context_box).box_id
+        if options.pop("profile", False):
+            saved = ProfileStore(runtime.database, PROJECT).save(
+                {"name": "clerk", "worker_target": "worker_generic", "tags": ["new"]}, author_id="t"
+            )
+            options["profile_box_id"] = saved.profile_box_id
+        before = row_counts()
+        with pytest.raises(CorrelationConflict) as failure:
+            ask(agent_id, correlation_id="c", **options)
+        assert failure.value.message == (
+            f"the correlation id 'c' stands for another request: turn {first.agent_turn_id} of agent 'clerk'"
+        )
+        assert row_counts() == before
+
+    def test_an_empty_correlation_id_is_none(self, ask: Asked) -> None:
+        assert ask(correlation_id="").agent_turn_id != ask(correlation_id="").agent_turn_id
+
+    def test_of_a_recipe_nothing_is_packed_again(self, runtime: Runtime, row_counts: Counts) -> None:
+        first = delegate(runtime, correlation_id="c")
+        before = row_counts()
+        again = delegate(runtime, correlation_id="c")
+        assert (again.result.agent_turn_id, again.packed) == (first.result.agent_turn_id, None)
+        assert row_counts() == before
+        with pytest.raises(CorrelationConflict):
+            delegate(runtime, correlation_id="c", instruction="Something else")
+
+    def test_a_row_of_another_program_has_no_digest_to_compare(self, ask: Asked, runtime: Runtime) -> None:
+        foreign = NewRow(
+            inbox_id="c",
+            agent_id="clerk",
+            message_type=TURN,
+            status=QUEUED,
+            payload={},
+            context_headers={},
+            correlation_id="c",
+            agent_turn_id=new_turn_id(),
+        )
+        runtime.inbox.insert(foreign)
+        with pytest.raises(CorrelationConflict):
+            ask(correlation_id="c")
+
+
+class TestLineage:
+    def test_depth_grows_with_each_descent_up_to_the_limit(
+        self, ask: Asked, runtime: Runtime, desk: Desk
+    ) -> None:
+        parent, found = None, []
+        for _ in range(MAX_DEPTH):
+            turn = ask(parent=parent)
+            row = desk.row(turn.inbox_id or "")
+            [edge] = runtime.turns.edges(row.turn_id)[:1]
+            assert turn.recursion_depth == depth_of(row.context_headers) == edge.recursion_depth
+            found.append(turn.recursion_depth)
+            parent = Parent(agent_turn_id=row.turn_id)
+        assert found == list(range(MAX_DEPTH))
+        refused = ask(parent=parent)
+        assert (refused.status, refused.error_code) == ("rejected", "recursion_depth_exceeded")
+        assert ask(parent=parent, depth_policy="peer").recursion_depth == MAX_DEPTH - 1
+        assert ask(parent=parent, depth_policy="root").recursion_depth == 0
+
+    def test_the_head_has_the_depth_of_its_turn(self, ask: Asked, desk: Desk) -> None:
+        first = ask()
+        ask("scribe", parent=Parent(agent_turn_id=first.agent_turn_id or "", step_id="step_x"))
+        head = desk.head("scribe")
+        assert (head.active_recursion_depth, head.parent_step_id) == (1, "step_x")
+        assert head.trace_id == first.trace_id
+
+    def test_a_child_names_its_parent_and_a_root_none(self, ask: Asked, desk: Desk) -> None:
+        parent = Parent(agent_turn_id=ask().agent_turn_id or "", step_id="step_x", tool_call_id="call")
+        child, root = ask("scribe", parent=parent), ask("scribe", parent=parent, depth_policy="root")
+        assert parent_of(desk.row(child.inbox_id or "").context_headers) == (
+            "clerk",
+            parent.agent_turn_id,
+            "step_x",
+        )
+        assert parent_of(desk.row(root.inbox_id or "").context_headers) == (None, None, None)
+        for turn in (child, root):
+            record = desk.runtime.turns.record(turn.agent_turn_id or "")
+            assert record is not None
+            assert record.report_to == {
+                "agent_id": "clerk",
+                "agent_turn_id": parent.agent_turn_id,
+                "tool_call_id": "call",
+            }
+
+
+class TestAtTheSameTime:
+    def test_two_dispatchers_of_one_idle_agent(
+        self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
+    ) -> None:
+        request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
+        with runtime.transaction():
+            first = ask()
+            waiting = at_once(lambda: dispatch(second.runtime, request).result)
+        later = waiting.result()
+        assert (first.turn_epoch, later.turn_epoch, later.queue_position) == (1, None, 1)
+
+    def test_the_same_correlation_for_the_same_agent(
+        self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
+    ) -> None:
+        request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box, correlation_id="c")
+        with runtime.transaction():
+            first = ask(correlation_id="c")
+            waiting = at_once(lambda: dispatch(second.runtime, request).result)
+        again = waiting.result()
+        assert (again.agent_turn_id, again.created) == (first.agent_turn_id, False)
+
+    def test_the_same_correlation_for_another_agent(
+        self,
+        ask: Asked,
+        runtime: Runtime,
+        second: Desk,
+        context_box: str,
+        at_once: AtOnce,
+        row_counts: Counts,
+    ) -> None:
+        request = DispatchRequest(target_agent_id="scribe", context_box_id=context_box, correlation_id="c")
+        with runtime.transaction():
+            ask(correlation_id="c")
+            waiting = at_once(lambda: dispatch(second.runtime, request))
+        before = row_counts()
+        with pytest.raises(CorrelationConflict) as failure:
+            waiting.result()
+        assert failure.value.message == "the correlation id 'c' was taken at the same moment"
+        assert row_counts() == before
+
+    def test_the_same_output_box_of_two_agents(
+        self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
+    ) -> None:
+        box_id = new_box_id()
+        request = DispatchRequest(target_agent_id="scribe", context_box_id=context_box, output_box_id=box_id)
+        with runtime.transaction():
+            ask(output_box_id=box_id)
+            waiting = at_once(lambda: dispatch(second.runtime, request).result)
+        assert waiting.result().error_code == "output_box_in_use"
+
+    def test_a_dispatcher_and_the_end_of_the_active_turn(
+        self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce, desk: Desk
+    ) -> None:
+        ask()
+        task = desk.enter()
+        request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
+        with runtime.transaction():
+            ack(runtime, task.row.inbox_id, owner="w1")
+            waiting = at_once(lambda: dispatch(second.runtime, request).result)
+        assert waiting.result().turn_epoch == 2
+
+
+class TestPromotion:
+    """What lies queued when an agent is free, and cannot be run, ends; the next one goes."""
+
+    def put(self, runtime: Runtime, **odd: Any) -> str:
+        """A queued row of another program, behind the active turn."""
+        turn_id = new_turn_id()
+        boxes = {name: new_box_id() for name in ("profile_box_id", "context_box_id", "output_box_id")}
+        values = {
+            "payload": boxes,
+            "context_headers": {"traceparent": f"00-{TRACE}-{'1' * 16}-01", "CG-Recursion-Depth": "0"},
+            **odd,
+        }
+        row = NewRow(
+            inbox_id=turn_id,
+            agent_id="clerk",
+            message_type=TURN,
+            status=QUEUED,
+            correlation_id=turn_id,
+            agent_turn_id=turn_id,
+            **values,
+        )
+        assert runtime.inbox.insert(row) is not None
+        return turn_id
+
+    @pytest.mark.parametrize(
+        ("odd", "error"),
+        [
+            ({"payload": []}, "invalid_payload_type: its payload is no object"),
+            (
+                {"payload": {"turn_epoch": 1}},
+                "invalid_payload: its payload holds the control key 'turn_epoch'",
+            ),
+            ({"payload": {}}, "missing_required_fields: its payload has no profile_box_id"),
+            ({"context_headers": {}}, "invalid_context: its headers have no traceparent that can be read"),
+        ],
+    )
+    def test_of_an_odd_row(self, odd: Any, error: str, ask: Asked, runtime: Runtime, desk: Desk) -> None:
+        odd_turn = self.put(runtime, **odd)
+        asked = ask()
+        assert desk.head().active_agent_turn_id == asked.agent_turn_id
+        assert (desk.row(odd_turn).status, desk.row(odd_turn).last_error) == ("error", error)
+        assert desk.end_of(odd_turn) == "failed"
+
+    def test_of_a_box_that_another_agent_uses_by_now(self, ask: Asked, runtime: Runtime, desk: Desk) -> None:
+        used = ask("scribe")
+        headers = desk.row(used.inbox_id or "").payload
+        odd_turn = self.put(runtime, payload=headers)
+        ask()
+        assert desk.row(odd_turn).last_error == (
+            f"output_box_in_use: turn {used.agent_turn_id} of agent 'scribe' writes to its output box"
+        )
+
+    def test_of_a_turn_that_has_ended(self, ask: Asked, runtime: Runtime, desk: Desk) -> None:
+        first = ask()
+        again = self.put(runtime)
+        with unwatched(runtime.database.connection) as connection:
+            connection.execute(
+                "UPDATE state.agent_inbox SET agent_turn_id = %s WHERE inbox_id = %s",
+                [first.agent_turn_id, again],
+            )
+        ack(runtime, desk.enter().row.inbox_id, owner="w1")
+        assert desk.standing() == ("idle", 1)
+        assert desk.row(again).status == "skipped"
+        assert desk.end_of(first.agent_turn_id or "") == "success"
+
+
+class TestOnTablesOfAnotherProgram:
+    """Without the tables of cbx dispatch works, claims name what they need."""
+
+    @pytest.fixture
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
+
+    @pytest.fixture
+    def runtime(self, database: Database, deployment: Deployment) -> Runtime:
+        return Runtime(database, PROJECT)
+
+    def test_dispatch(self, runtime: Runtime, ask: Asked, deployment: Deployment) -> None:
+        first, second = ask(correlation_id="c"), ask()
+        assert (first.turn_epoch, second.queue_position) == (1, 1)
+        assert ask(correlation_id="c").created is False
+        assert deployment.claim("clerk") == [first.agent_turn_id]
+
+    def test_their_next_turn_is_ours(self, runtime: Runtime, ask: Asked, deployment: Deployment) -> None:
+        ask()
+        second = ask()
+        [claimed] = deployment.claim("clerk")
+        runtime.database.connection.execute("UPDATE state.agent_state_head SET status = 'idle'")
+        assert claimed != second.agent_turn_id
+        assert deployment.dispatch_next("clerk") == second.agent_turn_id
+
+    def test_a_box_of_another_project(
+        self, runtime: Runtime, ask: Asked, row_counts: Counts, deployment: Deployment
+    ) -> None:
+        """Box ids are unique among all projects there."""
+        theirs = Runtime(runtime.database, "q").boxes.create([]).box_id
+        before = row_counts()
+        assert ask(output_box_id=theirs).error_code == "output_box_not_found"
+        assert row_counts() == before
+        context = deployment.context("Refund order 118")
+        odd = deployment.enqueue("clerk", context)
+        runtime.database.connection.execute(
+            "UPDATE state.agent_inbox SET payload = payload || jsonb_build_object('output_box_id', %s::text)",
+            [theirs],
+        )
+        assert ask().turn_epoch == 1
+        assert (runtime.inbox.get(odd.inbox_id).last_error or "").startswith("output_box_not_found: ")
+
+    def test_claims_name_what_is_missing(self, runtime: Runtime, ask: Asked) -> None:
+        ask()
+        with pytest.raises(SchemaMissing, match=r"the database has no table cbx\.turns"):
+            _claims(runtime)

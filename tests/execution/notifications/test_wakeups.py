@@ -1,0 +1,410 @@
+"""Bells and ears as a dispatch and a worker use them, on real Postgres and a real nats-server."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from nats.aio.client import Client
+
+from cardbox_cli.errors import UsageError
+from cardbox_cli.execution.notifications.jetstream import Nats
+from cardbox_cli.execution.notifications.listener import Listener
+from cardbox_cli.execution.notifications.notifier import Notifiers
+from cardbox_cli.execution.notifications.postgres import PostgresListening, PostgresNotifier
+from cardbox_cli.execution.notifications.service import Wakeups
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
+from tests.execution.notifications.conftest import PATIENCE, NatsServer
+from tests.execution.notifications.test_protocol import TURN, WAKEUP
+from tests.store.embedded.helpers import until
+
+AT_ONCE = 0.0
+BLOCKED = 10  # seconds: bounded, with room for a slow machine
+
+Open = Callable[[str | None], Wakeups]
+
+
+@pytest.fixture
+def open_wakeups(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> Iterator[Open]:
+    """Open wakeups with CBX_NATS_URL as given."""
+    opened = []
+
+    def make(url: str | None) -> Wakeups:
+        monkeypatch.delenv("CBX_LISTEN_URL", raising=False)
+        monkeypatch.delenv("CBX_NATS_URL", raising=False)
+        if url is not None:
+            monkeypatch.setenv("CBX_NATS_URL", url)
+        opened.append(Wakeups(announced.append))
+        return opened[-1]
+
+    yield make
+    for wakeups in opened:
+        wakeups.close()
+
+
+@contextmanager
+def nats_ear(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
+    """An ear for NATS alone, that listens already."""
+    with Listener() as listener:
+        listening = nats.listen(project_id, [target], listener.wake)
+        assert listening is not None
+        listener.attach(listening)
+        assert listener.wait(PATIENCE)
+        yield listener
+
+
+def kept(server: NatsServer, subject: str) -> tuple[dict[str, str], Any, Any]:
+    """The last message on `subject` that a stream keeps: its headers and its body; and that stream."""
+
+    async def read() -> tuple[dict[str, str], Any, Any]:
+        client = Client()
+        await client.connect(server.url)
+        try:
+            streams = client.jetstream()
+            name = await streams.find_stream_name_by_subject(subject)
+            message = await streams.get_last_msg(name, subject)
+            return (
+                message.headers or {},
+                json.loads(message.data or b""),
+                (await streams.stream_info(name)).config,
+            )
+        finally:
+            await client.close()
+
+    return asyncio.run(read())
+
+
+class TestPostgresAlone:
+    def test_a_ring_wakes_an_ear_after_the_commit(
+        self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
+    ) -> None:
+        wakeups = open_wakeups(None)
+        notifiers = wakeups.notifiers(database)
+        with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
+            assert listener.wait(PATIENCE), "listening from now on"
+            with database.transaction():
+                database.run("ring", payloads=["p/writers"])
+                assert not listener.wait(AT_ONCE)
+            assert listener.wait(PATIENCE)
+            notifiers.notify(WAKEUP)
+            assert listener.wait(PATIENCE)
+        assert announced == []
+
+    def test_a_ring_that_fails_is_one_warning_and_no_error(
+        self, open_wakeups: Open, database: Database, announced: list[str]
+    ) -> None:
+        notifiers = open_wakeups(None).notifiers(database)
+        with database.transaction():
+            notifiers.notify(WAKEUP)
+            notifiers.notify(WAKEUP)
+        assert announced == [
+            "warning: no wakeup by Postgres: the transaction is still open, and what workers shall find "
+            "is not committed; workers find the work when they poll"
+        ]
+        notifiers.notify(WAKEUP)
+        with database.transaction():
+            notifiers.notify(WAKEUP)
+        assert len(announced) == 2, "it had gone well meanwhile"
+
+    def test_nothing_to_ring_for_touches_nothing(self, database: Database, announced: list[str]) -> None:
+        database.close()
+        Notifiers([], announced.append).notify(WAKEUP)
+        Wakeups(announced.append).notifiers(database).notify()
+        assert announced == []
+
+    def test_events_go_nowhere(self, open_wakeups: Open) -> None:
+        events = open_wakeups(None).events
+        events.step(TURN, step_id="step_1", phase="started")
+        events.state(TURN, status="idle", updated_at=datetime.now(UTC))
+        events.task_ended(TURN, status="success", output_box_id=None, deliverable_card_id=None)
+
+    def test_nothing_of_nats_is_imported(self) -> None:
+        code = (
+            "import os, sys; os.environ.pop('CBX_NATS_URL', None)\n"
+            "from cardbox_cli.execution.notifications.service import Wakeups\n"
+            "Wakeups(print).close(); print('nats' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout == "False\n"
+
+    def test_an_ear_without_listeners_only_waits(self) -> None:
+        with Listener() as listener:
+            assert not listener.wait(0.01)
+            listener.wake()
+            assert listener.wait(PATIENCE)
+
+    def test_a_malformed_listen_address_is_refused(
+        self, open_wakeups: Open, target: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        wakeups = open_wakeups(None)
+        monkeypatch.setenv("CBX_LISTEN_URL", "nonsense")
+        with pytest.raises(UsageError):
+            wakeups.listener(target, project_id="p", worker_targets=None)
+
+
+class TestNats:
+    def test_a_wakeup_arrives_and_is_kept_as_the_protocol_says(
+        self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
+    ) -> None:
+        nats = Nats(shared_nats.url, announced.append)
+        with nats_ear(nats) as listener, nats_ear(nats) as second, nats_ear(nats, "other") as other:
+            open_wakeups(shared_nats.url).notifiers(database).notify(WAKEUP)
+            assert listener.wait(PATIENCE)
+            assert second.wait(PATIENCE), "every worker of the target hears it"
+            assert not other.wait(AT_ONCE)
+        nats.close()
+        headers, body, stream = kept(shared_nats, "cg.v1r4.p.public.cmd.agent.writers.wakeup")
+        assert headers["CG-Agent-Id"] == "writer"
+        assert headers["CG-Turn-Epoch"] == "3"
+        assert not {"CG-Recursion-Depth", "CG-Step-Id"} & set(headers)
+        assert body == {"inbox_id": "turn_1", "reason": "dispatch_next"}
+        assert (stream.name, stream.subjects) == ("cg_cmd_v1r4", ["cg.v1r4.*.*.cmd.>"])
+        assert stream.max_age == 24 * 3600
+        assert announced == []
+
+    def test_an_ear_that_was_closed_hears_no_more(
+        self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
+    ) -> None:
+        nats = Nats(shared_nats.url, announced.append)
+        heard: list[int] = []
+        with nats_ear(nats) as listener:
+            listening = nats.listen("p", ["writers"], lambda: heard.append(1))
+            assert listening is not None
+            listening.close()
+            nats.notifier().notify([WAKEUP])
+            assert listener.wait(PATIENCE)
+        nats.close()
+        assert len(heard) <= 1, "as it began to listen, and never again"
+
+    def test_events_are_kept_for_a_week(
+        self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
+    ) -> None:
+        events = open_wakeups(shared_nats.url).events
+        events.task_ended(
+            TURN,
+            status="failed",
+            output_box_id="box",
+            deliverable_card_id="card",
+            error="it broke",
+            error_code="broken",
+            duration_ms=12,
+        )
+        events.step(TURN, step_id="step_1", phase="completed", new_card_ids=("c1", "c2"))
+        moment = datetime(2026, 3, 1, 13, 0, 0, 5000, tzinfo=timezone(timedelta(hours=1)))
+        events.state(TURN, status="running", updated_at=moment, metadata={"activity": "thinking"})
+
+        place = "cg.v1r4.p.public.evt.agent.writer"
+        headers, task, stream = kept(shared_nats, f"{place}.task")
+        assert task == {
+            "agent_turn_id": "turn_1",
+            "status": "failed",
+            "output_box_id": "box",
+            "deliverable_card_id": "card",
+            "error": "it broke",
+            "error_code": "broken",
+            "stats": {"duration_ms": 12},
+        }
+        assert headers["CG-Turn-Id"] == "turn_1"
+        assert (stream.name, stream.max_age) == ("cg_evt_v1r4", 7 * 24 * 3600)
+        assert kept(shared_nats, f"{place}.step")[1] == {
+            "agent_turn_id": "turn_1",
+            "step_id": "step_1",
+            "phase": "completed",
+            "metadata": {},
+            "new_card_ids": ["c1", "c2"],
+        }
+        assert kept(shared_nats, f"{place}.state")[1] == {
+            "agent_id": "writer",
+            "agent_turn_id": "turn_1",
+            "status": "running",
+            "turn_epoch": 3,
+            "updated_at": "2026-03-01T12:00:00.005000Z",
+            "metadata": {"activity": "thinking"},
+        }
+        assert announced == []
+
+    def test_a_server_that_stopped_is_heard_when_it_is_back(
+        self, start_nats: Callable[..., NatsServer], announced: list[str]
+    ) -> None:
+        server = start_nats()
+        nats = Nats(server.url, announced.append)
+        with nats_ear(nats) as listener:
+            server.stop()
+            assert listener.wait(PATIENCE), "something may have been missed"
+            server.start()
+            until(lambda: "wakeups by NATS are heard again" in announced)
+            while listener.wait(AT_ONCE):
+                pass
+            nats.notifier().notify([WAKEUP])
+            assert listener.wait(PATIENCE)
+        nats.close()
+        assert announced[0].startswith(f"warning: no wakeups by NATS: {server.url}: ")
+        assert announced[0].endswith("; workers poll")
+
+    def test_names_that_cannot_be_routed_are_said_and_the_others_ring(
+        self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
+    ) -> None:
+        nats = Nats(shared_nats.url, announced.append)
+        with nats_ear(nats) as listener:
+            odd = replace(WAKEUP, project_id="a.b")
+            open_wakeups(shared_nats.url).notifiers(database).notify(odd, WAKEUP)
+            assert listener.wait(PATIENCE)
+            assert nats.listen("p", ["a b"], listener.wake) is None
+        nats.close()
+        assert announced == [
+            "warning: no wakeup by NATS: project 'a.b' cannot be part of a NATS subject; "
+            "workers find the work when they poll",
+            "warning: no wakeups by NATS: worker target 'a b' cannot be part of a NATS subject; workers poll",
+        ]
+
+
+class TestNatsInTrouble:
+    def test_where_nobody_listens_a_ring_is_a_warning_soon(
+        self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        wakeups = open_wakeups(f"nats://u:hunter2@127.0.0.1:{port}")
+        self.ring_in_vain(wakeups, database, target, announced)
+        assert announced[0].startswith(f"warning: no wakeup by NATS: nats://127.0.0.1:{port}: ")
+        assert "hunter2" not in "".join(announced)
+
+    def test_a_server_that_says_nothing_is_a_warning_soon(
+        self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            wakeups = open_wakeups(f"nats://127.0.0.1:{silent.getsockname()[1]}")
+            self.ring_in_vain(wakeups, database, target, announced)
+
+    def ring_in_vain(
+        self, wakeups: Wakeups, database: Database, target: Target, announced: list[str]
+    ) -> None:
+        """Postgres rings all the same, nobody waits for long, and later rings do not wait at all."""
+        notifiers = wakeups.notifiers(database)
+        with Listener() as listener:
+            began = time.monotonic()
+            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+            assert listener.wait(PATIENCE)
+            notifiers.notify(WAKEUP)
+            for _ in range(1000):
+                notifiers.notify(WAKEUP)
+                wakeups.events.step(TURN, step_id="s", phase="started")
+            assert listener.wait(PATIENCE)
+        assert time.monotonic() - began < BLOCKED
+        assert sum("no wakeup by NATS" in said for said in announced) == 1
+        assert sum("no events by NATS" in said for said in announced) == 1
+
+    def test_a_wrong_password_is_said_without_it(
+        self,
+        start_nats: Callable[..., NatsServer],
+        open_wakeups: Open,
+        database: Database,
+        announced: list[str],
+    ) -> None:
+        server = start_nats("--user", "u", "--pass", "right")
+        with_password = server.url.replace("//", "//u:{}@")
+        open_wakeups(with_password.format("hunter2")).notifiers(database).notify(WAKEUP)
+        (said,) = announced
+        # The server says why, and closes; which of the two is heard first is a matter of luck.
+        assert "Authorization Violation" in said or "Connection reset" in said
+        assert "hunter2" not in said
+        open_wakeups(with_password.format("right")).notifiers(database).notify(WAKEUP)
+        assert announced == [said]
+
+    def test_a_server_without_jetstream_is_said(
+        self,
+        start_nats: Callable[..., NatsServer],
+        open_wakeups: Open,
+        database: Database,
+        announced: list[str],
+    ) -> None:
+        server = start_nats(jetstream=False)
+        open_wakeups(server.url).notifiers(database).notify(WAKEUP)
+        (said,) = announced
+        assert said.startswith(f"warning: no wakeup by NATS: {server.url}: no stream cg_")
+
+
+class TestBothAtOnce:
+    def test_either_bell_wakes_an_ear_that_has_both(
+        self, database: Database, target: Target, shared_nats: NatsServer, announced: list[str]
+    ) -> None:
+        nats = Nats(shared_nats.url, announced.append)
+        with nats_ear(nats) as listener:
+            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+            assert listener.wait(PATIENCE)
+            PostgresNotifier(database).notify([WAKEUP])
+            assert listener.wait(PATIENCE)
+            nats.notifier().notify([WAKEUP])
+            assert listener.wait(PATIENCE)
+        nats.close()
+        assert announced == []
+
+    def test_what_a_worker_opens_hears_both(
+        self,
+        open_wakeups: Open,
+        database: Database,
+        target: Target,
+        shared_nats: NatsServer,
+        announced: list[str],
+    ) -> None:
+        wakeups = open_wakeups(shared_nats.url)
+        with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
+            assert listener.wait(PATIENCE)
+            wakeups.notifiers(database).notify(WAKEUP)
+            assert listener.wait(PATIENCE)
+        assert announced == []
+
+    def test_without_nats_postgres_still_wakes(
+        self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        wakeups = open_wakeups(f"nats://127.0.0.1:{port}")
+        with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
+            assert listener.wait(PATIENCE)
+            PostgresNotifier(database).notify([WAKEUP])
+            assert listener.wait(PATIENCE)
+            until(lambda: announced)
+        (said,) = announced
+        assert said.startswith(f"warning: no wakeups by NATS: nats://127.0.0.1:{port}: ")
+
+
+class TestTheAddress:
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://u:hunter2@h",
+            "nats://",
+            "nats://u:hunter2@h:port",
+            "nats://h,hunter2@",
+            "nats://h/x?hunter2",
+        ],
+    )
+    def test_a_malformed_one_is_refused_without_being_shown(self, open_wakeups: Open, url: str) -> None:
+        with pytest.raises(UsageError) as refused:
+            open_wakeups(url)
+        assert refused.value.message == "CBX_NATS_URL is malformed"
+        assert "hunter2" not in str(refused.value.hint)
+
+    def test_without_the_library_it_names_the_extra(self) -> None:
+        code = (
+            "import os, sys; os.environ['CBX_NATS_URL'] = 'nats://h'; sys.modules['nats'] = None\n"
+            "from cardbox_cli.errors import UsageError\n"
+            "from cardbox_cli.execution.notifications.service import Wakeups\n"
+            "try: Wakeups(print)\n"
+            "except UsageError as exc: print(exc.message, '|', exc.hint)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == (
+            "CBX_NATS_URL is set, and the library for NATS is not installed | "
+            "pip install 'cardbox-cli[nats]', or unset CBX_NATS_URL"
+        )

@@ -1,0 +1,431 @@
+"""Claims: who gets what and when, giving back done, dead or deferred, and the fence against a lost lease."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cardbox_cli.errors import LeaseLost, StaleEpoch
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import DispatchRequest
+from cardbox_cli.execution.queue.claims import (
+    ack,
+    ack_many,
+    begin,
+    claim,
+    defer,
+    fail,
+    hand_back,
+    heartbeat,
+)
+from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.recovery.fixes import reclaim, stop
+from cardbox_cli.execution.recovery.reaping import reap
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.settings import Settings
+from cardbox_cli.model.execution.turns import PENDING, STOP, TOOL_RESULT, new_inbox_id
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.inbox import NewRow
+from tests.execution.by_hand import write
+from tests.execution.desk import Desk, unwatched
+from tests.execution.fixtures import Asked, Heard
+
+AtOnce = Callable[[Callable[[], Any]], Future[Any]]
+
+pytestmark = pytest.mark.usefixtures("watched")
+
+
+def take_all(desk: Desk, *, target: str | None = None, limit: int = 9) -> list[str]:
+    """Claim what there is; the agents whose rows those are."""
+    claimed = claim(desk.runtime, target=target, owner=desk.owner, limit=limit)
+    return [each.row.agent_id for each in claimed]
+
+
+class TestClaim:
+    def test_one_row_of_each_agent_the_oldest_first(self, ask: Asked, desk: Desk) -> None:
+        ask("scribe"), ask("clerk"), ask("clerk")
+        assert take_all(desk) == ["scribe", "clerk"]
+        assert take_all(desk) == []
+
+    def test_no_more_than_asked_for(self, ask: Asked, desk: Desk) -> None:
+        ask("scribe"), ask("clerk")
+        assert take_all(desk, limit=1) == ["scribe"]
+
+    def test_only_agents_of_the_target(self, ask: Asked, desk: Desk, database: Database) -> None:
+        ask()
+        assert take_all(desk, target="other") == []
+        assert take_all(desk, target="worker_generic") == ["clerk"]
+
+    def test_the_lease_says_who_and_until_when(self, ask: Asked, desk: Desk) -> None:
+        ask()
+        [claimed] = claim(desk.runtime, target=None, owner="w1")
+        lease, row = claimed.lease, claimed.row
+        assert (lease.owner, lease.inbox_id, lease.turn_epoch) == ("w1", row.inbox_id, row.turn_epoch)
+        assert lease.expires_at - lease.claimed_at == timedelta(seconds=60)
+        assert (row.status, row.processed_at) == ("processing", lease.claimed_at)
+
+    def test_a_deferred_row_not_before_its_time(self, ask: Asked, desk: Desk) -> None:
+        ask()
+        task = desk.take()
+        defer(desk.runtime, task.row, owner="w1", reason="later", delay=timedelta(seconds=10))
+        assert take_all(desk) == []
+        desk.later(11)
+        assert take_all(desk) == ["clerk"]
+
+    def test_two_workers_never_get_one_row(self, ask: Asked, desk: Desk, second: Desk) -> None:
+        ask("clerk"), ask("scribe")
+        with desk.runtime.transaction():
+            assert take_all(desk, limit=1) == ["clerk"]
+            assert take_all(second) == ["scribe"]
+
+    def test_an_agent_that_somebody_holds_is_passed_over(self, ask: Asked, desk: Desk, second: Desk) -> None:
+        ask("clerk"), ask("scribe")
+        with desk.runtime.transaction():
+            desk.runtime.heads.lock("clerk")
+            assert take_all(second) == ["scribe"]
+        assert take_all(second) == ["clerk"]
+
+    def test_a_report_comes_while_the_turn_runs_a_second_turn_row_does_not(
+        self, ask: Asked, desk: Desk
+    ) -> None:
+        turn = ask()
+        task = desk.enter()
+        put(desk.runtime, task.row.turn_id, "turn", "again", epoch=task.fence.turn_epoch)
+        assert take_all(desk) == []
+        put(desk.runtime, task.row.turn_id, STOP, "stop", epoch=task.fence.turn_epoch)
+        [claimed] = claim(desk.runtime, target=None, owner="w2")
+        assert (claimed.row.message_type, claimed.row.turn_id) == (STOP, turn.agent_turn_id)
+
+    def test_many_rows_that_cannot_be_claimed_hide_no_other(self, ask: Asked, desk: Desk) -> None:
+        ask("clerk")
+        task = desk.enter()
+        for number in range(30):
+            put(desk.runtime, task.row.turn_id, "turn", f"again {number}", epoch=9)
+        ask("scribe")
+        assert take_all(desk, limit=1) == ["scribe"]
+
+    def test_unknown_kinds_of_rows_are_dead(self, ask: Asked, desk: Desk) -> None:
+        turn = ask()
+        desk.enter()
+        row_id = put(desk.runtime, turn.agent_turn_id or "", "ui_action", "x", epoch=1)
+        task = desk.take()
+        assert (task.kind, task.said) == ("done", "dead: unknown message type 'ui_action'")
+        assert desk.row(row_id).status == "error"
+        assert desk.standing() == ("running", 1)
+
+    def test_a_row_whose_turn_is_elsewhere_is_dropped(self, ask: Asked, desk: Desk) -> None:
+        turn = ask()
+        [claimed] = claim(desk.runtime, target=None, owner="w1")
+        with unwatched(desk.runtime.database.connection) as connection:
+            connection.execute("UPDATE state.agent_state_head SET turn_epoch = 7")
+        task = begin(desk.runtime, claimed.row, owner="w1")
+        assert (task.kind, desk.row(turn.inbox_id or "").status) == ("done", "consumed")
+        assert desk.runtime.inbox.lease(turn.inbox_id or "") is None
+
+
+def put(
+    runtime: Runtime, turn_id: str, message_type: str, correlation_id: str, *, epoch: int, **payload: Any
+) -> str:
+    """A due row of another program, for the turn of `clerk`."""
+    row = NewRow(
+        inbox_id=new_inbox_id(),
+        agent_id="clerk",
+        message_type=message_type,
+        status=PENDING,
+        payload=payload,
+        context_headers={},
+        correlation_id=correlation_id,
+        agent_turn_id=turn_id,
+        turn_epoch=epoch,
+    )
+    assert runtime.inbox.insert(row) is not None
+    return row.inbox_id
+
+
+class TestGivingBack:
+    def test_done_ends_the_turn(self, ask: Asked, desk: Desk) -> None:
+        turn = ask()
+        ack(desk.runtime, desk.take().row.inbox_id, owner="w1")
+        assert desk.standing() == ("idle", 1)
+        assert desk.row(turn.inbox_id or "").status == "consumed"
+        assert desk.end_of(turn.agent_turn_id or "") == "success"
+        assert desk.runtime.inbox.lease(turn.inbox_id or "") is None
+
+    def test_dead_fails_the_turn_and_promotes_the_next(self, ask: Asked, desk: Desk) -> None:
+        first, second = ask(), ask()
+        fail(desk.runtime, desk.enter().row.inbox_id, owner="w1", error="no such file")
+        row, record = desk.row(first.inbox_id or ""), desk.runtime.turns.record(first.agent_turn_id or "")
+        assert (row.status, row.last_error, row.retry_count) == ("error", "no such file", 1)
+        assert record is not None
+        assert (record.end_status, record.error_code, record.error) == ("failed", "failed", "no such file")
+        assert desk.standing() == ("dispatched", 3)
+        assert desk.head().active_agent_turn_id == second.agent_turn_id
+
+    def test_deferred_waits_for_another_claim_at_another_epoch(self, ask: Asked, desk: Desk) -> None:
+        turn = ask()
+        task = desk.enter()
+        assert defer(desk.runtime, task.row, owner="w1", reason="busy")
+        row = desk.row(turn.inbox_id or "")
+        assert (row.status, row.retry_count, row.defer_reason, row.turn_epoch) == ("deferred", 1, "busy", 2)
+        assert desk.standing() == ("dispatched", 2)
+        desk.later(2)
+        assert desk.take().fence.turn_epoch == 2
+
+    def test_the_wait_grows_up_to_a_cap(self) -> None:
+        settings = Settings(backoff=1, backoff_cap=60)
+        assert [settings.delay(tries, 1).total_seconds() for tries in (0, 1, 2, 5, 6, 99)] == [
+            *(1, 2, 4, 32),
+            *(60, 60),
+        ]
+        assert settings.delay(0, 0) == timedelta(seconds=0.75)
+
+    def test_after_too_many_tries_it_is_dead_and_the_turn_failed(self, ask: Asked, desk: Desk) -> None:
+        turn = ask()
+        again = []
+        for _ in range(5):
+            again.append(defer(desk.runtime, desk.take().row, owner="w1", reason="busy"))
+            desk.later(100)
+        assert again == [True] * 4 + [False]
+        row = desk.row(turn.inbox_id or "")
+        assert (row.status, row.retry_count, row.last_error) == ("error", 5, "gave up: busy")
+        assert desk.end_of(turn.agent_turn_id or "") == "failed"
+        assert desk.standing() == ("idle", 6)
+
+    def test_handed_back_is_no_try_and_rings(self, ask: Asked, desk: Desk, heard: Heard) -> None:
+        turn = ask()
+        heard.calls.clear()
+        hand_back(desk.runtime, desk.enter().row, owner="w1", reason="stops")
+        row = desk.row(turn.inbox_id or "")
+        assert (row.status, row.retry_count, row.turn_epoch) == ("pending", 0, 2)
+        assert [(call.row.inbox_id, call.reason) for call in heard.calls] == [(row.inbox_id, "released")]
+        assert desk.take().fence.turn_epoch == 2
+
+    def test_a_row_that_carries_no_turn_is_only_consumed(self, ask: Asked, desk: Desk) -> None:
+        """Even one of the running turn's epoch, as other programs write them."""
+        task = start(ask, desk)
+        rows = {
+            kind: put(desk.runtime, task.row.turn_id, kind, kind, epoch=1) for kind in (TOOL_RESULT, STOP)
+        }
+        for _ in rows:
+            [claimed] = claim(desk.runtime, target=None, owner="w1")
+            ack(desk.runtime, claimed.row.inbox_id, owner="w1")
+            assert desk.row(rows[claimed.row.message_type]).status == "consumed"
+        assert desk.standing() == ("running", 1)
+
+    def test_nor_does_its_lost_lease_disturb_the_turn(self, ask: Asked, desk: Desk) -> None:
+        task = start(ask, desk)
+        orphan = put(desk.runtime, task.row.turn_id, TOOL_RESULT, "c", epoch=1)
+        claim(desk.runtime, target=None, owner="w2")
+        desk.later(50)
+        assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {task.row.inbox_id: 1}
+        desk.later(20)
+        assert reap(desk.runtime).released == [orphan]
+        assert desk.standing() == ("running", 1)
+
+    def test_many_at_once(self, ask: Asked, desk: Desk) -> None:
+        task = start(ask, desk)
+        rows = []
+        for number in range(3):
+            rows.append(put(desk.runtime, task.row.turn_id, TOOL_RESULT, str(number), epoch=0))
+            claim(desk.runtime, target=None, owner="w1")
+        assert sorted(ack_many(desk.runtime, rows, owner="w1")) == sorted(rows)
+        assert ack_many(desk.runtime, rows, owner="w1") == []
+
+
+def start(ask: Asked, desk: Desk) -> Any:
+    """A running turn of `clerk`."""
+    ask()
+    return desk.enter()
+
+
+class TestFence:
+    """A worker that was paused past its lease writes nothing any more, and is told why."""
+
+    @pytest.fixture
+    def paused(self, ask: Asked, desk: Desk) -> Any:
+        """A running turn whose lease was lost."""
+        task = start(ask, desk)
+        desk.later(61)
+        assert reap(desk.runtime).released == [task.row.inbox_id]
+        return task
+
+    WHY = "lease-expired by sys.cbx: the lease of w1 expired"
+
+    def test_its_output(self, paused: Any, desk: Desk) -> None:
+        with pytest.raises(StaleEpoch) as failure:
+            write(desk.runtime, paused.fence, "Too late")
+        assert failure.value.message == (
+            f"turn {paused.fence.agent_turn_id} is not at epoch 1 any more: agent 'clerk' is at "
+            f"turn {paused.fence.agent_turn_id}, dispatched, epoch 2; {self.WHY}"
+        )
+        assert desk.output(paused.fence.agent_turn_id) == []
+
+    def test_its_end_and_deliverable(self, paused: Any, desk: Desk) -> None:
+        with pytest.raises(StaleEpoch):
+            end_turn(desk.runtime, paused.fence, "success")
+        assert desk.end_of(paused.fence.agent_turn_id) is None
+        assert desk.output(paused.fence.agent_turn_id) == []
+
+    def test_its_next_step(self, paused: Any, desk: Desk) -> None:
+        with pytest.raises(StaleEpoch):
+            desk.runtime.heads.move(paused.fence, "suspend")
+
+    @pytest.mark.parametrize("call", ["ack", "fail", "defer", "hand_back", "begin"])
+    def test_what_it_gives_back(self, call: str, paused: Any, desk: Desk) -> None:
+        calls: dict[str, Callable[[], object]] = {
+            "ack": lambda: ack(desk.runtime, paused.row.inbox_id, owner="w1"),
+            "fail": lambda: fail(desk.runtime, paused.row.inbox_id, owner="w1", error="x"),
+            "defer": lambda: defer(desk.runtime, paused.row, owner="w1", reason="x"),
+            "hand_back": lambda: hand_back(desk.runtime, paused.row, owner="w1", reason="x"),
+            "begin": lambda: begin(desk.runtime, paused.row, owner="w1"),
+        }
+        with pytest.raises(LeaseLost) as failure:
+            calls[call]()
+        assert failure.value.exit_code == 5
+        assert failure.value.message == (
+            f"'w1' has no lease of the inbox row {paused.row.inbox_id} (any more): it is pending; {self.WHY}"
+        )
+        assert desk.standing() == ("dispatched", 2)
+
+    def test_its_heartbeat(self, paused: Any, desk: Desk) -> None:
+        assert heartbeat(desk.runtime, [paused.row.inbox_id], owner="w1") == {}
+
+    @pytest.mark.parametrize("call", ["ack", "fail", "defer", "hand_back", "begin"])
+    def test_also_when_the_same_worker_has_claimed_it_anew(self, call: str, paused: Any, desk: Desk) -> None:
+        again = desk.take()
+        calls: dict[str, Callable[[], object]] = {
+            "ack": lambda: ack(desk.runtime, paused.row.inbox_id, owner="w1", epoch=1),
+            "fail": lambda: fail(desk.runtime, paused.row.inbox_id, owner="w1", error="x", epoch=1),
+            "defer": lambda: defer(desk.runtime, paused.row, owner="w1", reason="x"),
+            "hand_back": lambda: hand_back(desk.runtime, paused.row, owner="w1", reason="x"),
+            "begin": lambda: begin(desk.runtime, paused.row, owner="w1"),
+        }
+        with pytest.raises(LeaseLost, match="it is claimed anew, at epoch 2"):
+            calls[call]()
+        ack(desk.runtime, again.row.inbox_id, owner="w1", epoch=2)
+        assert desk.end_of(paused.fence.agent_turn_id) == "success"
+
+    def test_when_another_has_it(self, paused: Any, desk: Desk, second: Desk) -> None:
+        Desk(desk.runtime, "w2").take()
+        with pytest.raises(LeaseLost, match="it is claimed by 'w2'"):
+            ack(desk.runtime, paused.row.inbox_id, owner="w1")
+
+    def test_when_somebody_stopped_the_turn(self, ask: Asked, desk: Desk) -> None:
+        task = start(ask, desk)
+        stop(desk.runtime, task.row.turn_id, actor="ann", reason="not needed")
+        with pytest.raises(StaleEpoch) as failure:
+            write(desk.runtime, task.fence, "Too late")
+        assert failure.value.message.endswith(
+            "is at none, idle, epoch 2; it ended (canceled), stop by ann: not needed"
+        )
+
+    def test_when_another_program_took_the_turn(self, ask: Asked, desk: Desk) -> None:
+        task = start(ask, desk)
+        with unwatched(desk.runtime.database.connection) as connection:
+            connection.execute(
+                "UPDATE state.agent_state_head SET status = 'idle', active_agent_turn_id = NULL, turn_epoch = 2"
+                " WHERE agent_id = 'clerk'"
+            )
+        with pytest.raises(StaleEpoch):
+            ack(desk.runtime, task.row.inbox_id, owner="w1")
+        desk.later(61)
+        assert reap(desk.runtime).released == [task.row.inbox_id]
+        assert desk.take().said == "dropped: its turn is not dispatched at its epoch"
+
+    def test_a_sweep_that_makes_a_claimed_row_due_fences_its_worker(self, ask: Asked, desk: Desk) -> None:
+        task = start(ask, desk)
+        with unwatched(desk.runtime.database.connection) as connection:
+            connection.execute("UPDATE state.agent_inbox SET status = 'pending', processed_at = NULL")
+        over = Desk(desk.runtime, "w2").take()
+        assert (over.kind, over.said, over.fence.turn_epoch) == ("run", "taken over", 2)
+        with pytest.raises(StaleEpoch):
+            write(desk.runtime, task.fence, "Too late")
+        write(desk.runtime, over.fence, "In time")
+
+    def test_also_of_a_turn_that_a_report_carries(self, ask: Asked, desk: Desk) -> None:
+        turn = ask().agent_turn_id or ""
+        desk.waiting("call")
+        desk.report(turn, "call")
+        resumed = desk.take()
+        with unwatched(desk.runtime.database.connection) as connection:
+            connection.execute(
+                "UPDATE state.agent_inbox SET status = 'pending' WHERE inbox_id = %s", [resumed.row.inbox_id]
+            )
+        over = Desk(desk.runtime, "w2").take()
+        assert (over.kind, over.fence.turn_epoch) == ("run", resumed.fence.turn_epoch + 1)
+        assert desk.standing() == ("dispatched", 3)
+
+
+class TestHeartbeat:
+    def test_it_extends_and_touches_what_other_programs_look_at(self, ask: Asked, desk: Desk) -> None:
+        task = start(ask, desk)
+        desk.later(50)
+        assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {task.row.inbox_id: 1}
+        desk.later(50)
+        assert reap(desk.runtime).total == 0
+        row, head = desk.row(task.row.inbox_id), desk.head()
+        assert row.processed_at == head.updated_at
+        assert task.row.processed_at is not None
+        assert row.processed_at is not None
+        assert row.processed_at - task.row.processed_at >= timedelta(seconds=50)
+
+    def test_only_of_its_owner(self, ask: Asked, desk: Desk) -> None:
+        task = start(ask, desk)
+        assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w2") == {}
+
+    def test_it_waits_for_whoever_has_the_head_and_takes_nothing_before(
+        self, ask: Asked, desk: Desk, second: Desk, at_once: AtOnce
+    ) -> None:
+        task = start(ask, desk)
+        with desk.runtime.transaction():
+            desk.runtime.heads.lock("clerk")
+            beat = at_once(lambda: heartbeat(second.runtime, [task.row.inbox_id], owner="w1"))
+            ack(desk.runtime, task.row.inbox_id, owner="w1")
+        assert beat.result() == {}
+
+
+class TestStop:
+    """A stop in the inbox, as other programs write it."""
+
+    def test_of_a_running_turn(self, ask: Asked, desk: Desk) -> None:
+        first, second = ask().agent_turn_id or "", ask().agent_turn_id or ""
+        task = desk.enter()
+        row_id = put(desk.runtime, first, STOP, "s", epoch=1, reason="not needed")
+        assert desk.take().said == "stopped its turn"
+        assert (desk.end_of(first), desk.row(row_id).status) == ("canceled", "consumed")
+        assert desk.audited(first) == ["stop"]
+        assert desk.head().active_agent_turn_id == second
+        with pytest.raises(StaleEpoch, match="not needed"):
+            write(desk.runtime, task.fence, "Too late")
+
+    def test_of_a_queued_turn(self, ask: Asked, desk: Desk) -> None:
+        ask()
+        queued = ask().agent_turn_id or ""
+        desk.enter()
+        put(desk.runtime, queued, STOP, "s", epoch=0)
+        assert desk.take().said == "stopped its turn before it began"
+        assert (desk.end_of(queued), desk.row(queued).status) == ("canceled", "skipped")
+
+    def test_of_a_turn_that_has_ended(self, ask: Asked, desk: Desk) -> None:
+        turn = ask().agent_turn_id or ""
+        ack(desk.runtime, desk.take().row.inbox_id, owner="w1")
+        put(desk.runtime, turn, STOP, "s", epoch=1)
+        assert desk.take().said == "its turn has ended before"
+        assert desk.end_of(turn) == "success"
+
+
+def test_a_dispatcher_that_died_before_its_doorbell_is_harmless(
+    ask: Asked, desk: Desk, context_box: str
+) -> None:
+    deaf = Runtime(desk.runtime.database, desk.runtime.project_id, settings=Settings())
+    dispatch(deaf, DispatchRequest(target_agent_id="clerk", context_box_id=context_box))
+    assert take_all(desk) == ["clerk"]
+
+
+def test_a_turn_taken_away_by_hand_is_fenced_too(ask: Asked, desk: Desk) -> None:
+    task = start(ask, desk)
+    reclaim(desk.runtime, task.row.turn_id, expect_epoch=1, actor="ann", reason="it hangs")
+    with pytest.raises(LeaseLost, match="reclaim by ann: it hangs"):
+        ack(desk.runtime, task.row.inbox_id, owner="w1")

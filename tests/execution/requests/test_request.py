@@ -1,0 +1,148 @@
+"""What the model of a turn sees: pure, so cards are made here and no database is needed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from cardbox_cli.context.request import ComposeOptions, Entry, request_of
+from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.execution.requests.request import (
+    Source,
+    TurnBoxes,
+    turn_request,
+)
+from cardbox_cli.model.boxes import CardState, Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
+from cardbox_cli.model.identity import Tool
+from tests.context.test_request import card as any_card
+
+LOOK = Tool(
+    tool_name="look",
+    description="Looks.",
+    parameters={"type": "object", "properties": {"at": {"type": "string"}}},
+    target_subject=None,
+    after_execution=None,
+    options={"exec": "cat"},
+)
+WAIT = Tool(
+    tool_name="wait", description=None, parameters={}, target_subject=None, after_execution=None, options={}
+)
+SPELLED = [
+    {
+        "type": "function",
+        "function": {"name": "look", "description": "Looks.", "parameters": LOOK.parameters},
+    },
+    {"type": "function", "function": {"name": "wait", "parameters": {"type": "object", "properties": {}}}},
+]
+
+
+def card(card_id: str, content: Content | None = None, card_type: str = "task.instruction") -> Card:
+    role = "assistant" if card_type == "agent.thought" else "user"
+    return any_card(card_type, content or TextContent(card_id), role, card_id=card_id)
+
+
+def source(box_id: str, *cards: Card, state: CardState = "present") -> Source:
+    return Source(box_id, [Slot(place, each.card_id, each, state) for place, each in enumerate(cards)])
+
+
+def profile(**keys: Any) -> Source:
+    return source("profile", card("profile", JsonContent({"name": "ada", **keys}), "sys.profile"))
+
+
+def boxes(*context: Card, output: tuple[Card, ...] = (), start: int = 0, **keys: Any) -> TurnBoxes:
+    return TurnBoxes(
+        profile=profile(**keys),
+        context=source("context", *context),
+        output=source("output", *output),
+        output_start=start,
+    )
+
+
+def sent(turn: TurnBoxes, **options: Any) -> Any:
+    return json.loads(turn_request(turn, [LOOK, WAIT], **options).body)
+
+
+def test_earlier_output_comes_first_and_the_turns_own_last_each_card_once() -> None:
+    turn = boxes(card("b"), card("a"), output=(card("a"), card("c"), card("b")), start=1)
+    assert [message["content"] for message in sent(turn)["messages"]] == ["a", "b", "c"]
+    assert [each.card_id for each in turn.own] == ["c", "b"]
+
+
+def test_the_system_prompt_and_the_model_are_the_profiles() -> None:
+    orphan = card("stray", JsonContent({"system_prompt": "No."}), "sys.profile")
+    turn = boxes(orphan, card("a"), system_prompt="Be brief.", llm_config={"model": "m", "temperature": 1})
+    body = sent(turn)
+    assert (body["model"], body["temperature"]) == ("m", 1)
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
+    assert sent(turn, options=ComposeOptions(model="other"))["model"] == "other"
+    assert sent(turn, format="anthropic")["system"] == "Be brief."
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ({}, []),
+        ({"allowed_tools": []}, []),
+        ({"allowed_tools": None}, ["look", "wait"]),
+        ({"allowed_tools": ["wait", "gone"]}, ["wait"]),
+        ({"allowed_tools": "look"}, []),
+    ],
+)
+def test_the_profile_says_which_tools(keys: dict[str, Any], names: list[str]) -> None:
+    tools = sent(boxes(card("a"), **keys)).get("tools", [])
+    assert [tool["function"]["name"] for tool in tools] == names
+
+
+def test_each_format_spells_tools_its_own_way() -> None:
+    turn = boxes(card("a"), allowed_tools=None)
+    assert sent(turn)["tools"] == SPELLED
+    assert sent(turn, format="anthropic")["tools"][1] == {
+        "name": "wait",
+        "input_schema": {"type": "object", "properties": {}},
+    }
+    assert turn_request(turn, [], format="text").body.decode() == "── 1 user ──\na\n"
+
+
+def test_snapshots_of_earlier_requests_never_count() -> None:
+    prompt = card("prompt", TextContent("Be long."), "sys.rendered_prompt")
+    tools = card("tools", ToolContent([{"type": "function", "function": {"name": "old"}}]), "sys.tools")
+    turn = boxes(prompt, tools, card("a"))
+    assert sent(turn) == {"messages": [{"role": "user", "content": "a"}]}
+    assert request_box_ids([], turn.history) == ["a"]
+
+
+def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
+    turn = boxes(card("a"), system_prompt="Be brief.", allowed_tools=None, output=(card("c"),))
+    asked = turn_request(turn, [LOOK, WAIT])
+    snapshots = request_cards("p", asked.request)
+    assert request_box_ids(snapshots, turn.history) == [*(each.card_id for each in snapshots), "a", "c"]
+    stored = [
+        *(card(each.card_id, each.content, each.type) for each in snapshots),
+        *(entry.slot.card for entry in turn.history if entry.slot.card),
+    ]
+    again = request_of([Entry(slot=slot, box_id="r") for slot in source("r", *stored).slots])
+    assert [message.body["content"] for message in again.messages] == ["Be brief.", "a", "c"]
+    assert again.tools == asked.request.tools == SPELLED
+
+
+def test_the_same_prompt_and_tools_are_the_same_cards() -> None:
+    one, other = (boxes(card(name), system_prompt="Be brief.", allowed_tools=None) for name in "ab")
+    ids = [
+        [each.card_id for each in request_cards("p", turn_request(turn, [LOOK]).request)]
+        for turn in (one, other)
+    ]
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 2
+
+
+def test_what_cannot_be_read_is_in_no_request_box() -> None:
+    turn = TurnBoxes(
+        profile=profile(),
+        context=source("context", card("a"), state="deleted"),
+        output=source("output"),
+        output_start=0,
+    )
+    assert request_box_ids([], turn.history) == []
+    assert turn_request(turn, []).request.left_out[0].reason == "deleted card"

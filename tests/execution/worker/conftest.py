@@ -1,0 +1,28 @@
+"""Running what was claimed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cardbox_cli.execution.queue.claims import begin, claim
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
+
+WORKER = "w1"
+
+
+@pytest.fixture
+def run(runtime: Runtime) -> Callable[..., Outcome]:
+    """Claim what is due and run it by a command."""
+
+    def run(command: str, *, cancellation: CancellationToken | None = None, **limits: Any) -> Outcome:
+        [claimed] = claim(runtime, target=None, owner=WORKER)
+        task = begin(runtime, claimed.row, owner=WORKER)
+        assert task.kind == "run", task.said
+        program = Program(command=command, **limits)
+        return Run(
+            lambda action: action(runtime), task, program, cancellation or CancellationToken(), owner=WORKER
+        ).run()
+
+    return run

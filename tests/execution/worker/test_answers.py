@@ -1,0 +1,362 @@
+"""What commands print, as cards: pure, so that every output can be tried."""
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardbox_cli.context.formats import anthropic, openai
+from cardbox_cli.execution.worker.answers import EMPTY, INVALID, PROVIDER, Answer, BadAnswer, read_answer
+from cardbox_cli.execution.worker.calls import Author, Call, calls_of, result_card
+from cardbox_cli.model.cards import CardDraft, card_text, check_draft
+from cardbox_cli.model.content import ToolCallContent, ToolResultContent
+
+AUTHOR = Author(agent_id="ada", agent_turn_id="turn_1", step_id="step_1", trace_id="t")
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
+
+
+def read(stdout: Any, held: Collection[str] = ()) -> Answer | BadAnswer:
+    def holds(ids: Sequence[str]) -> set[str]:
+        return set(ids) & set(held)
+
+    printed = stdout if isinstance(stdout, bytes) else json.dumps(stdout).encode()
+    return read_answer(printed, AUTHOR, holds)
+
+
+def answer(stdout: Any, held: Collection[str] = ()) -> Answer:
+    found = read(stdout, held)
+    assert isinstance(found, Answer), found
+    return found
+
+
+def said(found: Answer) -> list[tuple[str, str]]:
+    return [(card.type, card_text(card.content)) for card in found.cards]
+
+
+def message(**parts: Any) -> dict[str, Any]:
+    return {"role": "assistant", **parts}
+
+
+FINISHED = [("agent.thought", "done"), ("task.deliverable", "done")]
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        b"done",
+        b"\n  done\r\n",
+        b"\xef\xbb\xbfdone",
+        message(content="done"),
+        message(content="done", refusal=None, annotations=[], tool_calls=None),
+        message(content=None, refusal="done"),
+        message(content=[{"type": "text", "text": "done"}]),
+        {"id": "x", "choices": [{"index": 0, "message": message(content="done"), "finish_reason": "stop"}]},
+        {"choices": [{"message": {"content": "done"}}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "done"}]},
+        {
+            "object": "response",
+            "error": None,
+            "output": [
+                {"type": "reasoning", "summary": []},
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": "done"}],
+                },
+            ],
+        },
+    ],
+)
+def test_what_calls_no_tool_is_the_deliverable(printed: Any) -> None:
+    assert said(answer(printed)) == FINISHED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"answer": 42}',
+        "[1, 2]",
+        '{"role": "user", "content": "x"}',
+        "{half",
+        '{"type": "a", "content": {}}\nno card',
+    ],
+)
+def test_json_that_is_no_message_is_text(text: str) -> None:
+    assert said(answer(text.encode())) == [("agent.thought", text), ("task.deliverable", text)]
+
+
+def test_every_card_says_whose_it_is() -> None:
+    for card in answer(message(content="x", tool_calls=[CALL])).cards:
+        assert {
+            "agent_turn_id": "turn_1",
+            "step_id": "step_1",
+            "trace_id": "t",
+            "author_id": "ada",
+        }.items() <= card.metadata.items()
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        message(content="hm", tool_calls=[CALL]),
+        {"choices": [{"message": message(content="hm", tool_calls=[CALL])}]},
+        # As some servers spell it.
+        message(
+            content="hm", tool_calls=[{"id": "c1", "function": {"name": "look", "arguments": {"at": "sky"}}}]
+        ),
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "hm"},
+                {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sky"}},
+            ],
+        },
+        {
+            "object": "response",
+            "output": [
+                {"type": "message", "content": [{"type": "output_text", "text": "hm"}]},
+                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"at": "sky"}'},
+            ],
+        },
+    ],
+)
+def test_tool_calls_are_scheduled_and_there_is_no_deliverable(printed: Any) -> None:
+    found = answer(printed)
+    thought, scheduled = found.cards
+    assert (thought.type, card_text(thought.content)) == ("agent.thought", "hm")
+    assert scheduled.content == ToolCallContent("look", {"at": "sky"}, "called")
+    assert scheduled.tool_call_id == scheduled.metadata["tool_call_id"] == "c1"
+    assert [(call.tool_call_id, call.tool_name, call.input) for call in found.calls] == [
+        ("c1", "look", {"at": "sky"})
+    ]
+
+
+def test_an_old_function_call_is_a_tool_call() -> None:
+    [call] = answer(message(content=None, function_call={"name": "look", "arguments": "{}"})).calls
+    assert call.tool_call_id.startswith("tc_")
+    assert call.tool_name == "look"
+
+
+@pytest.mark.parametrize("given", ["", " ", "held", "x" * 256, None, 7])
+def test_ids_that_cannot_be_kept_are_replaced_in_call_and_thought_alike(given: Any) -> None:
+    found = answer(message(content=None, tool_calls=[{**CALL, "id": given}]), held={"held"})
+    thought, scheduled = found.cards
+    [call] = calls_of(thought)
+    assert call.tool_call_id == scheduled.tool_call_id == found.calls[0].tool_call_id
+    assert call.tool_call_id.startswith("tc_")
+
+
+def test_an_id_twice_in_a_message_is_kept_once() -> None:
+    first, second = answer(message(content=None, tool_calls=[CALL, CALL])).calls
+    assert first.tool_call_id == "c1"
+    assert second.tool_call_id.startswith("tc_")
+
+
+def test_anthropics_ids_are_replaced_in_its_own_blocks_too() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "tool_use", "id": "held", "name": "look", "input": {}},
+    ]
+    found = answer({"type": "message", "role": "assistant", "content": blocks}, held={"held"})
+    reasoning, thought, _ = found.cards
+    assert reasoning.metadata["source_group"] == thought.metadata["source_group"]
+    assert anthropic.content_of(reasoning) == blocks[:1]
+    assert anthropic.content_of(thought) == [{**blocks[1], "id": found.calls[0].tool_call_id}]
+
+
+def test_reasoning_goes_back_as_it_came() -> None:
+    [thought, _] = answer(message(content="done", reasoning_content="hm")).cards
+    assert thought.metadata["reasoning_content"] == "hm"
+    assert openai.spell(as_card(thought)) == message(content="done", reasoning_content="hm")
+
+
+@pytest.mark.parametrize("arguments", ["{half", "[1]", "7", '{"a": NaN}', "null"])
+def test_arguments_that_are_no_object_are_kept_as_they_were_written(arguments: str) -> None:
+    found = answer(
+        message(content=None, tool_calls=[{**CALL, "function": {"name": "look", "arguments": arguments}}])
+    )
+    thought, scheduled = found.cards
+    assert thought.tool_calls is not None
+    assert thought.tool_calls[0]["function"]["arguments"] == arguments
+    assert isinstance(scheduled.content, ToolCallContent)
+    assert found.calls[0].input is None
+    assert scheduled.content.arguments == {"_raw": arguments}
+
+
+def test_what_was_counted_is_kept() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 4}
+    assert answer({"choices": [{"message": message(content="x")}], "usage": usage}).usage == usage
+    assert answer(message(content="x")).usage is None
+
+
+class TestCards:
+    def card(self, **parts: Any) -> dict[str, Any]:
+        return {"type": "agent.thought", "content": {"__type__": "TextContent", "text": "hm"}, **parts}
+
+    def lines(self, *cards: dict[str, Any]) -> bytes:
+        return "\n".join(map(json.dumps, cards)).encode() + b"\n\n"
+
+    def test_lines_are_cards(self) -> None:
+        found = answer(
+            self.lines(self.card(author_id="bob"), self.card(type="task.deliverable", role="assistant"))
+        )
+        assert [(card.type, card.metadata["author_id"]) for card in found.cards] == [
+            ("agent.thought", "bob"),
+            ("task.deliverable", "ada"),
+        ]
+        assert all(card.metadata["step_id"] == "step_1" for card in found.cards)
+
+    def test_calls_without_a_result_are_scheduled(self) -> None:
+        other = {**CALL, "id": "c2"}
+        result = {
+            "type": "tool.result",
+            "tool_call_id": "c1",
+            "content": {"__type__": "TextContent", "text": "blue"},
+        }
+        found = answer(self.lines(self.card(tool_calls=[CALL, other]), result), held={"c1", "c2"})
+        thought, first, second, answered = found.cards
+        assert [card.type for card in found.cards] == [
+            "agent.thought",
+            "tool.call",
+            "tool.call",
+            "tool.result",
+        ]
+        assert [call.tool_call_id for call in calls_of(thought)] == [first.tool_call_id, second.tool_call_id]
+        assert answered.tool_call_id == first.tool_call_id != "c1"
+        assert [call.tool_call_id for call in found.calls] == [second.tool_call_id]
+
+    @pytest.mark.parametrize(
+        ("card", "what"),
+        [
+            ({"surprise": 1}, "card 2 of the output: a card has no key 'surprise'"),
+            ({"content": "text"}, "card 2 of the output: content must be an object with the key '__type__'"),
+            ({"tool_calls": [{}]}, "card 2 of the output: tool_calls[0] names no function"),
+        ],
+    )
+    def test_a_bad_card_is_named(self, card: dict[str, Any], what: str) -> None:
+        assert read(self.lines(self.card(), self.card(**card))) == BadAnswer(INVALID, what)
+
+
+@pytest.mark.parametrize(
+    ("printed", "bad"),
+    [
+        (b"", BadAnswer(EMPTY, "the command printed nothing")),
+        (b" \n", BadAnswer(EMPTY, "the command printed nothing")),
+        (message(content=""), BadAnswer(EMPTY, "the model's message says nothing and calls no tool")),
+        (b"\xff", BadAnswer(INVALID, "the output is no UTF-8: byte 0 is 0xff")),
+        (b"a\x00b", BadAnswer(INVALID, "the answer cannot be stored: it holds a NUL character at offset 1")),
+        (
+            message(content="\ud800"),
+            BadAnswer(INVALID, "the answer cannot be stored: content holds a lone surrogate at offset 0"),
+        ),
+        (
+            message(content={"a": 1}),
+            BadAnswer(INVALID, "the content of the message is neither text nor a list"),
+        ),
+        (message(content="x", tool_calls=[{}]), BadAnswer(INVALID, "tool_calls[0] names no function")),
+        (message(content="x", tool_calls={"a": 1}), BadAnswer(INVALID, "tool_calls is no list")),
+        (
+            message(content=[{"type": "tool_use", "name": "f"}]),
+            BadAnswer(INVALID, "content[0] is no call: it needs a name, and an object as its input"),
+        ),
+        ({"choices": []}, BadAnswer(INVALID, "the response has no choices[0].message")),
+        (
+            {"error": {"message": "no key", "type": "auth"}},
+            BadAnswer(PROVIDER, "the provider answered with an error: no key"),
+        ),
+        (
+            {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}},
+            BadAnswer(PROVIDER, "the provider answered with an error: busy"),
+        ),
+        (
+            {"error": "no such model"},
+            BadAnswer(PROVIDER, "the provider answered with an error: no such model"),
+        ),
+    ],
+)
+def test_what_is_no_answer_is_refused(printed: Any, bad: BadAnswer) -> None:
+    assert read(printed) == bad
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["id", "type", "name", "function", "arguments", "text", "input", "role", "content", "message"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+_responses = st.one_of(
+    _json,
+    st.fixed_dictionaries(
+        {"role": st.just("assistant")}, optional={"content": _json, "tool_calls": _json, "refusal": _json}
+    ),
+    st.fixed_dictionaries({"choices": st.lists(st.fixed_dictionaries({"message": _json}), max_size=1)}),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("message"),
+            "role": st.just("assistant"),
+            "content": st.lists(
+                st.fixed_dictionaries(
+                    {"type": st.sampled_from(["text", "thinking", "tool_use", "x"])},
+                    optional={"id": _json, "name": _json, "input": _json, "text": _json},
+                ),
+                max_size=3,
+            ),
+        }
+    ),
+    st.fixed_dictionaries({"object": st.just("response"), "output": _json}),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["agent.thought", "tool.result"]), "content": _json},
+        optional={"tool_calls": _json},
+    ),
+)
+
+
+@given(st.binary(max_size=50) | _responses.map(lambda value: json.dumps(value).encode()))
+def test_any_output_is_an_answer_or_refused(printed: bytes) -> None:
+    found = read(printed)
+    if isinstance(found, BadAnswer):
+        assert found.message
+        return
+    assert found.cards
+    for card in found.cards:
+        check_draft(card)
+    assert len({call.tool_call_id for call in found.calls}) == len(found.calls)
+
+
+@pytest.mark.parametrize(
+    ("result", "failure", "content"),
+    [
+        ({"a": 1}, None, ToolResultContent("success", "suspend", result={"a": 1})),
+        ("", None, ToolResultContent("success", "suspend", result="")),
+        (
+            None,
+            ("exit_1", "no"),
+            ToolResultContent("failed", "suspend", result=None, error={"code": "exit_1", "message": "no"}),
+        ),
+    ],
+)
+def test_results_of_calls(result: Any, failure: tuple[str, str] | None, content: ToolResultContent) -> None:
+    call = Call(tool_call_id="c1", tool_name="look", arguments="{}")
+    card = result_card(call, AUTHOR, result=result, failure=failure)
+    assert card.content == content
+    assert (card.tool_call_id, card.metadata["function_name"], card.role) == ("c1", "look", "tool")
+
+
+def as_card(draft: CardDraft) -> Any:
+    from cardbox_cli.model.cards import Card
+
+    stored = dict.fromkeys(("author_id", "created_at", "expires_at", "deleted_at"))
+    own = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
+    return Card(project_id="p", type=draft.type, role=draft.role, **stored, **own)

@@ -1,0 +1,106 @@
+"""Commands as real processes: what they print, and that none of them can hold us."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from threading import Event, Timer
+from typing import Any
+
+import pytest
+
+from cardbox_cli.execution.worker.command import TAIL, Ran, run_command
+
+
+def run(command: str, stdin: bytes = b"", *, timeout: float = 30, **options: Any) -> Ran:
+    settings: dict[str, Any] = {"environment": {}, "stop": Event(), "grace": 0.3, **options}
+    return run_command(command, stdin, timeout=timeout, **settings)
+
+
+def python(code: str) -> str:
+    return f"exec '{sys.executable}' -c '{code}'"
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "stdout", "stderr"),
+    [
+        ("cat", 0, b"in", ""),
+        ("true", 0, b"", ""),
+        ("echo $CBX_STEP", 0, b"1\n", ""),
+        ("echo out; echo no >&2; exit 3", 3, b"out\n", "no\n"),
+        ("kill -9 $$", -signal.SIGKILL, b"", ""),
+        ("printf 'a\\000b' >&2", 0, b"", "a\x00b"),
+        ("printf '\\377' >&2", 0, b"", "\ufffd"),
+        # What closes its pipes goes on until it ends.
+        ("exec <&- >&- 2>&-; sleep 0.1; exit 4", 4, b"", ""),
+    ],
+)
+def test_what_a_command_does_is_told(command: str, exit_code: int, stdout: bytes, stderr: str) -> None:
+    ran = run(command, b"in", environment={"CBX_STEP": "1"})
+    assert (ran.exit_code, ran.stdout, ran.stderr_tail) == (exit_code, stdout, stderr)
+    assert ran.succeeded == (exit_code == 0)
+    assert (ran.timed_out, ran.stopped, ran.too_long) == (False, False, False)
+
+
+def test_more_than_a_pipe_holds_goes_both_ways_at_once() -> None:
+    body = os.urandom(1_000_000)
+    ran = run("tee /dev/stderr", body)
+    assert ran.stdout == body
+    assert len(ran.stderr_tail) == TAIL
+
+
+def test_a_command_that_does_not_read_a_large_request_is_not_waited_for() -> None:
+    ran = run("echo done", b"x" * 1_000_000)
+    assert (ran.exit_code, ran.stdout) == (0, b"done\n")
+
+
+def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    ran = run(f"sleep 100 & echo $! > {tmp_path}/pid; echo begun; wait", timeout=1)
+    assert (ran.timed_out, ran.succeeded, ran.stdout) == (True, False, b"begun\n")
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_command_that_ignores_sigterm_is_killed() -> None:
+    ran = run("trap '' TERM; echo begun; while :; do sleep 0.05; done", timeout=0.5)
+    assert (ran.timed_out, ran.exit_code, ran.stdout) == (True, -signal.SIGKILL, b"begun\n")
+
+
+def test_a_command_may_say_last_words_when_it_is_told_to_stop() -> None:
+    stop = Event()
+    timer = Timer(0.5, stop.set)
+    timer.start()
+    ran = run("trap 'echo sorry; exit 5' TERM; while :; do sleep 0.05; done", stop=stop, grace=10)
+    timer.join()
+    assert (ran.stopped, ran.timed_out, ran.exit_code, ran.stdout) == (True, False, 5, b"sorry\n")
+
+
+def test_what_a_command_leaves_running_cannot_hold_its_pipes(tmp_path: Path) -> None:
+    ran = run(f"sleep 100 & echo $! > {tmp_path}/pid; echo done")
+    assert (ran.exit_code, ran.succeeded, ran.stdout) == (0, True, b"done\n")
+    assert ran.duration < 30
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_command_that_prints_without_end_is_stopped() -> None:
+    ran = run("yes", max_output=100_000)
+    assert (ran.too_long, ran.succeeded) == (True, False)
+    assert len(ran.stdout) <= 100_000
+
+
+def test_a_command_that_prints_too_much_and_ends_is_no_success() -> None:
+    ran = run(python("print(7 * 30000)") + "; true", max_output=2)
+    assert (ran.too_long, ran.succeeded) == (True, False)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process dies soon, buried or not: it gives its pipes back a moment before."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False

@@ -1,0 +1,135 @@
+"""The layers of a turn's requests: what the profile and the project ask for, and what is kept of them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.model.cards import card_text, draft_card
+from cardbox_cli.model.layers import Asked as Layers
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.projects import ProjectsStore
+from tests.conftest import PROJECT
+from tests.execution.fixtures import Asked
+
+Saw = Callable[..., list[str]]
+
+LAYERS = {
+    "framework__context": "Answer in one line.",
+    "experience__context": True,
+    "knowledge__context": {"query": "stopcock"},
+}
+
+
+@pytest.fixture
+def profile(runtime: Runtime) -> Callable[..., None]:
+    """Give the agents a profile of the same name that says more."""
+
+    def save(**keys: Any) -> None:
+        said = {"name": "clerk", "worker_target": "worker_generic", "tags": [], **keys}
+        entry = ProfileStore(runtime.database, PROJECT).save(said, author_id="t")
+        runtime.database.connection.execute(
+            "UPDATE resource.project_agents SET profile_box_id = %s", [entry.profile_box_id]
+        )
+
+    return save
+
+
+@pytest.fixture
+def saw(ask: Asked, run: Callable[..., Outcome], tmp_path: Path) -> Saw:
+    """Ask for a turn and run it; the texts that its model saw."""
+
+    def messages(**options: Any) -> list[str]:
+        ask()
+        assert (
+            run(f"cat > {tmp_path}/request; printf done", options=ComposeOptions(**options)).said == "success"
+        )
+        return [message["content"] for message in json.loads((tmp_path / "request").read_text())["messages"]]
+
+    return messages
+
+
+def kept(runtime: Runtime) -> list[str]:
+    """What the request box of the one step holds."""
+    found = runtime.database.connection.execute("SELECT request_box_id::text FROM state.agent_steps")
+    [[box_id]] = found.fetchall()
+    return [card_text(slot.card.content) for slot in runtime.boxes.slots(box_id) if slot.card]
+
+
+def test_a_profile_asks_for_layers(runtime: Runtime, profile: Callable[..., None], saw: Saw) -> None:
+    for project_id, text in (
+        (PROJECT, "The stopcock is below the sink."),
+        ("other", "A stopcock elsewhere."),
+    ):
+        CardStore(runtime.database, project_id).add(draft_card("task.instruction", text))
+    profile(layers=LAYERS)
+    first = saw()
+    assert first[0] == "Answer in one line."
+    assert ["below the sink" in text for text in first[1:]] == [True, False]
+    assert not any("elsewhere" in text for text in first)
+    again = saw()
+    assert [text.splitlines()[-1] for text in again[:2]] == ["Answer in one line.", "[1] done"]
+    assert again[-1] == "Find the cause."
+
+
+def test_the_project_and_then_the_worker_switch_sharing(
+    runtime: Runtime, profile: Callable[..., None], saw: Saw
+) -> None:
+    profile(layers={"framework__context": "Rules.", "notes__context": "Notes."})
+    task = "Find the cause."
+    assert saw() == ["Rules.", "Notes.", task]
+    ProjectsStore(runtime.database).configure(PROJECT, enable_share_context=False)
+    assert saw() == ["Rules.", task]
+    assert saw(share=True) == ["Rules.", "Notes.", task]
+    assert saw(asked=Layers(to_collect=frozenset({"notes__context"}))) == ["Rules.", "Notes.", task]
+    assert saw(asked=Layers(texts={"notes__context": "Mine."})) == ["Rules.", "Mine.", task]
+
+
+def test_only_reproducible_layers_are_stored(
+    runtime: Runtime, profile: Callable[..., None], saw: Saw
+) -> None:
+    profile(layers={"a__context": "A.", "b__context": "B."})
+    ProjectsStore(runtime.database).configure(PROJECT, reproducible_layers=["b__context"])
+    assert saw() == ["A.", "B.", "Find the cause."]
+    assert kept(runtime) == ["B.", "Find the cause."]
+
+
+def test_a_process_without_history_sees_its_task_and_its_own_work(
+    runtime: Runtime, ask: Asked, profile: Callable[..., None], run: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    profile(process="mapreduce_worker")
+    ids = []
+    for text in ("Long ago.", "Sum this up."):
+        card = draft_card("task.instruction", text)
+        runtime.cards.add(card)
+        ids.append(card.card_id)
+    ask(context_box_id=runtime.boxes.create(ids).box_id)
+    assert run(f"cat > {tmp_path}/request; printf done").said == "success"
+    body = json.loads((tmp_path / "request").read_text())
+    assert body["messages"] == [{"role": "user", "content": "Sum this up."}]
+
+
+def test_a_layer_that_the_process_cannot_have_fails_the_turn(
+    ask: Asked, profile: Callable[..., None], run: Callable[..., Outcome]
+) -> None:
+    profile(process="mapreduce_worker")
+    ask()
+    rest = run("printf done", options=ComposeOptions(asked=Layers(texts={"todo__context": "x"})))
+    assert (rest.kind, rest.error_code) == ("ended", "invalid_layers")
+    assert "a mapreduce_worker cannot have it" in rest.said
+
+
+def test_a_request_that_cannot_be_stored_fails_the_turn(
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
+) -> None:
+    ProjectsStore(runtime.database).configure(PROJECT, reproducible_layers=["notes__context"])
+    ask()
+    rest = run("printf done", options=ComposeOptions(asked=Layers(texts={"notes__context": "a\0b"})))
+    assert (rest.kind, rest.error_code) == ("ended", "invalid_request")
+    assert rest.said.startswith("the request cannot be stored: ")

@@ -1,0 +1,209 @@
+"""The doorbell of Postgres: who hears what and when, on two real connections; and what a dead one comes to."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardbox_cli.errors import Conflict, DatabaseUnavailable, UsageError
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.notifications import LONGEST, Listener, Wanted, notify, payload
+from cardbox_cli.store.connection.target import Target, find_listen_target
+from cardbox_cli.store.connection.waker import Waker
+from tests.conftest import PROJECT, Databases
+
+PATIENCE = 60
+AT_ONCE = 0.0
+
+Listen = Callable[..., Listener]
+
+
+@pytest.fixture
+def databases(embedded_databases: Databases) -> Databases:
+    """NOTIFY is the same on every version; one server is enough."""
+    return embedded_databases
+
+
+@pytest.fixture
+def announced() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def listen(target: Target, announced: list[str]) -> Iterator[Listen]:
+    """Make a listener for a project and targets that listens already."""
+    made = []
+
+    def make(project_id: str | None = PROJECT, targets: tuple[str, ...] | None = ("writers",)) -> Listener:
+        listener = Listener(target, Wanted(project_id, targets), announced.append)
+        made.append(listener)
+        assert listener.wait(PATIENCE), "the first wait says that it listens"
+        return listener
+
+    yield make
+    for listener in made:
+        listener.close()
+
+
+class TestRinging:
+    def test_a_ring_is_heard(self, database: Database, listen: Listen) -> None:
+        listener = listen()
+        notify(database, (PROJECT, "writers"))
+        assert listener.wait(PATIENCE)
+        assert not listener.wait(AT_ONCE)
+
+    def test_what_rang_before_the_wait_is_heard(self, database: Database, listen: Listen) -> None:
+        listener = listen()
+        notify(database, (PROJECT, "writers"))
+        notify(database, (PROJECT, "others"))
+        notify(database, (PROJECT, "done"))
+        done = listen(PROJECT, ("done",))
+        notify(database, (PROJECT, "done"))
+        assert done.wait(PATIENCE)
+        assert listener.wait(AT_ONCE)
+
+    def test_it_refuses_to_ring_within_a_transaction(self, database: Database, listen: Listen) -> None:
+        listener = listen()
+        with database.transaction(), pytest.raises(Conflict) as refused:
+            notify(database, (PROJECT, "writers"))
+        assert refused.value.message == (
+            "the transaction is still open, and what workers shall find is not committed"
+        )
+        assert refused.value.exit_code == 5
+        assert not listener.wait(AT_ONCE)
+
+    def test_it_refuses_to_ring_for_a_callers_transaction(self, target: Target) -> None:
+        with psycopg.connect(target.conninfo or "") as connection, pytest.raises(Conflict):
+            notify(Database.adopt(connection), (PROJECT, "writers"))
+
+    def test_the_next_commit_waits_for_the_disk_again(self, database: Database) -> None:
+        notify(database, (PROJECT, "writers"))
+        assert database.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+    def test_many_doors_are_one_statement_and_each_rings_once(
+        self, database: Database, target: Target
+    ) -> None:
+        with psycopg.connect(target.conninfo or "", autocommit=True) as other:
+            other.execute("LISTEN cbx_wakeup")
+            notify(database, ("p", "b"), ("p", "a"), ("p", "b"), ("q", "a"))
+            heard = [notice.payload for notice in other.notifies(timeout=PATIENCE, stop_after=3)]
+        assert heard == ["p/a", "p/b", "q/a"]
+
+    def test_a_connection_that_broke_is_said_to_be_so(self, database: Database) -> None:
+        database.close()
+        with pytest.raises(DatabaseUnavailable):
+            notify(database, ("p", "a"))
+
+
+class TestWhoHears:
+    def test_another_tenant_does_not(self, database: Database, listen: Listen) -> None:
+        ours, theirs = listen(), listen("other")
+        notify(database, ("other", "writers"))
+        assert theirs.wait(PATIENCE)
+        assert not ours.wait(AT_ONCE)
+
+    def test_another_target_does_not(self, database: Database, listen: Listen) -> None:
+        ours, theirs = listen(), listen(PROJECT, ("readers", "writers of books"))
+        notify(database, (PROJECT, "writers of books"))
+        assert theirs.wait(PATIENCE)
+        assert not ours.wait(AT_ONCE)
+
+    def test_who_serves_all_projects_hears_them(self, database: Database, listen: Listen) -> None:
+        listener = listen(None)
+        notify(database, ("any", "writers"))
+        assert listener.wait(PATIENCE)
+
+    def test_who_serves_all_targets_of_a_project_hears_them(self, database: Database, listen: Listen) -> None:
+        listener = listen(PROJECT, None)
+        notify(database, (PROJECT, "any"))
+        assert listener.wait(PATIENCE)
+
+    def test_a_name_longer_than_a_payload_is_heard(self, database: Database, listen: Listen) -> None:
+        name = "n" * 8000  # more than NOTIFY takes
+        listener, everybody = listen(PROJECT, (name,)), listen(None, ("writers",))
+        notify(database, (PROJECT, name))
+        assert listener.wait(PATIENCE)
+        assert everybody.wait(PATIENCE), "a digest may be meant for it"
+
+    def test_an_interrupted_wait_ends(self, listen: Listen) -> None:
+        listener = listen()
+        listener.interrupt()
+        assert not listener.wait(PATIENCE)
+
+
+class TestPayload:
+    def test_it_is_readable_up_to_the_limit(self) -> None:
+        target = "w" * (LONGEST - len("p/"))
+        assert payload("p", target) == f"p/{target}"
+        assert payload("p", target + "w").startswith("sha256:")
+
+    @given(st.text(), st.text() | st.text(min_size=LONGEST), st.text())
+    def test_whoever_is_meant_wants_it_and_it_is_short(self, project: str, target: str, more: str) -> None:
+        said = payload(project, target)
+        assert len(said.encode()) <= LONGEST
+        for projects in (project, None):
+            for targets in ([target, more], None):
+                assert Wanted(projects, targets)(said)
+
+    @given(st.text(), st.text(), st.text(), st.text())
+    def test_an_exact_listener_wants_nothing_else(self, project: str, target: str, a: str, b: str) -> None:
+        assert Wanted(project, {target})(payload(a, b)) == (f"{project}/{target}" == f"{a}/{b}")
+
+
+class TestALostConnection:
+    def test_it_counts_as_a_ring_and_listens_again(
+        self, database: Database, listen: Listen, announced: list[str]
+    ) -> None:
+        listener = listen()
+        database.connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'cbx listen' AND datname = current_database()"
+        )
+        assert listener.wait(PATIENCE), "something may have been missed"
+        assert listener.wait(PATIENCE), "something may have been missed before it listened again"
+        notify(database, (PROJECT, "writers"))
+        assert listener.wait(PATIENCE)
+        lost, again = announced
+        assert lost.startswith("warning: no wakeups from Postgres: the database went away: ")
+        assert lost.endswith("; workers poll")
+        assert again == "wakeups from Postgres are heard again"
+
+
+class TestWhereToListen:
+    def test_it_is_the_database_itself_or_what_is_named(self, target: Target) -> None:
+        assert find_listen_target(target, environ={}) is target
+        named = find_listen_target(target, environ={"CBX_LISTEN_URL": "host=direct"})
+        assert (named.conninfo, named.named_by) == ("host=direct", "CBX_LISTEN_URL")
+
+    @pytest.mark.parametrize("url", ["postgresql://u:a@hunter2@h/d", "host=h password='hunter2", "hunter2"])
+    def test_a_malformed_address_is_refused_without_being_shown(self, target: Target, url: str) -> None:
+        with pytest.raises(UsageError) as refused:
+            find_listen_target(target, environ={"CBX_LISTEN_URL": url})
+        assert refused.value.message == "the connection string from CBX_LISTEN_URL is malformed"
+        assert refused.value.exit_code == 2
+        assert "hunter2" not in f"{refused.value.hint} {refused.value.__cause__}"
+
+    def test_one_that_leads_nowhere_is_announced_without_its_password(self, announced: list[str]) -> None:
+        target = Target("host=127.0.0.1 port=1 user=u password=hunter2", "CBX_LISTEN_URL", Path())
+        listener = Listener(target, Wanted("p", None), announced.append)
+        assert not listener.wait(0.3)
+        listener.close()
+        (said,) = announced
+        assert said.startswith("warning: no wakeups from Postgres: cannot connect (CBX_LISTEN_URL: ")
+        assert "hunter2" not in said
+
+
+class TestWaker:
+    def test_what_was_woken_stays_woken_until_somebody_waits(self) -> None:
+        waker = Waker()
+        for _ in range(100_000):
+            waker.wake()
+        assert waker.wait(PATIENCE)
+        while waker.wait(AT_ONCE):
+            pass
+        assert not waker.wait(AT_ONCE)
+        waker.close()
+        waker.wake()
