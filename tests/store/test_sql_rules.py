@@ -8,12 +8,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cardbox_cli.store import queries
+from cardbox_cli import store
+from cardbox_cli.store.connection import queries
 from tests.conftest import Databases
 from tests.store.parse_trees import Server
 from tests.store.sql_rules import RULES, Schema, broken_rules
 
-FILES = sorted((Path(queries.__file__).parent / "sql").rglob("*.sql"))
+FILES = sorted((Path(str(store.__file__)).parent / "sql").rglob("*.sql"))
 NAMES = [
     name for file in FILES for name in re.findall(r"^-- name: (\w+)$", file.read_text(encoding="utf-8"), re.M)
 ]
