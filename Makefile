@@ -34,6 +34,10 @@ soak: .venv/installed
 	CBX_SOAK_MESSAGES=1000000 $(BIN)/pytest -n auto tests/cli/commands/test_import.py -k ManyMessages
 	CBX_SOAK_TURNS=5000 $(BIN)/pytest -s tests/execution/test_fleet.py -k every_turn
 
+# What users read of the settings, from their table.
+docs/settings.md: cardbox_cli/settings.py scripts/settings-page .venv/installed
+	$(BIN)/python scripts/settings-page > $@
+
 # How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, where a target is missed.
 bench: .venv/installed-bench
 	$(BIN)/python -m benchmarks

@@ -5,10 +5,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from cardbox_cli.settings import HOME
+
 
 def default_home(environ: Mapping[str, str]) -> Path:
     """CBX_HOME, else XDG_DATA_HOME/cbx, else ~/.local/share/cbx. An empty variable counts as unset."""
-    if home := environ.get("CBX_HOME"):
+    if home := HOME.text(environ):
         return Path(os.path.abspath(home))
     shared = environ.get("XDG_DATA_HOME", "")
     if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored

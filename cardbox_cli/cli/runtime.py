@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
+from cardbox_cli.settings import Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.settings import Settings
     from cardbox_cli.store.connection.database import Database
 
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 def runtime() -> "Iterator[Runtime]":
     """The project of this run, for the time of one command; what it commits rings."""
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.settings import settings_from
 
-    settings = settings_from(os.environ)
+    settings = settings_from()
     with Wakeups(announce) as wakeups, session().database() as database:
         yield wired(database, session().project_id, settings, wakeups)
 
@@ -41,7 +40,7 @@ def listener(worker_target: str | None) -> "Iterator[Listener]":
         yield opened
 
 
-def wired(database: "Database", project_id: str, settings: "Settings", wakeups: "Wakeups") -> "Runtime":
+def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
     """A project on a connection, its bells and events wired."""
     from cardbox_cli.execution.notifications.notifier import wakeup_for
     from cardbox_cli.execution.runtime import Runtime

@@ -11,7 +11,7 @@ from cardbox_cli.diagnosis.reading import Blocked, Reader, read_or_say_why
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import Diagnosis, idle, judge
 from cardbox_cli.errors import NotFound
-from cardbox_cli.execution.settings import Settings
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
 

@@ -10,12 +10,12 @@ from typing import TypeVar
 import msgspec
 
 from cardbox_cli.diagnosis.history import with_refused
-from cardbox_cli.diagnosis.snapshot import LOCK_HELD, Snapshot
+from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, LostCard, Place
 from cardbox_cli.model.execution.turns import Edge, Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.settings import LOCK_HELD, Settings
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
 
 _Value = TypeVar("_Value")
@@ -188,7 +188,7 @@ def _made_for(edges: Collection[Edge], agent_id: str) -> list[Edge]:
 
 def read_or_say_why(reader: Reader, read: Callable[[], _Value]) -> _Value:
     """`read`, within one snapshot. Raises Blocked where a table stays locked."""
-    held = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.total_seconds()]
+    held = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.value]
     if held:
         raise Blocked(held)
     try:

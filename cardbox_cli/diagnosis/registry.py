@@ -51,9 +51,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that can be said of a turn.
 
     `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
-    the highest `rank` is nearest to the cause. `actor` says who must act next, with words in braces that
-    `verdict.actor` knows. `due` says when something happens by itself. While `aside` is true the rule is only
-    "also seen". `after_end`: whether it is asked of turns that have ended, too.
+    the highest `rank` is nearest to the cause. `proves` may name settings in braces, such as {lease}; `actor`
+    says who must act next, with words in braces that `verdict.actor` knows. `due` says when something happens
+    by itself. While `aside` is true the rule is only "also seen". `after_end`: whether it is asked of turns
+    that have ended, too.
     """
 
     name: str

@@ -10,7 +10,6 @@ from functools import cached_property
 import msgspec
 
 from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.execution.diagnosis import BoxFacts, Call, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.execution.turns import (
     CONSUMED,
@@ -36,11 +35,7 @@ from cardbox_cli.model.execution.turns import (
     WorkerEntry,
     last_is_over,
 )
-
-# Workers of other systems send no heartbeats; their own sweeps believe them for so long.
-FOREIGN_SILENCE = timedelta(seconds=300)
-# Transactions of cbx and of other systems hold their rows for less.
-LOCK_HELD = timedelta(seconds=10)
+from cardbox_cli.settings import FOREIGN_SILENCE, Settings
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -232,7 +227,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def silent(self) -> bool:
         """Whether a run without a lease has written nothing for longer than other systems allow."""
-        return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE
+        return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE.time
 
     # --- what it waits for
 

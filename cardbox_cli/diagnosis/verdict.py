@@ -85,7 +85,7 @@ def _seen(s: Snapshot, rule: Rule, evidence: tuple[Evidence, ...]) -> Seen:
     return Seen(
         rule=rule.name,
         severity=rule.severity,
-        proves=rule.proves,
+        proves=rule.proves.format_map(s.settings.in_words),
         evidence=evidence,
         next_actor=None if rule.actor is None else actor(s, rule.actor),
         due_at=rule.due(s),

@@ -4,7 +4,6 @@ A doorbell is rung, and an event sent, when the outermost transaction has commit
 caller whose own transaction a use case joins does that himself, with `follow`.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.execution.notifications.events import Events, NoEvents, Phase, TurnAddress
-from cardbox_cli.execution.settings import Settings, settings_from
 from cardbox_cli.model.execution.headers import traceparent_of
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
+from cardbox_cli.settings import Settings, settings_from
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -48,7 +47,7 @@ class Runtime:
     ) -> None:
         self.database = database
         self.project_id = project_id
-        self.settings = settings or settings_from(os.environ)
+        self.settings = settings or settings_from()
         self.cards = CardStore(database, project_id)
         self.boxes = BoxStore(database, project_id)
         self.heads = HeadStore(database, project_id)

@@ -194,7 +194,7 @@ def _entries(database: Database, project_id: str, profile_box_id: str, plan: Pla
     hidden = set(store.get_many(inherited).missing_card_ids)
     for position, place in enumerate(plan.cards):
         card = card_of(place.draft, project_id) if place.draft else stored.get(place.card_id)
-        slot = Slot(position, place.card_id, card, _fate(card, is_hidden=place.card_id in hidden))
+        slot = Slot(position, place.card_id, card, _state(card, is_hidden=place.card_id in hidden))
         entries.append(Entry(slot=slot, box_id="", rule=place.rule))
     return entries
 
@@ -206,7 +206,7 @@ def _lint(entries: list[Entry]) -> "list[Finding]":
     return check(entries)
 
 
-def _fate(card: Card | None, *, is_hidden: bool) -> CardState:
+def _state(card: Card | None, *, is_hidden: bool) -> CardState:
     if card is None:
         return "dangling"
     if not is_hidden:

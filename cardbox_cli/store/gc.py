@@ -52,7 +52,7 @@ class Collector(ProjectStore):
         return Rubbish(
             expired=self._value("count_expired"),
             deleted=self._value("count_deleted") if deleted else 0,
-            box_info=self._value("count_stray_box_info") if self.database.keeps_box_info else 0,
+            box_info=self._value("count_orphaned_box_info") if self.database.keeps_box_info else 0,
         )
 
     def purge(
@@ -78,8 +78,6 @@ class Collector(ProjectStore):
         )
         return [Dangling(self.project_id, box_id, count) for box_id, count in rows]
 
-    # --- how
-
     def _purge_cards(self, query: str, after: str, batch_size: int, advance: Advance) -> int:
         purged = 0
         while True:
@@ -97,14 +95,12 @@ class Collector(ProjectStore):
         after = _NIL
         while True:
             with self.database.transaction():
-                stray = [
-                    box_id for (box_id,) in self._rows("lock_stray_box_info", after=after, limit=batch_size)
-                ]
+                orphans = self._column("lock_orphaned_box_info", after=after, limit=batch_size)
                 # A box of this id may have come back before the lock was ours; this statement sees it.
-                count = self._run("purge_box_info", box_ids=stray) if stray else 0
-            if not stray:
+                count = self._run("purge_box_info", box_ids=orphans) if orphans else 0
+            if not orphans:
                 return purged
-            after = stray[-1]
+            after = orphans[-1]
             purged += count
             advance(count)
 

@@ -12,7 +12,6 @@ from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
 from cardbox_cli.model.execution.turns import Fence, Head, InboxRow
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import decoded_or_none
 
 
 class HeadStore(ProjectStore):
@@ -32,15 +31,15 @@ class HeadStore(ProjectStore):
 
     def get(self, agent_id: str) -> Head | None:
         """The head of this agent."""
-        return self._head("head", agent_id)
+        return self._one(Head, "head", agent_id=agent_id)
 
     def lock(self, agent_id: str) -> Head | None:
         """The head of this agent, held until the end of the transaction."""
-        return self._head("lock_head", agent_id)
+        return self._one(Head, "lock_head", agent_id=agent_id)
 
     def try_lock(self, agent_id: str) -> Head | None:
         """`lock`, or None where another transaction holds it."""
-        return self._head("try_lock_head", agent_id)
+        return self._one(Head, "try_lock_head", agent_id=agent_id)
 
     def hold(self, fence: Fence) -> Head:
         """Lock the head for a write of this turn. Raises StaleEpoch, which says why it is elsewhere."""
@@ -125,16 +124,12 @@ class HeadStore(ProjectStore):
             return ""
         row = self._row("why_fence_fell", agent_turn_id=fence.agent_turn_id)
         end_status, action, actor, reason, epoch = row or (None,) * 5
-        said = []
+        known = []
         if end_status is not None:
-            said.append(f"it ended ({end_status})")
+            known.append(f"it ended ({end_status})")
         if action is not None and epoch is not None and epoch > fence.turn_epoch:
-            said.append(f"{action} by {actor}" + (f": {reason}" if reason else ""))
-        return f"; {', '.join(said)}" if said else ""
-
-    def _head(self, query: str, agent_id: str) -> Head | None:
-        row = self._value(query, agent_id=agent_id)
-        return decoded_or_none(Head, row)
+            known.append(f"{action} by {actor}" + (f": {reason}" if reason else ""))
+        return f"; {', '.join(known)}" if known else ""
 
 
 def _standing(head: Head) -> str:

@@ -60,10 +60,8 @@ class ProfileStore(ProjectStore):
         """The profile of this name, in whatever case. Raises NotFound."""
         entry = self.find(name)
         if entry is None:
-            raise NotFound(
-                f"no profile {name!r} in project {self.project_id!r}",
-                hint="`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one",
-            )
+            hint = "`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one"
+            raise self._absent("profile", name, hint)
         return entry
 
     def find(self, name: str) -> ProfileEntry | None:

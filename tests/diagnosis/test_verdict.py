@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import judge
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.execution.turns import (
     Head,
     InboxRow,
@@ -18,6 +17,7 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
     WorkerEntry,
 )
+from cardbox_cli.settings import Settings
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 TURN = "turn_1"

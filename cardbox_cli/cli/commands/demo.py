@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cardbox_cli.cli.root import root
 from cardbox_cli.cli.session import Session, announce, session
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.shipped import shipped
 
@@ -44,7 +44,6 @@ _STEPS = (
     ("And the exact request, ready to send:", "cbx -p demo render --box $WRITER --box $CONTEXT"),
     ("Nothing was torn apart on the way, and nothing has changed since:", "cbx -p demo box verify $CONTEXT"),
 )
-
 _NEXT = """\
 That was the main job. Try next:
   cbx -p demo card search timeout                 find cards by what they say
@@ -55,10 +54,8 @@ That was the main job. Try next:
   cbx db psql                                     the tables themselves
   cbx db status                                   where all this is kept"""
 
-app = everyday("See the whole main job on a bundled conversation.")
 
-
-@app.command(epilog=examples("  cbx demo\n  cbx demo | less"))
+@verb(examples="cbx demo\ncbx demo | less")
 def command() -> None:
     """Import a conversation, pack a context from it by a recipe, and render the LLM request that results.
 
@@ -99,7 +96,7 @@ def _captured(arguments: list[str]) -> str:
 
 def _cbx(arguments: list[str]) -> None:
     """Run one command as its own `cbx` would, on this run's database; its failure ends the demo."""
-    own = Session(database_url=session().database_url, pages=False, ground=session().ground)
+    own = Session(database_url=session().database_url, pages=False, process=session().process)
     root().main(arguments, prog_name="cbx", standalone_mode=False, obj=own)
 
 

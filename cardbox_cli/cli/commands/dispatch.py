@@ -1,16 +1,17 @@
 """`cbx dispatch`: a turn is asked for, and if wished awaited."""
 
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, parse_json, resolved_or_typed
+from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_typed
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.types import AGENT, BOX, FILE, RECIPE, TURN, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidInput, NotAccepted, UsageError
 from cardbox_cli.model.cards import OPERATOR
 
@@ -18,30 +19,26 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult, Handover, Parent
     from cardbox_cli.execution.runtime import Runtime
 
-app = everyday("Dispatch a turn into an agent's inbox.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx dispatch --agent clerk --context-box 8b1f22c0\n"
-        "  cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md\n"
-        "  cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt\n"
-        "  cbx dispatch --agent clerk --context-box $BOX --check -o id\n"
-        "  cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id"
-    )
+@verb(
+    examples="cbx dispatch --agent clerk --context-box 8b1f22c0\n"
+    "cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md\n"
+    "cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt\n"
+    "cbx dispatch --agent clerk --context-box $BOX --check -o id\n"
+    "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id"
 )
 def command(
     agent: Annotated[
-        str, typer.Option("--agent", metavar="AGENT", help="The agent that shall run the turn.")
+        str, typer.Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")
     ],
     context_box: Annotated[
         str | None,
-        typer.Option("--context-box", "-c", metavar="BOX", help="What the turn reads. Or give --handover."),
+        typer.Option("--context-box", "-c", click_type=BOX, help="What the turn reads. Or give --handover."),
     ] = None,
     handover: Annotated[
         str | None,
         typer.Option(
-            "--handover", "-H", metavar="FILE|NAME", help="Pack the context by this recipe, all or nothing."
+            "--handover", "-H", click_type=RECIPE, help="Pack the context by this recipe, all or nothing."
         ),
     ] = None,
     arg: Annotated[
@@ -50,24 +47,28 @@ def command(
     ] = None,
     args: Annotated[
         list[str] | None,
-        typer.Option("--args", metavar="FILE", help="A YAML or JSON file of arguments; - for stdin."),
+        typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
     ] = None,
     output_box: Annotated[
-        str | None, typer.Option(metavar="BOX", help="What the turn writes to. Default: a new box.")
+        str | None, typer.Option(click_type=BOX, help="What the turn writes to. Default: a new box.")
     ] = None,
     channel: Annotated[str, typer.Option(metavar="C", help="A label for routing.")] = "public",
     source_agent: Annotated[
         str, typer.Option(metavar="A", help="Who asks: an agent, or a name that begins with sys. or tool.")
     ] = OPERATOR,
     parent_turn: Annotated[
-        str | None, typer.Option(metavar="TURN", help="The turn on whose behalf this one runs.")
+        str | None, typer.Option(click_type=TURN, help="The turn on whose behalf this one runs.")
     ] = None,
     tool_call_id: Annotated[
         str | None,
         typer.Option(metavar="ID", help="The call of the parent turn that waits for this turn's end."),
     ] = None,
     depth_policy: Annotated[
-        str, typer.Option(metavar="descend|peer|root", help="How deep below its parent the turn counts.")
+        str,
+        typer.Option(
+            click_type=OneOf(lambda: ("descend", "peer", "root"), what="policy"),
+            help="How deep below its parent the turn counts.",
+        ),
     ] = "descend",
     correlation_id: Annotated[
         str | None,
@@ -102,7 +103,6 @@ def command(
     from cardbox_cli.execution.dispatch.dispatch import dispatch
     from cardbox_cli.execution.dispatch.request import DepthPolicy, DispatchRequest
 
-    check_choice(depth_policy, "--depth-policy", get_args(DepthPolicy), what="policy")
     _check_options(
         context_box, handover, arg, args, correlation_id, wait=wait, timeout=timeout, dry_run=dry_run
     )

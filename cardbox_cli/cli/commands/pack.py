@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.types import FILE, RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
@@ -20,15 +21,11 @@ if TYPE_CHECKING:
     from cardbox_cli.packing.pack import Packed
     from cardbox_cli.store.connection.database import Database
 
-app = everyday("Pack a new context box by a handover recipe.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'\n"
-        "  cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run\n"
-        "  cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id"
-    )
+@verb(
+    examples="cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'\n"
+    "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run\n"
+    "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id"
 )
 def command(
     handover: Annotated[
@@ -36,7 +33,7 @@ def command(
         typer.Option(
             "--handover",
             "-H",
-            metavar="FILE|NAME",
+            click_type=RECIPE,
             help="A recipe file, or the name of one (`cbx handover list`).",
         ),
     ],
@@ -51,7 +48,7 @@ def command(
     ] = None,
     args: Annotated[
         list[str] | None,
-        typer.Option("--args", metavar="FILE", help="A YAML or JSON file of arguments; - for stdin."),
+        typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
     ] = None,
     source_agent: Annotated[
         str, typer.Option(metavar="A", help="The agent on whose behalf this is packed.")

@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.reaping import Reaped
 
-app = everyday("Do what is overdue: expired leases, deadlines, promotions.")
 
-
-@app.command(epilog=examples("  cbx reap\n  cbx --project shop reap -o jsonl"))
+@verb(examples="cbx reap\ncbx --project shop reap -o jsonl")
 def command() -> None:
     """Do what is overdue in the project, once. Harmless from many places at the same time.
 

@@ -1,6 +1,5 @@
 """`cbx why`: what a turn waits for, who must act next, and the command that frees it. Never writes."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,36 +7,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cardbox_cli.cli.parameters.last import LAST, recall
+from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.settings import PROJECT, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
     from cardbox_cli.diagnosis.registry import Evidence
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
-app = everyday("Explain why a turn stands still, and how to free it.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx why turn_0198c2f0\n"
-        "  cbx why --agent researcher\n"
-        "  cbx why --all\n"
-        "  cbx why --all -o json | jq -r '.[].fix | select(. != null)'"
-    )
+@verb(
+    examples="cbx why turn_0198c2f0\n"
+    "cbx why --agent researcher\n"
+    "cbx why --all\n"
+    "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
+    pages=True,
 )
-def why(
+def command(
     turn: Annotated[
         str | None,
-        typer.Argument(metavar="[TURN]", help="A turn's id, a unique beginning or end of it, or @last."),
+        typer.Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last."),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next or last one."),
+        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Everything in the project that is not well, in one pass.")
@@ -50,10 +48,9 @@ def why(
     if sum((turn is not None, agent is not None, all_)) != 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
     from cardbox_cli.diagnosis.diagnose import Diagnoser
-    from cardbox_cli.execution.settings import settings_from
 
     with session().database() as database:
-        diagnoser = Diagnoser(database, session().project_id, settings_from(os.environ))
+        diagnoser = Diagnoser(database, session().project_id, settings_from())
         if all_:
             _survey(diagnoser)
         else:
@@ -164,5 +161,4 @@ def _command(words: Sequence[str] | None) -> str | None:
     if words is None:
         return None
     project = session().project_id
-    default = os.environ.get("CBX_PROJECT") or "default"
-    return shlex.join(["cbx", *words, *(["--project", project] if project != default else [])])
+    return shlex.join(["cbx", *words, *(["--project", project] if project != PROJECT.value() else [])])

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, read_text
+from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.layers import (
     EXPERIENCE,
@@ -42,7 +43,11 @@ Query = Annotated[
 ]
 ProcessKind = Annotated[
     str | None,
-    typer.Option("--process", metavar="|".join(PROCESS_NAMES), help="Default: the profile's, or react."),
+    typer.Option(
+        "--process",
+        click_type=OneOf(lambda: PROCESS_NAMES, what="kind"),
+        help="Default: the profile's, or react.",
+    ),
 ]
 Share = Annotated[
     bool | None,
@@ -56,7 +61,7 @@ LayoutName = Annotated[
     str | None,
     typer.Option(
         "--layout",
-        metavar="|".join(LAYOUTS),
+        click_type=OneOf(lambda: LAYOUTS, what="layout"),
         help="cache puts experience, knowledge and todo behind the history. Default: the profile's.",
     ),
 ]
@@ -80,10 +85,6 @@ def options(
     """
     from cardbox_cli.context.request import ComposeOptions
 
-    if process is not None:
-        check_choice(process, "--process", PROCESS_NAMES, what="kind")
-    if layout is not None:
-        check_choice(layout, "--layout", LAYOUTS, what="layout")
     spelled = ComposeOptions(
         model=None if model is None else _not_blank(model, "--model"),
         process=cast("ProcessName | None", process),

@@ -10,16 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import typer
-
 from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal.escaping import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
+from cardbox_cli.files import replacing
 from cardbox_cli.model import exact_json
-
-# Some thirty years.
-MAX_SECONDS = 1e9
 
 
 def read_text(path: str) -> str:
@@ -73,7 +69,8 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
     """
     try:
         if path.exists() and not path.is_file():  # such as /dev/stdout
-            _write(path, pieces)
+            with path.open("w", encoding="utf-8") as file:
+                file.writelines(pieces)
         else:
             _replace(path.resolve(), pieces)
     except OSError as exc:
@@ -82,33 +79,10 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[str]) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        _write(unfinished, pieces)
+    with replacing(path, mode=0o666, ending=f".{os.getpid()}") as file:
         if path.exists():
-            unfinished.chmod(path.stat().st_mode)
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _write(path: Path, pieces: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), path.stat().st_mode)
         file.writelines(pieces)
-
-
-def check_choice(given: str, option: str, known: tuple[str, ...], *, what: str) -> None:
-    """Raise UsageError unless `given` is one of the known."""
-    if given not in known:
-        raise UsageError(f"{option}: unknown {what} {given!r}", hint=f"{what}s are {', '.join(known)}")
-
-
-def check_seconds(seconds: float | None) -> float | None:
-    """The callback of options in seconds. Raises BadParameter for NaN, and for more than clocks can count."""
-    if seconds is not None and not seconds <= MAX_SECONDS:
-        raise typer.BadParameter(f"{seconds} is no number of seconds up to {MAX_SECONDS:,.0f}.")
-    return seconds
 
 
 def parse_json(text: str, option: str) -> Any:

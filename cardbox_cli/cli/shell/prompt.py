@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from glob import escape, glob
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +16,8 @@ from types import ModuleType
 from click.shell_completion import CompletionItem
 
 from cardbox_cli import __version__
-from cardbox_cli.cli.completion.candidates import FILES, Offers, offers, words_of
+from cardbox_cli.cli.completion.candidates import Offers, offers, words_of
+from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.shell.lines import LEAVE, Shell
 from cardbox_cli.cli.terminal.escaping import one_line
@@ -97,12 +97,10 @@ class _Editor:
         return self._matches[state] if state < len(self._matches) else None
 
     def _found(self) -> list[tuple[str, CompletionItem]]:
-        from cardbox_cli.store.views.completion import glance
-
         words = words_of(self._readline.get_line_buffer()[: self._readline.get_endidx()])
         # A copy: what the line says of project and database is not for the lines after it.
         session = replace(self._shell.settings)
-        found = offers(_behind_prefix(words), session, partial(glance, milliseconds=300))
+        found = offers(_behind_prefix(words), session)
         return [*_own_words(words), *_spelled(found, words[-1])]
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:

@@ -1,13 +1,12 @@
 """How a list of the database is shown: up to its limit, with a word on what that cut off.
 
-Owns the options that lists share, and what `--watch` means for a list.
+Owns what `--watch` means for a list. The options that lists share are `parameters/options.py`'s.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-import typer
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import columns, output
@@ -17,13 +16,6 @@ from cardbox_cli.model import exact_json
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.connection.project_store import Further
-
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
-ColumnNames = Annotated[
-    str | None,
-    typer.Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
-]
-OfAgent = Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only of this agent.")]
 
 
 class Listing(NamedTuple):

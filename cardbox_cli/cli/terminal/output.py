@@ -4,7 +4,6 @@ Commands hand over values; how they look is decided here. On a terminal nothing 
 in a pipe the bytes are the data's own. Tables have no colour in a pipe, and are never cut there.
 """
 
-import os
 import re
 import shutil
 import sys
@@ -18,6 +17,7 @@ import msgspec
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.escaping import flat, json_safe, printable
 from cardbox_cli.model import exact_json
+from cardbox_cli.settings import NO_COLOR, TERM
 
 Row = Sequence[str]
 
@@ -215,7 +215,7 @@ _PAINTS = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 def coloured() -> bool:
     """Whether colours are shown here."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
 
 
 def facts(pairs: Iterable[tuple[str, str | None]]) -> None:

@@ -16,6 +16,7 @@ from io import TextIOBase
 from typing import IO, TextIO
 
 from cardbox_cli.cli.terminal.escaping import printable
+from cardbox_cli.settings import PAGER, TERM
 
 # As git sets them where they are not set: quit if it fits, colours, no clearing of the screen.
 _HABITS = {"LESS": "FRX", "LV": "-c"}
@@ -29,7 +30,7 @@ def paged() -> Iterator[None]:
     quietly.
     """
     pager = _pager()
-    if not pager or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+    if not pager or not sys.stdout.isatty() or TERM.text() == "dumb":
         yield
         return
     paper = _Paper(pager)
@@ -44,10 +45,9 @@ def paged() -> Iterator[None]:
 
 def _pager() -> str:
     """The pager's command line; nothing where none is wanted, or where the usual one is not installed."""
-    for name in ("CBX_PAGER", "PAGER"):
-        if name in os.environ:
-            named = os.environ[name].strip()
-            return "" if named == "cat" else named
+    if found := PAGER.found():
+        named = found[1].strip()
+        return "" if named == "cat" else named
     return "less" if shutil.which("less") else ""
 
 

@@ -12,18 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
-from typing import Annotated, Never, TypeVar
+from typing import Never, TypeVar
 
 import click
-import typer
 
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import UsageError
-
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
-Interval = Annotated[
-    float, typer.Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")
-]
+from cardbox_cli.settings import TERM
 
 _Seen = TypeVar("_Seen")
 
@@ -43,7 +38,7 @@ def keep_showing(
 
     Of what is higher than the terminal the first lines are shown, with `end` the last.
     """
-    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    can_draw = sys.stdout.isatty() and TERM.text() != "dumb"
     before: list[_Seen] = []
     with _alarm() as resized_within:
         while True:

@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Evidence, Proof, Rule
 from cardbox_cli.diagnosis.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
-from cardbox_cli.diagnosis.snapshot import LOCK_HELD, Snapshot
+from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import NO_RULE, judge
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
 from cardbox_cli.model.execution.turns import DUE, IDLE, PROCESSING, InboxRow
+from cardbox_cli.settings import LOCK_HELD
 
 # --- queued
 
@@ -157,7 +158,7 @@ def _claim_is_late(s: Snapshot) -> datetime | None:
 
 
 def _database_lock(s: Snapshot) -> Proof:
-    held = tuple(lock for lock in s.locks or () if lock.seconds > LOCK_HELD.total_seconds())
+    held = tuple(lock for lock in s.locks or () if lock.seconds > LOCK_HELD.value)
     proof = tuple(
         Evidence(
             lock.table,
@@ -173,7 +174,8 @@ def _database_lock(s: Snapshot) -> Proof:
 RULES = (
     Rule(
         name="database-lock",
-        proves="A transaction of another session has held a row or a table of the turn for more than 10 s.",
+        proves="A transaction of another session has held a row or a table of the turn for more than"
+        f" {LOCK_HELD}.",
         verdict="stuck",
         rank=100,
         holds=_database_lock,
@@ -219,7 +221,7 @@ RULES = (
     ),
     Rule(
         name="no-live-worker",
-        proves="Work is due for longer than CBX_UNCLAIMED (30 s), and no live worker serves its target.",
+        proves="Work is due for longer than {unclaimed}, and no live worker serves its target.",
         verdict="stuck",
         rank=55,
         holds=_no_live_worker,
@@ -227,7 +229,7 @@ RULES = (
     ),
     Rule(
         name="lost-doorbell",
-        proves="The turn is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
+        proves="The turn is due for longer than {unclaimed}, and no worker has claimed it.",
         verdict="stuck",
         rank=50,
         holds=_lost_doorbell,
@@ -245,7 +247,7 @@ RULES = (
     ),
     Rule(
         name="never-entered",
-        proves="A live worker claimed the turn more than a lease ago and has not begun its first step.",
+        proves="A live worker claimed the turn longer ago than {lease} and has not begun its first step.",
         verdict="stuck",
         rank=58,
         holds=_never_entered,
@@ -254,7 +256,7 @@ RULES = (
     ),
     Rule(
         name="retry-far-ahead",
-        proves="The next try is further away than twice the longest backoff.",
+        proves="The next try is further away than twice {backoff_cap}.",
         verdict="stuck",
         rank=46,
         holds=_retry_far,

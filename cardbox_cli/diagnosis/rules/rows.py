@@ -5,9 +5,7 @@ from cardbox_cli.diagnosis.registry import Command, Evidence, Proof, Remedy, Rul
 from cardbox_cli.diagnosis.remedies import REBUILD, fenced, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, TURN, InboxRow, Lease
-
-# Failed tries after which a row counts as poison although some are left.
-POISON = 3
+from cardbox_cli.settings import POISON
 
 
 def _head_lost(s: Snapshot) -> Proof:
@@ -94,7 +92,7 @@ def _dead_letter(s: Snapshot) -> Proof:
 def _poison(s: Snapshot) -> Proof:
     if s.at_head is None or s.worked_on:
         return None
-    worst = tuple(row for row in s.rows if row.status in OPEN and row.retry_count >= POISON)
+    worst = tuple(row for row in s.rows if row.status in OPEN and row.retry_count >= POISON.value)
     return tuple(show.row(s, row) for row in worst) or None
 
 
@@ -172,7 +170,7 @@ RULES = (
     ),
     Rule(
         name="poison-retry",
-        proves=f"A row of the turn has failed {POISON} times or more.",
+        proves=f"A row of the turn has failed {POISON} or more.",
         verdict="stuck",
         severity="warning",
         rank=72,

@@ -189,7 +189,7 @@ RULES = (
     ),
     Rule(
         name="report-not-claimed",
-        proves="A report is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
+        proves="A report is due for longer than {unclaimed}, and no worker has claimed it.",
         verdict="stuck",
         rank=66,
         holds=_report_waits,

@@ -3,7 +3,6 @@
 Only with CBX_NATS_URL is anything of NATS imported.
 """
 
-import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from cardbox_cli.execution.notifications.events import Events, NoEvents
 from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.notifications.notifier import Announce, Notifier, Notifiers
 from cardbox_cli.execution.notifications.postgres import PostgresListening, PostgresNotifier
+from cardbox_cli.settings import NATS_URL
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, find_listen_target
 
@@ -28,7 +28,7 @@ class Wakeups:
         self._announce = announce
         self._nats: Nats | None = None
         self.events: Events = NoEvents()
-        if url := os.environ.get("CBX_NATS_URL"):
+        if url := NATS_URL.text():
             from cardbox_cli.execution.notifications import jetstream
 
             self._nats = jetstream.Nats(url, announce)

@@ -21,9 +21,6 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.views.turns import ENDED, Remains, StoredTurn, TurnRow
 
-# In the order in which a turn may go through them.
-STATUSES = ("queued", "pending", "dispatched", "running", "suspended", ENDED)
-
 
 class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""

@@ -38,6 +38,18 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.settings import (
+    AGENT,
+    CONTEXT_BOX,
+    MAX_STEPS,
+    OUTPUT_BOX,
+    PROJECT,
+    STEP,
+    TOOL_CALL_ID,
+    TOOL_NAME,
+    TURN_EPOCH,
+    TURN_ID,
+)
 
 _T = TypeVar("_T")
 
@@ -63,7 +75,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     format: str = DEFAULT_FORMAT
     options: ComposeOptions = DEFAULT_OPTIONS
     timeout: float = 600
-    max_steps: int = 8
+    max_steps: int = MAX_STEPS.default
     environment: Mapping[str, str] = {}
 
     def for_turn(self, config: Mapping[str, Any]) -> "Program":
@@ -84,7 +96,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 class _Config(msgspec.Struct):
     model: str | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_steps: Annotated[int, msgspec.Meta(ge=MAX_STEPS.lower, le=MAX_STEPS.upper)] | None = None
 
 
 class CancellationToken:
@@ -237,8 +249,7 @@ class Run:
             turn,
             turn.step_id or "",
             timeout,
-            CBX_TOOL_NAME=call.tool_name,
-            CBX_TOOL_CALL_ID=call.tool_call_id,
+            **{TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id},
         )
         return _result_of(call, turn, tool, ran, timeout)
 
@@ -266,13 +277,13 @@ class Run:
 
     def _variables(self, turn: Turn, step_id: str) -> dict[str, str]:
         return {
-            "CBX_PROJECT": self._task.row.project_id,
-            "CBX_AGENT": turn.fence.agent_id,
-            "CBX_TURN_ID": turn.fence.agent_turn_id,
-            "CBX_TURN_EPOCH": str(turn.fence.turn_epoch),
-            "CBX_STEP": step_id,
-            "CBX_CONTEXT_BOX": turn.boxes.context.box_id,
-            "CBX_OUTPUT_BOX": turn.boxes.output.box_id,
+            PROJECT.name: self._task.row.project_id,
+            AGENT.name: turn.fence.agent_id,
+            TURN_ID.name: turn.fence.agent_turn_id,
+            TURN_EPOCH.name: str(turn.fence.turn_epoch),
+            STEP.name: step_id,
+            CONTEXT_BOX.name: turn.boxes.context.box_id,
+            OUTPUT_BOX.name: turn.boxes.output.box_id,
         }
 
     # --- rests

@@ -22,10 +22,10 @@ from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, heartbeat
 from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
 from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.settings import Settings
 from cardbox_cli.store import workers
 from cardbox_cli.store.connection.database import Database
 

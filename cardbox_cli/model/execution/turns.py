@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.model.execution.headers import depth_of, parent_of, trace_id_of
+from cardbox_cli.settings import RECURSION_DEPTH
 
 IDLE, DISPATCHED, RUNNING, SUSPENDED = "idle", "dispatched", "running", "suspended"
 ACTIVE = (DISPATCHED, RUNNING, SUSPENDED)
@@ -29,9 +30,11 @@ WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 
 EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
 END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
+# The states in which a person sees a turn, in the order in which it may go through them.
+TURN_STATUSES = (QUEUED, PENDING, DISPATCHED, RUNNING, SUSPENDED, "ended")
 
 DEFAULT_CHANNEL = "public"
-MAX_DEPTH = 20
+MAX_DEPTH = RECURSION_DEPTH.value
 
 # Whose cards the fallback deliverables of recovery are, and who reports what nobody reported.
 WATCHDOG = "sys.cbx"

@@ -23,9 +23,9 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.target import Target, find_target, hide_password
+from cardbox_cli.store.migrations.version import newest
 
 OLDEST_SERVER = 150000
-SCHEMA_VERSION = 4
 
 # What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
 _ESSENTIAL = ("public.cards", "public.card_boxes")
@@ -344,7 +344,7 @@ class Database:
     def _check_schema(self) -> None:
         missing = [name for name in _ESSENTIAL if name not in self.tables]
         if missing and self.target.embedded:
-            from cardbox_cli.store.schema import add_missing_tables
+            from cardbox_cli.store.migrations.upgrade import add_missing_tables
 
             add_missing_tables(self)
             return
@@ -357,9 +357,9 @@ class Database:
     def check_version(self) -> int | None:
         """The schema version. Raises SchemaTooNew for a database that a newer cbx has upgraded."""
         version = self.schema_version()
-        if version is not None and version > SCHEMA_VERSION:
+        if version is not None and version > newest():
             raise SchemaTooNew(
-                f"the database has schema version {version}, this cbx knows up to {SCHEMA_VERSION}",
+                f"the database has schema version {version}, this cbx knows up to {newest()}",
                 hint="use the newer cbx that upgraded it",
             )
         return version

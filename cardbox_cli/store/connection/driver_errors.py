@@ -77,7 +77,7 @@ def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
 def _taken(constraint: str) -> CbxError:
     if "cards" in constraint:
         return CardConflict("a card id is taken", hint=_RETRY_HINT)
-    if "box" in constraint:
+    if constraint.startswith(("card_boxes", "box_info")):
         return BoxConflict("a box id is taken", hint=_RETRY_HINT)
     if "profile" in constraint:
         return Conflict("a profile of that name was made at the same moment", hint=_RETRY_HINT)

@@ -72,7 +72,7 @@ def ask(location: Location) -> tuple[Answer, str]:
     return Answer.READY, ""
 
 
-def hear_version(location: Location) -> tuple[bool, str | None]:
+def ask_version(location: Location) -> tuple[bool, str | None]:
     """Whether the server answers, and the version that it says it is (None when it turns us away)."""
     try:
         with dial(location, MAINTENANCE_DATABASE) as connection:

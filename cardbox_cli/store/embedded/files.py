@@ -118,7 +118,7 @@ def _initdb(folder: Path, location: Location, account: Account, lock: int) -> No
             f"--username={SUPERUSER}",
             "--encoding=UTF8",
             *locale,
-            # The socket's folder is the lock on the door: mode 0700, and no other way in.
+            # The socket's folder lets nobody else in: its mode is 0700.
             "--auth=trust",
             "--no-instructions",
         ],

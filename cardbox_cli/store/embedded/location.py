@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.files import replacing
 from cardbox_cli.store.connection.faults import passing
 
 if TYPE_CHECKING:
@@ -97,12 +98,9 @@ def write_record(home: Path, location: Location) -> None:
         "binaries": str(location.binaries),
         "major": location.major,
     }
-    unfinished = record_file(home).with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    with unfinished.open("x", encoding="utf-8") as file:
+    with replacing(record_file(home), mode=0o666) as file:
         file.write(json.dumps(record, indent=2) + "\n")
-    passing("record written")
-    unfinished.replace(record_file(home))
+        passing("record written")
 
 
 def _seen_from(home: Path, path: Path) -> str:

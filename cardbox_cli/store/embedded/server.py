@@ -19,8 +19,8 @@ from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.embedded.dialing import (
     DATABASE,
     SUPERUSER,
+    ask_version,
     dial,
-    hear_version,
     parameters,
     refusal,
 )
@@ -122,7 +122,7 @@ class EmbeddedServer:
 
         location = self._location()
         process = postmaster.running(location.data)
-        answered, version = hear_version(location)
+        answered, version = ask_version(location)
         return ServerStatus(
             running=answered,
             server_version=version,

@@ -288,7 +288,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
     AND coalesce(h.status, 'idle') = 'idle'
 
 -- name: unclaimed_since
--- Due rows that nobody claimed for so long: their doorbell may be lost. One per target.
+-- Due rows that nobody claimed for so long: their notification may be lost. One per target.
 SELECT DISTINCT ON (a.worker_target) {inbox_json}
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id

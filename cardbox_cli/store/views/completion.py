@@ -1,4 +1,4 @@
-"""A glance at a database, for shell completion: what was made lately, and the names that there are.
+"""What shell completion offers: what was made lately, and the names that there are.
 
 Starts no server, makes no table, writes nothing and waits for little. Answers pairs of a value and what
 to say of it.
@@ -23,7 +23,7 @@ Pairs = list[tuple[str, str]]
 
 
 @contextmanager
-def glance(target: Target, *, milliseconds: int) -> Iterator[Database]:
+def completion_snapshot(target: Target, *, milliseconds: int) -> Iterator[Database]:
     """A read-only snapshot of the database as it is; a statement may take so long.
 
     Raises DatabaseUnavailable when it does not run. Connecting may take 2 s where the network is silent.
@@ -64,9 +64,9 @@ def profile_names(database: Database, project_id: str) -> Pairs:
     return [(row[0], row[2]) for row in database.rows("list_profiles", project_id=project_id)]
 
 
-def agent_ids(database: Database, project_id: str, typed: str) -> Pairs:
-    """The first agents whose ids begin with what is typed, each with its worker target."""
-    return database.rows("agent_ids_beginning", project_id=project_id, typed=typed, limit=RECENT)
+def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
+    """The first agents whose ids have this beginning, each with its worker target."""
+    return database.rows("agent_ids_beginning", project_id=project_id, beginning=beginning, limit=RECENT)
 
 
 def recent_turns(database: Database, project_id: str) -> Pairs:

@@ -60,9 +60,9 @@ class DiagnosisStore(ProjectStore):
         known = row is not None or bool(self.heads([agent_id])) or bool(self.worker_targets([agent_id]))
         return known, None if row is None else row[0]
 
-    def resolve(self, typed: str) -> str:
+    def resolve(self, wanted: str) -> str:
         """The full id of a turn, or of a unique beginning or end. Raises NotFound, AmbiguousId."""
-        return typed if self.places([typed]) else TurnViews(self.database, self.project_id).resolve(typed)
+        return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
     def suspects(self) -> list[Place]:
         """Every turn that something may be wrong with; none that waits behind an active one or is done.

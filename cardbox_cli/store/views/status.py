@@ -11,8 +11,9 @@ import msgspec
 from psycopg import sql
 
 from cardbox_cli.store.connection import driver_errors
-from cardbox_cli.store.connection.database import SCHEMA_VERSION, Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, hide_password
+from cardbox_cli.store.migrations.version import newest
 
 # Reading so much takes milliseconds, and small tables are the ones without statistics.
 COUNTED_BYTES = 8_000_000
@@ -69,7 +70,7 @@ def database_status(database: Database) -> dict[str, Any]:
         "postgres": version,
         **where,
         "schema_version": database.schema_version(),
-        "schema_version_of_this_cbx": SCHEMA_VERSION,
+        "schema_version_of_this_cbx": newest(),
         "tables": sorted(database.tables),
         "one_result_per_tool_call": database.unique_tool_results,
     }

@@ -92,7 +92,7 @@ class TestPostgresAlone:
         with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
             assert listener.wait(PATIENCE), "listening from now on"
             with database.transaction():
-                database.run("ring", payloads=["p/writers"])
+                database.run("notify", payloads=["p/writers"])
                 assert not listener.wait(AT_ONCE)
             assert listener.wait(PATIENCE)
             notifiers.notify(WAKEUP)

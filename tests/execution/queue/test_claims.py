@@ -24,8 +24,8 @@ from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.execution.turns import PENDING, STOP, TOOL_RESULT, new_inbox_id
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import NewRow
 from tests.execution.by_hand import write

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import box_title, preview, spoken_by
 from cardbox_cli.cli.terminal.escaping import flat
 from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Slot
@@ -21,9 +22,6 @@ from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.diff.boxes import BoxDiff, Change
 from cardbox_cli.model.ids import short_id
 
-app = everyday("Compare two boxes.")
-
-
 # kind -> the mark before a line, and its colour.
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
 _PREVIEW = 60
@@ -31,19 +29,19 @@ _PREVIEW = 60
 _MOST_TEXTS = 500
 
 
-@app.command(
-    epilog=examples(
-        "  cbx box diff 8b1f22c0 77ab01de\n"
-        "  cbx box diff 8b1f22c0 77ab01de --full | less\n"
-        "  cbx box diff 8b1f22c0 77ab01de -o json | jq .patch\n"
-        "  cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show"
-    )
+@verb(
+    examples="cbx box diff 8b1f22c0 77ab01de\n"
+    "cbx box diff 8b1f22c0 77ab01de --full | less\n"
+    "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch\n"
+    "cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show",
+    pages=True,
 )
-def diff(
+def command(
     a: Annotated[
-        str, typer.Argument(metavar="BOX", help="The old box: an id, or a beginning or end of one.")
+        str,
+        typer.Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one."),
     ],
-    b: Annotated[str, typer.Argument(metavar="BOX", help="The new box.")],
+    b: Annotated[str, typer.Argument(click_type=BOX, help="The new box.")],
     full: Annotated[
         bool, typer.Option("--full", help="Whole texts, also of cards that were added or removed.")
     ] = False,

@@ -12,12 +12,13 @@ import typer
 from cardbox_cli.cli.commands.card.edit import moved_on
 from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
 from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, preview
 from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
 from cardbox_cli.cli.terminal.escaping import flat, printable
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot
@@ -26,17 +27,13 @@ from cardbox_cli.model.ids import hash_ids, short_id
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore
 
-app = everyday("Edit the list of a box.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx box edit 8b1f22c0\n"
-        "  cbx box edit 8b1f22c0 --in-place\n"
-        "  cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -"
-    )
+@verb(
+    examples="cbx box edit 8b1f22c0\n"
+    "cbx box edit 8b1f22c0 --in-place\n"
+    "cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -"
 )
-def edit(
+def command(
     box: BoxId,
     in_place: Annotated[
         bool,
@@ -45,7 +42,7 @@ def edit(
     file: Annotated[
         str | None,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="A file with the edited list; no editor. - for stdin."
+            "--file", "-f", click_type=FILE, help="A file with the edited list; no editor. - for stdin."
         ),
     ] = None,
 ) -> None:

@@ -9,14 +9,15 @@ import msgspec
 import typer
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_typed
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Watch
+from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import columns, output
 from cardbox_cli.cli.terminal.columns import Place
 from cardbox_cli.cli.terminal.describe import count, short_rule, spoken_by, time, token_count
 from cardbox_cli.cli.terminal.escaping import flat
-from cardbox_cli.cli.terminal.lists import ColumnNames
-from cardbox_cli.cli.terminal.watch import Interval, Watch, between_looks, follow, keep_showing
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
@@ -24,8 +25,6 @@ from cardbox_cli.model.tokens import card_tokens, tokenizer_for
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
-
-app = everyday("Show what is in boxes.")
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,20 +49,19 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     titles: bool
 
 
-@app.command(
-    epilog=examples(
-        "  cbx box show 8b1f22c0\n"
-        "  cbx box show 8b1f22c0 --tail 5 --full\n"
-        "  cbx box show @last --watch\n"
-        "  cbx box show 8b1f22c0 --model gpt-4o\n"
-        "  cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
-        "  cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why"
-    )
+@verb(
+    examples="cbx box show 8b1f22c0\n"
+    "cbx box show 8b1f22c0 --tail 5 --full\n"
+    "cbx box show @last --watch\n"
+    "cbx box show 8b1f22c0 --model gpt-4o\n"
+    "cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
+    "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
+    pages=True,
 )
-def show(
+def command(
     box_ids: Annotated[
         list[str],
-        typer.Argument(metavar="BOX...", help="Ids, unique beginnings or ends of ids, or @last."),
+        typer.Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last."),
     ],
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,

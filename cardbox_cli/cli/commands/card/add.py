@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
+from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
 from cardbox_cli.model.content import (
@@ -21,20 +22,16 @@ from cardbox_cli.model.content import (
 )
 from cardbox_cli.model.handwritten.wording import json_kind
 
-app = everyday("Write a card.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx card add --type task.instruction --text 'Refund order 118'\n"
-        '  cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
-        "  cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
-    )
+@verb(
+    examples="cbx card add --type task.instruction --text 'Refund order 118'\n"
+    'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
+    "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
 )
-def add(
+def command(
     type_: Annotated[
         str | None,
-        typer.Option("--type", "-t", metavar="TYPE", help="metadata.type, such as task.instruction."),
+        typer.Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="R", help="Who speaks. Default: by type.")] = None,
     text: Annotated[str | None, typer.Option(metavar="S", help="The content, as text.")] = None,
@@ -46,12 +43,14 @@ def add(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="The content, as the text of a file; - for stdin."),
+        typer.Option(
+            "--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."
+        ),
     ] = None,
     card: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE",
+            click_type=FILE,
             help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
         ),
     ] = None,

@@ -9,11 +9,12 @@ import typer
 
 from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
 from cardbox_cli.cli.parameters.options import CardId
+from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
 from cardbox_cli.context.sources import originals
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
@@ -26,23 +27,19 @@ if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
 
-app = everyday("Edit a card.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx card edit 5f0c2a91\n"
-        "  cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0\n"
-        "  EDITOR='code --wait' cbx card edit 5f0c2a91\n"
-        "  cbx card edit 5f0c2a91 --text 'Refund order 119'"
-    )
+@verb(
+    examples="cbx card edit 5f0c2a91\n"
+    "cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0\n"
+    "EDITOR='code --wait' cbx card edit 5f0c2a91\n"
+    "cbx card edit 5f0c2a91 --text 'Refund order 119'"
 )
-def edit(
+def command(
     card_id: CardId,
     boxes: Annotated[
         list[str] | None,
         typer.Option(
-            "--box", metavar="BOX", help="Make a new box, with the new card in place of the old. Repeatable."
+            "--box", click_type=BOX, help="Make a new box, with the new card in place of the old. Repeatable."
         ),
     ] = None,
     text: Annotated[
@@ -50,7 +47,7 @@ def edit(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="A file with the new text; - for stdin."),
+        typer.Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin."),
     ] = None,
     author: Annotated[str, typer.Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
 ) -> None:

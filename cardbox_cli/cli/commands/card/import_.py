@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, source_name
+from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.options import (
     AUTO,
     ConversationFile,
@@ -15,11 +15,12 @@ from cardbox_cli.cli.parameters.options import (
     SourceFormat,
     source_format,
 )
+from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 
@@ -28,23 +29,19 @@ if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox
     from cardbox_cli.conversations.json_window import Source
 
-app = everyday("Import conversations.")
-
 
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.
 _LOOK_EVERY = 0.5
 _SHARE = 0.25
 
 
-@app.command(
-    epilog=examples(
-        "  cbx card import chat.json --from openai\n"
-        "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
-        "  cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
-        "  curl … | cbx card import - --from auto"
-    )
+@verb(
+    examples="cbx card import chat.json --from openai\n"
+    "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
+    "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
+    "curl … | cbx card import - --from auto"
 )
-def import_(
+def command(
     file: ConversationFile,
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
@@ -55,7 +52,7 @@ def import_(
     on_bad_text: Annotated[
         str,
         typer.Option(
-            metavar="fail|replace",
+            click_type=OneOf(lambda: ("fail", "replace"), what="way"),
             help="What to do about NUL characters and lone surrogates, which Postgres cannot hold.",
         ),
     ] = "fail",
@@ -65,7 +62,6 @@ def import_(
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""
     wanted = source_format(from_)
-    check_choice(on_bad_text, "--on-bad-text", ("fail", "replace"), what="way")
     command = _Import(file, wanted, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
     if follow:
         _check_can_follow(file)

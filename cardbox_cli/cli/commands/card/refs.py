@@ -5,24 +5,23 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_typed
+from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import REFERENCE, REFERENCE_DEFAULT, chosen
-from cardbox_cli.cli.terminal.lists import ColumnNames, Limit, Listing, show_list
-from cardbox_cli.cli.tree import everyday, examples
-
-app = everyday("List the boxes that hold a card.")
+from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.tree import verb
 
 
-@app.command(
-    epilog=examples(
-        "  cbx card refs 5f0c2a91\n  cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify"
-    )
+@verb(
+    examples="cbx card refs 5f0c2a91\ncbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify",
+    pages=True,
 )
-def refs(
+def command(
     card_id: Annotated[
         str,
         typer.Argument(
-            metavar="CARD",
+            click_type=CARD,
             help="An id, whole if no such card exists, a unique beginning or end of one, or @last.",
         ),
     ],

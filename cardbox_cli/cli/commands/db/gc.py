@@ -10,22 +10,18 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish
 
-app = everyday("Purge expired cards.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx db gc --dry-run\n"
-        "  cbx db gc --yes\n"
-        "  cbx db gc --purge --all-projects --yes -o json | jq .purged"
-    )
+@verb(
+    examples="cbx db gc --dry-run\n"
+    "cbx db gc --yes\n"
+    "cbx db gc --purge --all-projects --yes -o json | jq .purged"
 )
-def gc(
+def command(
     purge: Annotated[bool, typer.Option("--purge", help="Purge soft-deleted cards, too.")] = False,
     all_projects: Annotated[
         bool, typer.Option("--all-projects", help="The whole database, not only --project.")

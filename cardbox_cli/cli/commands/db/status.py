@@ -8,22 +8,19 @@ import typer
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import byte_size, count
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.store.views.status import ProjectSize, TableSize
 
-app = everyday("Say which database this is.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx db status\n"
-        "  cbx db status --exact\n"
-        "  cbx db status -o json | jq '.schema_version, .project.cards'"
-    )
+@verb(
+    examples="cbx db status\n"
+    "cbx db status --exact\n"
+    "cbx db status -o json | jq '.schema_version, .project.cards'",
+    pages=True,
 )
-def status(
+def command(
     exact: Annotated[
         bool, typer.Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
     ] = False,
@@ -67,6 +64,8 @@ def _number(rows: int | None, exact: bool) -> str:
 
 
 _NAMES = {"size_bytes": "size"}
+
+
 _SHOWN: dict[str, Callable[[Any], str | None]] = {
     "tables": lambda names: (
         f"{len(names)}, listed below" if names else "none; `cbx db init --yes` makes them"

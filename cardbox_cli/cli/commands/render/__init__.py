@@ -10,35 +10,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cardbox_cli.cli.parameters import composing
-from cardbox_cli.cli.parameters.inputs import check_choice
+from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, REQUEST_FORMAT, STEP, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.context.formats import anthropic, text
 from cardbox_cli.context.formats.losses import losses
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.requests.request import FORMATS, NEXT, TEXT, dialect_of, provider_of
+from cardbox_cli.execution.requests.request import NEXT, TEXT, dialect_of, provider_of
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.commands.render.source import Shown
 
-app = everyday("Show the exact LLM request of boxes or of a turn.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx render --box 8b1f22c0\n"
-        "  cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
-        "  cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
-        "  cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
-        "  cbx render --turn @last --explain\n"
-        "  cbx render --turn 1d5c8f72 --at 2 --verify\n"
-        "  cbx render --turn 1d5c8f72 --diff 1 next\n"
-        "  cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de"
-    )
+@verb(
+    examples="cbx render --box 8b1f22c0\n"
+    "cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
+    "cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
+    "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
+    "cbx render --turn @last --explain\n"
+    "cbx render --turn 1d5c8f72 --at 2 --verify\n"
+    "cbx render --turn 1d5c8f72 --diff 1 next\n"
+    "cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de",
+    pages=True,
 )
 def command(
     box: Annotated[
@@ -46,30 +43,30 @@ def command(
         typer.Option(
             "--box",
             "-b",
-            metavar="BOX",
+            click_type=BOX,
             help="A box: an id, a unique beginning or end of one, or @last. Repeat for several, in order.",
         ),
     ] = None,
     turn: Annotated[
         str | None,
-        typer.Option(metavar="TURN", help="A turn: its next request; of an ended one the last it has sent."),
+        typer.Option(click_type=TURN, help="A turn: its next request; of an ended one the last it has sent."),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="STEP", help="A step of the turn: its number, an id or a piece of one, or next."
+            click_type=STEP, help="A step of the turn: its number, an id or a piece of one, or next."
         ),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next, else its last."),
+        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next, else its last."),
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
             "-f",
-            metavar="|".join(FORMATS),
+            click_type=REQUEST_FORMAT,
             help="openai (a chat-completions body), anthropic (a Messages body) or text (to read). "
             "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
             "openai, with --check the model's.",
@@ -94,6 +91,7 @@ def command(
         tuple[str, str] | None,
         typer.Option(
             metavar="A B",
+            autocompletion=BOX_OR_TURN.matches,
             help="Instead: where request B parts from request A, and what a prefix cache loses. Each is a "
             "box, a turn, or a step by its whole id; with --turn, a step of it. Exit 8 if they differ.",
         ),
@@ -108,8 +106,6 @@ def command(
     Among boxes, a profile's gives the system prompt. A recorded step of a turn is shown as it was stored, any
     other request of one as cbx would compose it, which is said on stderr.
     """
-    if format_ is not None:
-        check_choice(format_, "--format", FORMATS, what="format")
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, is_diff=diff is not None)
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)

@@ -1,6 +1,5 @@
 """What `cbx render --explain` and `--stats` print: where a request comes from, and what its parts take."""
 
-import os
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal import output
@@ -12,6 +11,7 @@ from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.request import Request
 from cardbox_cli.execution.requests.request import dialect_of
 from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.commands.render.source import Shown
@@ -109,7 +109,7 @@ def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) ->
     )
     if not found:
         return
-    mark = "#" if os.environ.get("TERM") == "dumb" else "▇"
+    mark = "#" if TERM.text() == "dumb" else "▇"
     rows = [
         [
             each.layer,

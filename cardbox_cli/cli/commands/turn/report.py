@@ -4,32 +4,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, read_text
+from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.parameters.types import AFTER, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.execution.turns import END_STATUSES
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.queue.reports import Reported
     from cardbox_cli.model.content import ToolResultContent
 
-STATUSES = ("success", "failed", "canceled", "timeout", "partial")
 
-app = everyday("Report the result of a tool call to the turn that waits for it.")
-
-
-@app.command(
-    epilog=examples(
-        "  cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'\n"
-        "  cbx turn report @last --tool-call-id call_7 --result @answer.json\n"
-        "  cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'"
-    )
+@verb(
+    examples="cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'\n"
+    "cbx turn report @last --tool-call-id call_7 --result @answer.json\n"
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'"
 )
-def report(
+def command(
     turn: TurnId,
     tool_call_id: Annotated[
         str, typer.Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
@@ -43,10 +39,13 @@ def report(
     ] = None,
     status: Annotated[
         str | None,
-        typer.Option(metavar="|".join(STATUSES), help="Default: success, or failed with --error."),
+        typer.Option(
+            click_type=OneOf(lambda: END_STATUSES, what="status"),
+            help="Default: success, or failed with --error.",
+        ),
     ] = None,
     after_execution: Annotated[
-        str, typer.Option(metavar="suspend|terminate", help="terminate: the turn ends with this result.")
+        str, typer.Option(click_type=AFTER, help="terminate: the turn ends with this result.")
     ] = "suspend",
     source_agent: Annotated[str, typer.Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
@@ -70,11 +69,8 @@ def _content(
     result: str | None, error: str | None, status: str | None, after_execution: str
 ) -> "ToolResultContent":
     from cardbox_cli.model.content import ToolResultContent
-    from cardbox_cli.model.identity import AFTER_EXECUTION
 
-    check_choice(after_execution, "--after-execution", AFTER_EXECUTION, what="value")
     status = status or ("success" if error is None else "failed")
-    check_choice(status, "--status", STATUSES, what="status")
     if status == "success" and (error is not None or result is None):
         raise UsageError("a success has a --result and no --error", hint="add --result TEXT or @FILE")
     if status != "success" and error is None:

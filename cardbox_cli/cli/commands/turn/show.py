@@ -9,7 +9,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import INBOX, NOTHING, row
 from cardbox_cli.cli.terminal.describe import span, time, to_millisecond
 from cardbox_cli.cli.terminal.escaping import one_line
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
@@ -18,16 +18,13 @@ if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import Edge, Step, WaitingTool
     from cardbox_cli.store.views.turns import StoredTurn
 
-app = everyday("Show everything of one turn.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx turn show 1d5c8f72\n"
-        "  cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'"
-    )
+@verb(
+    examples="cbx turn show 1d5c8f72\n"
+    "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
+    pages=True,
 )
-def show(turn: TurnId) -> None:
+def command(turn: TurnId) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
     from cardbox_cli.execution.views.turn_page import view
 

@@ -6,7 +6,7 @@ from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import spoken_by
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings
 
 if TYPE_CHECKING:
@@ -14,16 +14,12 @@ if TYPE_CHECKING:
     from cardbox_cli.model.cards import Card
     from cardbox_cli.store.views.turns import TurnViews
 
-app = everyday("Wait for the end of a turn.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx turn wait 1d5c8f72 --timeout 60\n"
-        "  cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt"
-    )
+@verb(
+    examples="cbx turn wait 1d5c8f72 --timeout 60\n"
+    "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt"
 )
-def wait(turn: TurnId, timeout: EndTimeout = None) -> None:
+def command(turn: TurnId, timeout: EndTimeout = None) -> None:
     """Wait until a turn has ended, and print the text of what it delivered.
 
     Exit 8 when it ended otherwise than in success, 124 when that took too long.

@@ -9,27 +9,25 @@ import typer
 
 from cardbox_cli.cli.commands.turn.show import event_cells
 from cardbox_cli.cli.commands.turn.wait import require_success
-from cardbox_cli.cli.parameters.inputs import check_seconds
 from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.escaping import flat
 from cardbox_cli.cli.terminal.watch import pauses
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.timeline import Event
     from cardbox_cli.store.views.turns import StoredTurn, TurnViews
 
-app = everyday("Watch a turn.")
 
-
-@app.command(epilog=examples("  cbx turn watch @last\n  cbx turn watch 1d5c8f72 -o jsonl | jq -r .text"))
-def watch(
+@verb(examples="cbx turn watch @last\ncbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
+def command(
     turn: TurnId,
     interval: Annotated[
         float,
-        typer.Option(metavar="S", min=0.1, callback=check_seconds, help="So many seconds between looks."),
+        typer.Option(click_type=Seconds(min=0.1), help="So many seconds between looks."),
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""

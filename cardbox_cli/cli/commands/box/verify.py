@@ -1,0 +1,36 @@
+"""`cbx box verify`."""
+
+from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import Findings
+from cardbox_cli.model.verify import verify as findings_in
+
+
+@verb(examples="cbx box verify 8b1f22c0 || echo 'not as it was packed'")
+def command(box: BoxId) -> None:
+    """Check a box. Exit 8 on findings.
+
+    Looks at its references, its pairs of calls and results, and the digest of its packing.
+    """
+    with session().stores() as (_, boxes), boxes.database.snapshot():
+        view = boxes.view(boxes.resolve(box))
+        findings = findings_in(view, boxes.provenance(view.box.box_id))
+    answer = {"box_id": view.box.box_id, "digest": view.digest, "findings": findings}
+
+    def table() -> None:
+        if not findings:
+            output.say(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
+            return
+        rows = [[_position(each.position), each.kind, each.message] for each in findings]
+        output.print_table(["#", "FINDING", "DETAIL"], rows)
+
+    output.emit(answer, table=table, ids=[view.box.box_id])
+    if findings:
+        raise Findings(f"{count(len(findings), 'finding')} in box {view.box.box_id}")
+
+
+def _position(position: int | None) -> str:
+    return "-" if position is None else str(position)
