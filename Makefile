@@ -11,10 +11,11 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/cbx demo
 
+# Tests start many processes, and pytest rewrites each test file: neither should be compiled anew every time.
+test soak: export PYTHONDONTWRITEBYTECODE :=
+
 test: .venv/installed
 	scripts/install-test-packages
-	@# Tests start many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all of cbx anew.
-	$(BIN)/python -m compileall -q cardbox_cli
 	$(BIN)/pytest -n auto --dist worksteal
 
 check: .venv/installed
@@ -32,7 +33,6 @@ interop: .venv/installed
 # turns of 200 agents by 8 workers that are killed and frozen.
 soak: .venv/installed
 	scripts/install-test-packages
-	$(BIN)/python -m compileall -q cardbox_cli
 	$(BIN)/pytest -s -m soak
 
 # What users read of the settings, from their table.
