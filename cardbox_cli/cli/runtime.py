@@ -1,4 +1,4 @@
-"""How commands reach the use cases of execution: a runtime on the session's database, its bells wired."""
+"""How commands reach the use cases of execution: a runtime on the session's database, fully wired."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def runtime() -> "Iterator[Runtime]":
-    """The project of this run, for the time of one command; what it commits rings."""
+    """The project of this run, for the time of one command; workers are notified of what it commits."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
     settings = settings_from()
@@ -41,17 +41,15 @@ def listener(worker_target: str | None) -> "Iterator[Listener]":
 
 
 def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
-    """A project on a connection, its bells and events wired."""
-    from cardbox_cli.execution.notifications.notifier import wakeup_for
+    """A project on a connection, its notifiers and events wired."""
     from cardbox_cli.execution.runtime import Runtime
 
-    notifiers = wakeups.notifiers(database)
     return Runtime(
         database,
         project_id,
         settings=settings,
-        notify=lambda call: notifiers.notify(wakeup_for(call.row, call.worker_target, call.reason)),
-        events=wakeups.events,
+        notify=wakeups.notifiers(database).notify,
+        publish=wakeups.publish,
     )
 
 

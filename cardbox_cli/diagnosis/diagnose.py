@@ -33,13 +33,13 @@ class Diagnoser:
         self.settings = settings
         self.reader = Reader(self.store, settings)
 
-    def turn(self, typed: str) -> Diagnosis:
+    def turn(self, turn_id: str) -> Diagnosis:
         """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
 
         def read() -> list[Snapshot]:
-            return self.reader.turns([self.store.resolve(typed)])
+            return self.reader.turns([self.store.resolve(turn_id)])
 
-        return self._judged(read, typed)[0]
+        return self._judged(read, turn_id)[0]
 
     def agent(self, agent_id: str) -> Diagnosis:
         """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""

@@ -47,8 +47,8 @@ def never(_: Snapshot) -> datetime | None:
     return None
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be said of a turn.
+class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that may hold of a turn.
 
     `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
     the highest `rank` is nearest to the cause. `proves` may name settings in braces, such as {lease}; `actor`
@@ -71,7 +71,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[DiagnosisRule, ...]:
     """Every rule, the nearest to a cause first."""
     known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
     return tuple(sorted(known, key=lambda rule: -rule.rank))

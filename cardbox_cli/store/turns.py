@@ -18,7 +18,7 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 class TurnStore(ProjectStore):
     """The turns of one project."""
 
-    def keep(
+    def begin_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None, report_to: dict[str, str] | None
     ) -> None:
         """Begin the record of a turn, or complete its `output_start`."""
@@ -30,6 +30,15 @@ class TurnStore(ProjectStore):
                 output_start=output_start,
                 report_to=None if report_to is None else jsonb(report_to),
             )
+
+    def begun_record(
+        self, agent_turn_id: str, agent_id: str, *, output_start: int | None = None
+    ) -> TurnRecord:
+        """The record of a turn, begun if there was none. Only where the tables of cbx are there."""
+        self.begin_record(agent_turn_id, agent_id, output_start=output_start, report_to=None)
+        record = self.record(agent_turn_id)
+        assert record is not None
+        return record
 
     def record(self, agent_turn_id: str) -> TurnRecord | None:
         """What cbx keeps of a turn; None for one that cbx has not met."""

@@ -167,11 +167,13 @@ snapshots = st.builds(
     blocker=st.none(),
     locks=st.just(()),
 )
+# The first draw builds all strategies, which takes long on a machine that is busy.
+SLOW = [HealthCheck.too_slow]
 # Where only waiting, the owner of a lock, or starting a worker helps.
 WITHOUT_FIX = {"database-lock", "no-live-worker", "queued-behind-stuck"}
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=SLOW)
 @given(snapshots)
 def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)
@@ -187,7 +189,7 @@ def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     assert "{" not in (verdict.next_actor or "")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=SLOW)
 @given(snapshots)
 def test_what_is_also_seen_is_no_more_a_cause(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)

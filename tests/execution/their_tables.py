@@ -1,10 +1,10 @@
 """Tests on the tables of another program, to which cbx has added its own."""
 
 import pytest
-from cardbox_cli.store.target import Target
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from tests.conftest import PROJECT
 from tests.foreign.writer import Deployment

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.registry import REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import REAP, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
@@ -128,7 +128,7 @@ def _reclaim(reason: str) -> Remedy:
 
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="crashed-claim",
         proves="A row is claimed and its lease is over; or it has no lease, and was claimed more than"
         f" {FOREIGN_SILENCE} ago or at no known time.",
@@ -139,7 +139,7 @@ RULES = (
         fix=_reclaim("its claim has crashed"),
         aside=lambda s: s.running and s.worked_on,
     ),
-    Rule(
+    DiagnosisRule(
         name="dead-while-running",
         proves="A worker entered the turn and its lease is over: it has missed its heartbeats.",
         verdict="stuck",
@@ -148,7 +148,7 @@ RULES = (
         actor=f"{REAPER}, or the operator",
         fix=_reclaim("its worker is dead"),
     ),
-    Rule(
+    DiagnosisRule(
         name="suspect-while-running",
         proves=f"The turn runs without a lease of cbx and nothing of it was written for {FOREIGN_SILENCE}:"
         " its worker may be dead.",
@@ -159,7 +159,7 @@ RULES = (
         actor="the system that runs it, or the operator",
         fix=_reclaim("its worker is silent"),
     ),
-    Rule(
+    DiagnosisRule(
         name="running",
         proves="A worker is at it and sends heartbeats, or another system's worker wrote lately.",
         verdict="healthy",
@@ -169,7 +169,7 @@ RULES = (
         actor="worker {owner}",
         due=_lease_ends,
     ),
-    Rule(
+    DiagnosisRule(
         name="orphan-lease",
         proves="There is a lease on a row that nobody has claimed.",
         verdict="stuck",

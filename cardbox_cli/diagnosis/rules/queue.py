@@ -1,9 +1,9 @@
-"""Rules about turns that wait to be run: in a queue, for a doorbell, for a worker, for a lock."""
+"""Rules about turns that wait to be run: in a queue, for a wakeup, for a worker, for a lock."""
 
 from datetime import datetime, timedelta
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Evidence, Proof, Rule
+from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import NO_RULE, judge
@@ -77,7 +77,7 @@ def _no_live_worker(s: Snapshot) -> Proof:
     return (*_late(s), *show.workers(s))
 
 
-def _lost_doorbell(s: Snapshot) -> Proof:
+def _lost_wakeup(s: Snapshot) -> Proof:
     if not s.unclaimed or s.unserved or s.workers_are_busy or not s.dispatched:
         return None
     return (show.head(s), *_late(s), *show.workers(s))
@@ -172,7 +172,7 @@ def _database_lock(s: Snapshot) -> Proof:
 
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="database-lock",
         proves="A transaction of another session has held a row or a table of the turn for more than"
         f" {LOCK_HELD}.",
@@ -181,7 +181,7 @@ RULES = (
         holds=_database_lock,
         actor="the owner of database process {pids}: end its transaction",
     ),
-    Rule(
+    DiagnosisRule(
         name="queued-behind-stuck",
         proves="The agent is at another turn, and that one is stuck.",
         verdict="stuck",
@@ -191,7 +191,7 @@ RULES = (
         due=_blockers_due,
         fix=OF_BLOCKER,
     ),
-    Rule(
+    DiagnosisRule(
         name="queued-behind",
         proves="The agent is at another turn, which goes on; this one is next or behind others.",
         verdict="waiting",
@@ -201,7 +201,7 @@ RULES = (
         actor="{blocker_actor}, for turn {blocker}",
         due=_blockers_due,
     ),
-    Rule(
+    DiagnosisRule(
         name="queued-on-idle",
         proves="The turn is queued although its agent is at none: nobody promoted it.",
         verdict="stuck",
@@ -210,7 +210,7 @@ RULES = (
         actor="whoever promotes: a worker's next look, `cbx reap`, or the operator",
         fix=NUDGE_OR_REBUILD,
     ),
-    Rule(
+    DiagnosisRule(
         name="being-promoted",
         proves="Its agent has just become idle; another system promotes in a transaction of its own.",
         verdict="waiting",
@@ -219,7 +219,7 @@ RULES = (
         holds=_promotion,
         actor="the system that ran the turn before",
     ),
-    Rule(
+    DiagnosisRule(
         name="no-live-worker",
         proves="Work is due for longer than {unclaimed}, and no live worker serves its target.",
         verdict="stuck",
@@ -227,16 +227,16 @@ RULES = (
         holds=_no_live_worker,
         actor="the operator: start a worker, `cbx worker run --target {target} --exec CMD`",
     ),
-    Rule(
+    DiagnosisRule(
         name="lost-doorbell",
         proves="The turn is due for longer than {unclaimed}, and no worker has claimed it.",
         verdict="stuck",
         rank=50,
-        holds=_lost_doorbell,
-        actor="a worker of target {target}, once it hears of it",
+        holds=_lost_wakeup,
+        actor="a worker of target {target}, once it looks or is notified",
         fix=NUDGE,
     ),
-    Rule(
+    DiagnosisRule(
         name="workers-busy",
         proves="Work is due for longer than that, and every live worker of the target has all that it takes.",
         verdict="waiting",
@@ -245,7 +245,7 @@ RULES = (
         holds=_workers_busy,
         actor="a worker of target {target}, when one of its turns is done",
     ),
-    Rule(
+    DiagnosisRule(
         name="never-entered",
         proves="A live worker claimed the turn longer ago than {lease} and has not begun its first step.",
         verdict="stuck",
@@ -254,7 +254,7 @@ RULES = (
         actor="worker {owner}, or the operator, who takes the claim away",
         fix=fenced("reclaim", "claimed and never entered"),
     ),
-    Rule(
+    DiagnosisRule(
         name="retry-far-ahead",
         proves="The next try is further away than twice {backoff_cap}.",
         verdict="stuck",
@@ -264,7 +264,7 @@ RULES = (
         due=_first_retry,
         fix=fenced("requeue", "its next try is far ahead"),
     ),
-    Rule(
+    DiagnosisRule(
         name="retrying",
         proves="A try has failed, and the next one is due soon.",
         verdict="waiting",
@@ -274,7 +274,7 @@ RULES = (
         actor="a worker of target {target}",
         due=_first_retry,
     ),
-    Rule(
+    DiagnosisRule(
         name="dispatched",
         proves=f"The turn was promoted or claimed a moment ago; next: {HEAD_MOVES['enter'].when}.",
         verdict="healthy",

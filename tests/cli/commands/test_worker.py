@@ -412,4 +412,4 @@ def test_work_that_nobody_comes_for_is_no_news_of_a_worker(
     later("1 minute")
     result = cbx("worker", "run", "--target", "others", "--exec", CLIENT, "--once")
     assert (result.code, len(result.err.splitlines())) == (0, 1)
-    assert cbx("reap").out == f"rung for  {turn}\n"
+    assert cbx("reap").out == f"notified  {turn}\n"

@@ -76,7 +76,7 @@ def test_reaping_reads_what_is_open(explaining: Explaining) -> None:
     explaining.connection.execute("SELECT set_config('cbx.clock_offset', '5 minutes', false)")
     explaining.plans.clear()
     reaped = reap(runtime)
-    assert (len(reaped.released), len(reaped.rung)) == (8, 1)
+    assert (len(reaped.released), len(reaped.notified)) == (8, 1)
     assert whole(explaining.plans) == []
 
 

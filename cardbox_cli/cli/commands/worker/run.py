@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.runner import Outcome
-    from cardbox_cli.execution.worker.worker import Plan, Worker
+    from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
     from cardbox_cli.store.connection.target import Target
 
 
@@ -92,8 +92,8 @@ def command(
     """Run turns: the command gets each request on its standard input, its output is the model's answer.
 
     A message of an assistant, or a provider's whole response, may call tools; those with a command are run,
-    for others the turn waits. Any other output is the deliverable. What happens is told on stderr; with
-    -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
+    for others the turn waits. Any other output is the deliverable. What happens is written to stderr; with
+    -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     if once and drain:
@@ -105,11 +105,11 @@ def command(
             "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
         )
     from cardbox_cli.execution.worker.runner import Program
-    from cardbox_cli.execution.worker.worker import Plan
+    from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
     url = session().database_url
-    plan = Plan(
+    plan = WorkerPlan(
         target=target,
         program=Program(
             command=exec_,
@@ -127,7 +127,7 @@ def command(
     return _serve(plan, settings)
 
 
-def _serve(plan: "Plan", settings: Settings) -> int:
+def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
     from cardbox_cli.store.connection.database import Database
@@ -152,8 +152,8 @@ def _serve(plan: "Plan", settings: Settings) -> int:
     return INTERRUPTED if signal.SIGINT in received else 0
 
 
-def _listener(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Listener":
-    """Doorbells are for a worker that goes on waiting; others only wait for their own turns."""
+def _listener(plan: "WorkerPlan", target: "Target", wakeups: "Wakeups") -> "Listener":
+    """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
     from cardbox_cli.execution.notifications.listener import Listener
 
     if plan.mode != "serve":
@@ -179,7 +179,7 @@ def _signals(worker: "Worker") -> Iterator[list[int]]:
 
 
 class _Journal:
-    """What happens, a line each on stderr; turns that came to rest on stdout, where data is asked for.
+    """What happens, a line each on stderr; outcomes of runs on stdout, where data is asked for.
 
     What cannot be written is no failure of a turn: `leave` is called once, and `close` raises it.
     """
@@ -210,9 +210,11 @@ class _Journal:
         deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
         code = f" ({outcome.error_code})" if outcome.error_code else ""
         end = f" {outcome.end.end_status}" if outcome.end else ""
-        said = "" if outcome.said == end.strip() else f": {outcome.said}"
+        message = "" if outcome.message == end.strip() else f": {outcome.message}"
         kind = outcome.kind.replace("_", " ")
-        self.line(f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{said}{deliverable}")
+        self.line(
+            f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{message}{deliverable}"
+        )
         if outcome.kind in ("ended", "suspended"):
             with self._writing():
                 self._keep(_shown(project_id, outcome))
@@ -244,7 +246,7 @@ def _shown(project_id: str, outcome: "Outcome") -> dict[str, Any]:
         "status": outcome.kind,
         "end_status": outcome.end.end_status if outcome.end else None,
         "error_code": outcome.error_code,
-        "message": outcome.said if outcome.error_code else None,
+        "message": outcome.message if outcome.error_code else None,
         "deliverable_card_id": outcome.end.deliverable_card_id if outcome.end else None,
         "waiting_tool_call_ids": outcome.waiting,
         "steps": outcome.steps,
