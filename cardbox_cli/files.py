@@ -1,4 +1,4 @@
-"""Files that other processes look at meanwhile: replaced whole, and held by one process at a time.
+"""Files and folders that other processes look at meanwhile: made whole, and held by one process at a time.
 
 Owns atomic replacement and locks that die with their holder. Knows nothing of what the files hold.
 """
@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
+
+# What makes folders is imported there: most commands only look at files, and it takes a while to load.
 
 _PAUSE = 0.05
 
@@ -31,6 +33,33 @@ def replacing(path: Path, *, mode: int = 0o600, ending: str = ".new") -> Iterato
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A new private folder that becomes `folder` when all went well, and is removed otherwise.
+
+    What a killed process leaves of it beside `folder` is called `<its name>.new-…`; see `sweep`.
+    """
+    import shutil
+    import tempfile
+
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{folder.name}.new-", dir=folder.parent))
+    try:
+        yield unfinished
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what attempts at building `folder` left behind when they were killed."""
+    import shutil
+    from glob import escape
+
+    for leftover in folder.parent.glob(f"{escape(folder.name)}.new-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager

@@ -167,7 +167,7 @@ OUTPUT_BOX = Variable("CBX_OUTPUT_BOX", "text", None, "The box that the turn wri
 TOOL_NAME = Variable("CBX_TOOL_NAME", "text", None, "The tool, for the command of a tool alone.")
 TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the command of a tool alone.")
 
-# Those of the tests of cbx; `store/connection/faults` knows what they say.
+# Those of the tests of cbx; `faults` knows what they say.
 TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "Which signal strikes, and where.")
 TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the places passed.")
 

@@ -51,7 +51,7 @@ def derived_from(parts: Iterable[str]) -> "UUID":
 
 
 def as_box_id(text: str) -> str | None:
-    """The canonical spelling of a box id (dashes, lower case), or None if `text` is no UUID."""
+    """The canonical form of a box id (dashes, lower case), or None if `text` is no UUID."""
     if re.fullmatch(_CANONICAL, text):
         return text
     from uuid import UUID

@@ -129,8 +129,8 @@ def _newest(chain: Sequence[Card], replaced: set[str]) -> Card:
 
 def _text(card: Card) -> str:
     text = _data(card).get("text")
-    said = text if isinstance(text, str) else card_text(card.content)
-    return said.strip() or "(no text)"
+    text = text if isinstance(text, str) else card_text(card.content)
+    return text.strip() or "(no text)"
 
 
 def _data(card: Card) -> dict[str, Any]:

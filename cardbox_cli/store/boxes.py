@@ -14,8 +14,8 @@ import msgspec
 
 from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Box, BoxView, Provenance, Reference, Slot, digest
-from cardbox_cli.model.cards import decode_card
+from cardbox_cli.model.boxes import Box, BoxView, CardState, Provenance, Reference, Slot, digest
+from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.box_info import BoxInfoStore
@@ -48,6 +48,7 @@ class BoxStore(ProjectStore):
 
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
+        self._cards = CardStore(database, project_id)
         self._info = BoxInfoStore(database, project_id)
         self._use = BoxUseStore(database, project_id)
 
@@ -67,7 +68,7 @@ class BoxStore(ProjectStore):
         """
         with self.database.transaction():
             if not allow_dangling:
-                self._refuse_absent(card_ids)
+                self._cards.refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
                 raise BoxConflict(f"the box id {box_id!r} is taken", hint="leave the id out to get a new one")
@@ -99,7 +100,7 @@ class BoxStore(ProjectStore):
             )
             if length is None:
                 if not allow_dangling:
-                    self._refuse_absent(card_ids)
+                    self._cards.refuse_absent(card_ids)
                 raise self._no_box(box_id)
             if fence is None:
                 # Only now that the box is held: a turn may have been asked for until then.
@@ -137,7 +138,7 @@ class BoxStore(ProjectStore):
                     hint="read it again with `cbx box show`, then replace",
                 )
             if not allow_dangling:
-                self._refuse_absent(card_ids)
+                self._cards.refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
             provenance = self.provenance(box.box_id)
             if provenance is not None:
@@ -159,7 +160,7 @@ class BoxStore(ProjectStore):
         """
         held = set(box.card_ids)
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._cards.refuse_absent([card_id for card_id in card_ids if card_id not in held])
             provenance = self.provenance(box.box_id)
             return self.create(
                 card_ids,
@@ -173,7 +174,7 @@ class BoxStore(ProjectStore):
         """Set the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive` do."""
         held = set(box.card_ids)
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._cards.refuse_absent([card_id for card_id in card_ids if card_id not in held])
             return self.replace(box.box_id, card_ids, if_ids=if_ids, allow_dangling=True)
 
     def check_replaceable(self, box_id: str) -> None:
@@ -192,10 +193,9 @@ class BoxStore(ProjectStore):
 
     def get(self, box_id: str) -> Box:
         """The box of this id. Raises NotFound, also for a text that is no UUID."""
-        found = self.get_many([box_id])
-        if not found.boxes:
-            raise self._no_box(box_id)
-        return found.boxes[0]
+        for box in self.get_many([box_id]).boxes:
+            return box
+        raise self._no_box(box_id)
 
     def get_many(self, box_ids: Sequence[str]) -> FoundBoxes:
         """The boxes of these ids in the order of `box_ids`, each once. A missing one is no error."""
@@ -237,7 +237,7 @@ class BoxStore(ProjectStore):
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Every place of the box in order, as the id and the card's JSON as the database spells it.
+        """Every place of the box in order, as the id and the card's JSON as the database prints it.
 
         None in its place where a reader sees no card. Cards of other types than `types` are left out. Read as
         they are asked for, within the caller's transaction or snapshot.
@@ -265,9 +265,14 @@ class BoxStore(ProjectStore):
             found = boxes.diff(one.card_ids, other.card_ids)
             differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
             differing += [other.card_ids[place] for place in found.added]
-            rows = self._rows("known_cards", card_ids=unique(differing)) if differing else []
-        known = {card_id: (decode_card(row), state) for card_id, state, row in rows}
+            known = self.known(differing)
         return boxes.compare(one, other, found, known)
+
+    def known(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
+        """What those of these ids stand for that are cards: hidden ones too, each with its state."""
+        wanted = unique(card_ids)
+        rows = self._rows("known_cards", card_ids=wanted) if wanted else []
+        return {card_id: (decode_card(row), state) for card_id, state, row in rows}
 
     def refs(self, card_id: str, *, limit: int | None = None) -> Iterator[Reference]:
         """The boxes that hold this id, a card's or a dangling one, the last changed first, read in pages."""
@@ -320,19 +325,13 @@ class BoxStore(ProjectStore):
         return self._with_titles([_decode_box(row) for row in rows])
 
     def _page_of_refs(self, card_id: str, after: Reference | None, size: int) -> list[Reference]:
-        rows = self._rows("boxes_of_card", card_id=card_id, **place(BoxFilter(), after, size, **_BY_CHANGE))
-        box_ids = [row[0] for row in rows]
+        asked = place(BoxFilter(), after, size, **_BY_CHANGE)
+        found = self._all(Reference, "boxes_of_card", card_id=card_id, **asked)
+        box_ids = [each.box_id for each in found]
         titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
         return [
-            Reference(
-                box_id=box_id,
-                title=titles.get(box_id),
-                positions=positions,
-                cards=length,
-                turns=turns.get(box_id, []),
-                updated_at=changed.astimezone(UTC) if changed else None,
-            )
-            for box_id, positions, length, changed in rows
+            msgspec.structs.replace(each, title=titles.get(each.box_id), turns=turns.get(each.box_id, []))
+            for each in found
         ]
 
     def _with_titles(self, boxes: list[Box]) -> list[Box]:
@@ -340,10 +339,9 @@ class BoxStore(ProjectStore):
         return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
 
     def _lock(self, box_id: str) -> Box:
-        row = self._value("lock_box", box_id=_uuid(box_id))
-        if row is None:
-            raise self._no_box(box_id)
-        return self._with_titles([_decode_box(row)])[0]
+        for row in self._column("lock_box", box_id=_uuid(box_id)):
+            return self._with_titles([_decode_box(row)])[0]
+        raise self._no_box(box_id)
 
     def _check_output(self, fence: Fence, box_id: str) -> None:
         head = HeadStore(self.database, self.project_id).hold(fence)
@@ -351,16 +349,6 @@ class BoxStore(ProjectStore):
             raise BoxConflict(
                 f"box {box_id} is not the output box of turn {fence.agent_turn_id}",
                 hint=f"that is box {head.output_box_id}",
-            )
-
-    def _refuse_absent(self, card_ids: Sequence[str]) -> None:
-        absent = CardStore(self.database, self.project_id).absent(card_ids) if card_ids else []
-        if absent:
-            others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise NotFound(
-                f"no card {absent[0]!r}{others} in project {self.project_id!r}",
-                hint="add the cards first, or pass --allow-dangling to reference them before they exist",
-                details={"missing_card_ids": absent},
             )
 
     def _refuse_profile_box(self, box_id: str) -> None:

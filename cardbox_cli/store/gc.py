@@ -58,7 +58,7 @@ class Collector(ProjectStore):
     def purge(
         self, *, deleted: bool, batch_size: int = BATCH_SIZE, advance: Advance = lambda _: None
     ) -> Rubbish:
-        """Purge it; what went. `advance` is told the size of each batch after its commit.
+        """Purge it; what went. `advance` gets the size of each batch after its commit.
 
         Must not be called within a transaction: the batches would be none.
         """
@@ -107,7 +107,7 @@ class Collector(ProjectStore):
 
 def projects(database: Database) -> list[str]:
     """Every project that the database holds anything of."""
-    found = {project_id for (project_id,) in database.rows("projects_with_rows")}
+    found = database.column("projects_with_rows")
     if database.keeps_box_info:
-        found |= {project_id for (project_id,) in database.rows("projects_with_box_info")}
-    return sorted(found)
+        found += database.column("projects_with_box_info")
+    return sorted(set(found))

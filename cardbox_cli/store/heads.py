@@ -5,11 +5,12 @@ compare-and-set on the turn and its epoch.
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.errors import StaleEpoch
-from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, Move
 from cardbox_cli.model.execution.turns import Fence, Head, InboxRow
 from cardbox_cli.store.connection.project_store import ProjectStore
 
@@ -68,25 +69,15 @@ class HeadStore(ProjectStore):
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
         """Make the move of this name; the epoch after it. Raises StaleEpoch where it may not be made."""
         known = HEAD_MOVES[move]
-        epoch: int | None = self._value(
-            "move_head",
-            **msgspec.structs.asdict(fence),
-            sources=list(known.sources),
-            target=known.target,
-            epoch=known.epoch,
-            waiting=waiting,
-            deadline=deadline,
-        )
-        if epoch is None:
-            raise self.stale(fence, self.get(fence.agent_id))
-        return epoch
+        return self._moved("move_head", fence, known, target=known.target, waiting=waiting, deadline=deadline)
 
     def free(self, fence: Fence, move: str) -> int:
         """Make the agent idle by `end` or `stop`; the epoch after it. Raises StaleEpoch."""
-        known = HEAD_MOVES[move]
-        epoch: int | None = self._value(
-            "free_head", **msgspec.structs.asdict(fence), sources=list(known.sources), epoch=known.epoch
-        )
+        return self._moved("free_head", fence, HEAD_MOVES[move])
+
+    def _moved(self, query: str, fence: Fence, move: Move, **values: Any) -> int:
+        place = {**msgspec.structs.asdict(fence), "sources": list(move.sources), "epoch": move.epoch}
+        epoch: int | None = self._value(query, **place, **values)
         if epoch is None:
             raise self.stale(fence, self.get(fence.agent_id))
         return epoch

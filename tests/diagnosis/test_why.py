@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.settings import Settings
-from cardbox_cli.store.connection.database import OWN_EXECUTION, Database
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.tables import OWN_EXECUTION
 from tests.conftest import Cbx
 from tests.diagnosis.conftest import World
 

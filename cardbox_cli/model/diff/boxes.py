@@ -17,7 +17,7 @@ from cardbox_cli.model.diff.sequences import Pair, longest_common, longest_risin
 Kind = Literal["removed", "added", "moved", "changed"]
 
 # What an id stands for; an id that is not there dangles.
-Known = Mapping[str, tuple[Card | None, CardState]]
+Known = Mapping[str, tuple[Card, CardState]]
 # Places of a box by their position, ascending.
 Slots = Mapping[int, Slot]
 
@@ -125,8 +125,7 @@ def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
 
 
 def _slot(place: int, card_id: str, known: Known) -> Slot:
-    card, state = known.get(card_id, (None, "dangling"))
-    return Slot(place, card_id, card, state)
+    return Slot(place, card_id, *known.get(card_id, (None, "dangling")))
 
 
 def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
@@ -140,20 +139,15 @@ def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slot
 
 def _edited(old: Slots, new: Slots) -> list[Pair]:
     """The new cards that were made by editing one of the old."""
-    origins = {card_id: places[::-1] for card_id, places in _places_of(old.values()).items()}
+    origins: dict[str, list[int]] = {}
+    for place, slot in reversed(list(old.items())):
+        origins.setdefault(slot.card_id, []).append(place)
     pairs = []
     for place, slot in new.items():
         origin = slot.card.metadata.get("edited_from") if slot.card else None
         if isinstance(origin, str) and origins.get(origin):
             pairs.append(Pair(origins[origin].pop(), place))
     return pairs
-
-
-def _places_of(slots: Iterable[Slot]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for slot in slots:
-        places.setdefault(slot.card_id, []).append(slot.position)
-    return places
 
 
 def _replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:

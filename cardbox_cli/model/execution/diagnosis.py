@@ -40,7 +40,7 @@ class ResultCard(msgspec.Struct, frozen=True):
     created_at: datetime | None
 
 
-class Child(msgspec.Struct, frozen=True, kw_only=True):
+class Child(msgspec.Struct, frozen=True):
     """A turn that another asked for. `tool_call_id` is the call that its end answers, if there is one."""
 
     agent_turn_id: str

@@ -64,7 +64,7 @@ class ProjectStore:
         return self.database.run(name, project_id=self.project_id, **parameters)
 
     def _column(self, name: str, /, **parameters: Any) -> list[Any]:
-        return [row[0] for row in self._rows(name, **parameters)]
+        return self.database.column(name, project_id=self.project_id, **parameters)
 
     def _one(self, kind: type[_Item], name: str, /, **parameters: Any) -> _Item | None:
         """The value that the query `name` answers as JSON; None for none."""

@@ -24,8 +24,8 @@ _BROKEN_PASSWORD = re.compile(r"postgres(ql)?://[^?]*[@/][^?]*@")
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
 
 
-def _silent(_: str) -> None:
-    pass
+def silent(_: str) -> None:
+    """What announces to nobody."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Target:
     conninfo: str | None
     named_by: str
     home: Path
-    announce: Callable[[str], None] = _silent
+    announce: Callable[[str], None] = silent
 
     @property
     def embedded(self) -> bool:
@@ -56,7 +56,7 @@ def find_target(
     url: str | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    announce: Callable[[str], None] = _silent,
+    announce: Callable[[str], None] = silent,
 ) -> Target:
     """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
     home = default_home(environ)

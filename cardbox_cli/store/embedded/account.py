@@ -7,15 +7,15 @@ and never changes the mode or owner of a folder that cbx did not make.
 import os
 import pwd
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import DatabaseUnavailable, InvalidInput
+from cardbox_cli.faults import passing
+from cardbox_cli.files import building
 from cardbox_cli.settings import SERVER_USER
-from cardbox_cli.store.connection.faults import passing
 
 # The server must not be bent by PG* variables, nor by what else a shell or a CI job exports.
 _PASSED_VARIABLES = ("PATH", "LANG", "TZ")
@@ -62,15 +62,10 @@ class Account:
 
     def make_folder(self, path: Path, mode: int = 0o700) -> None:
         """Make `path` for this account: with its owner and mode from the moment that it bears its name."""
-        made = Path(tempfile.mkdtemp(prefix=f"{path.name}.new-", dir=path.parent))
-        made.chmod(mode)
-        self.give(made)
-        passing("folder begun")
-        try:
-            made.rename(path)
-        except OSError:
-            made.rmdir()
-            raise
+        with building(path) as made:
+            made.chmod(mode)
+            self.give(made)
+            passing("folder begun")
 
     def give(self, path: Path) -> None:
         """Make this account the owner of `path`, which cbx made."""

@@ -122,11 +122,15 @@ WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
 -- name: boxes_of_card
 -- A page of the boxes that hold a card, the last changed first, after the place (updated_at, box_id) if one is
 -- given: the box, the card's positions in order, how long the box is, when it changed.
-SELECT b.box_id::text,
-    ARRAY(SELECT (slot.place - 1)::integer
-          FROM jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-          WHERE slot.card_id = %(card_id)s ORDER BY slot.place),
-    jsonb_array_length({ids}), b.updated_at
+SELECT json_build_object(
+    'box_id', b.box_id,
+    'positions', ARRAY(
+        SELECT slot.place - 1
+        FROM jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+        WHERE slot.card_id = %(card_id)s ORDER BY slot.place),
+    'cards', jsonb_array_length({ids}),
+    'updated_at', to_char(b.updated_at AT TIME ZONE 'UTC', {utc})
+)::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)
     AND (%(after_time)s::timestamptz IS NULL

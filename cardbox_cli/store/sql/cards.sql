@@ -219,6 +219,7 @@ AND (SELECT bool_and(EXISTS (
 
 -- name: index_text
 -- The opt-in index behind a search for words; outside any transaction, so that writers go on.
+-- across-projects: an index is of a whole table
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}));
 
 -- name: find_card_ids

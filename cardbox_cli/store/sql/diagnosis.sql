@@ -238,6 +238,7 @@ ORDER BY w.worker_id
 
 -- name: why_loads
 -- How many rows these workers have claimed.
+-- across-projects: a worker may serve all projects
 SELECT l.owner, count(*)
 FROM cbx.leases AS l
 WHERE l.owner = ANY(%(workers)s) AND l.expires_at > {now}

@@ -3,6 +3,7 @@ c.expires_at <= {now} AND c.deleted_at IS NULL
 
 -- name: projects_with_rows
 -- Every project that has a card or a box.
+-- across-projects: it looks for projects
 SELECT c.tenant_id FROM public.cards AS c
 UNION
 SELECT b.tenant_id FROM public.card_boxes AS b
@@ -10,6 +11,7 @@ ORDER BY 1
 
 -- name: projects_with_box_info
 -- Every project that has a row beside its boxes.
+-- across-projects: it looks for projects
 SELECT DISTINCT i.project_id FROM cbx.box_info AS i ORDER BY 1
 
 -- name: count_expired

@@ -252,6 +252,7 @@ RETURNING i.inbox_id
 
 -- name: due_projects
 -- The projects with due work for a target; a claim then names one of them.
+-- across-projects: it looks for projects
 SELECT DISTINCT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
@@ -259,6 +260,7 @@ WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.wor
 
 -- name: unsettled_projects
 -- The projects where something of a target is open, and could be overdue.
+-- across-projects: it looks for projects
 SELECT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id

@@ -6,13 +6,10 @@ to say of it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
-from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.embedded.location import read_record
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.inbox import InboxViews
 from cardbox_cli.store.views.turns import TurnViews
@@ -28,19 +25,9 @@ def completion_snapshot(target: Target, *, milliseconds: int) -> Iterator[Databa
 
     Raises DatabaseUnavailable when it does not run. Connecting may take 2 s where the network is silent.
     """
-    with Database.connect(_running(target), timeout=2) as database, database.snapshot():
+    with Database.connect(target, timeout=2, start=False) as database, database.snapshot():
         database.value("give_up_after", limit=f"{milliseconds}ms")
         yield database
-
-
-def _running(target: Target) -> Target:
-    """The embedded server as one that nobody starts; another server as it is."""
-    if not target.embedded:
-        return target
-    server = target.server()
-    if read_record(server.home) is None:
-        raise DatabaseUnavailable("the embedded Postgres does not run", hint="`cbx db start` starts it")
-    return replace(target, conninfo=server.conninfo())
 
 
 def recent_boxes(database: Database, project_id: str) -> Pairs:

@@ -119,15 +119,7 @@ def _project_size(database: Database, project_id: str, counted: dict[str, bool])
         boxes, boxes_exact = database.value("count_boxes", project_id=project_id), True
     else:
         boxes, boxes_exact = _about(database, "boxes", project_id)
-    return ProjectSize(
-        project_id=project_id,
-        cards=cards,
-        cards_exact=cards_exact,
-        expired=expired,
-        deleted=deleted,
-        boxes=boxes,
-        boxes_exact=boxes_exact,
-    )
+    return ProjectSize(project_id, cards, cards_exact, expired, deleted, boxes, boxes_exact)
 
 
 def _about(database: Database, things: str, project_id: str) -> tuple[int, bool]:
@@ -141,14 +133,8 @@ def _about(database: Database, things: str, project_id: str) -> tuple[int, bool]
 
 def _embedded_places(target: Target) -> dict[str, Any]:
     status = target.server().status()
-    return {
-        "home": str(status.home),
-        "data": str(status.data),
-        "socket": str(status.socket),
-        "log": str(status.log),
-        "account": status.account,
-        "pid": status.pid,
-    }
+    places = {name: str(getattr(status, name)) for name in ("home", "data", "socket", "log")}
+    return {**places, "account": status.account, "pid": status.pid}
 
 
 def _server_place(target: Target) -> dict[str, Any]:

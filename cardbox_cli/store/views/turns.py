@@ -1,6 +1,6 @@
 """Turns as they are read: lists of them, and all rows of one. Never writes.
 
-What became of a turn is told by its inbox row and its agent's head, on databases of other programs too; the
+What became of a turn is in its inbox row and its agent's head, on databases of other programs too; the
 end that cbx keeps, or what the turn left where nobody kept one, comes with the row. What all that means is
 for `execution/views/turn_page.py` to say.
 """
