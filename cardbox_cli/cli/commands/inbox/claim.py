@@ -38,11 +38,11 @@ def command(
     name = owner_name(owner)
     with runtime() as run, ExitStack() as listening:
         # Listening begins before the first look, so that nothing can come between the two.
-        doorbell = listening.enter_context(listener(target)) if wait else None
+        wakeups = listening.enter_context(listener(target)) if wait else None
         claimed = claim_rows(run, target=target, owner=name, limit=limit)
         until = math.inf if timeout is None else time.monotonic() + timeout
-        while not claimed and doorbell is not None and (left := until - time.monotonic()) > 0:
-            doorbell.wait(min(left, run.settings.poll))
+        while not claimed and wakeups is not None and (left := until - time.monotonic()) > 0:
+            wakeups.wait(min(left, run.settings.poll))
             claimed = claim_rows(run, target=target, owner=name, limit=limit)
     if not claimed:
         raise NotFound(
