@@ -36,8 +36,8 @@ from cardbox_cli.cli.shell.lines import Shell
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.schema import add_missing_tables
-from cardbox_cli.store.views.completion import glance
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
+from cardbox_cli.store.views.completion import completion_snapshot
 
 SMALL = 10_000
 TARGET = 1.5
@@ -92,7 +92,7 @@ class _Patient(ProcessContext):
     """Completion as it is, but for its hurry."""
 
     def completion_database(self, target: Target) -> AbstractContextManager[Database]:
-        return glance(target, milliseconds=60_000)
+        return completion_snapshot(target, milliseconds=60_000)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ Stored by database and project, in a file of CBX_HOME that only its owner can re
 address, which holds no secret. Where nothing can be stored no command fails for it.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.files import exclusive, replacing
 
 LAST = "@last"
 FILE = "last.json"
@@ -31,7 +31,8 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
         others = [entry for entry in entries if not _is_of(entry, address, project_id)]
         ids = {**known, **made}
         newest = {**ids, "database": address, "project": project_id}
-        _write(home / FILE, [*others, newest][-REMEMBERED:])
+        with replacing(home / FILE) as stream:
+            json.dump([*others, newest][-REMEMBERED:], stream, indent=1)
 
 
 def recall(address: str, project_id: str, noun: Noun) -> str:
@@ -66,15 +67,6 @@ def _read(file: Path) -> list[dict[str, str]]:
     ]
 
 
-def _write(file: Path, entries: list[dict[str, str]]) -> None:
-    """A reader sees the old file or the new one, whole. The caller holds the home."""
-    unfinished = file.with_suffix(".new")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as stream:
-        json.dump(entries, stream, indent=1)
-    unfinished.replace(file)
-
-
 def _home() -> Path:
     from cardbox_cli.home import default_home
 
@@ -88,9 +80,5 @@ def _held_home() -> Iterator[Path]:
 
     home = _home()
     make_home(home)
-    descriptor = os.open(home, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with exclusive(home):
         yield home
-    finally:
-        os.close(descriptor)

@@ -29,6 +29,7 @@ COMMANDS = {
     "why": "Explain why a turn stands still, and how to free it.",
     "shell": "Run commands line by line: one process, one connection.",
     "completion": "Print the script that completes cbx in your shell.",
+    "config": "Show the settings in force, and where each comes from.",
     "db": "Start, inspect, upgrade and remove the database.",
 }
 

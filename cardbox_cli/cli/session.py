@@ -14,6 +14,7 @@ import click
 
 from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import PROJECT
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -37,9 +38,9 @@ class ProcessContext:
 
     def completion_database(self, target: "Target") -> "AbstractContextManager[Database]":
         """A read-only connection for completing a value: it starts no server, and waits for little."""
-        from cardbox_cli.store.views.completion import glance
+        from cardbox_cli.store.views.completion import completion_snapshot
 
-        return glance(target, milliseconds=300)
+        return completion_snapshot(target, milliseconds=300)
 
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Go on as another program. Answers its exit code where this process stays."""
@@ -48,13 +49,17 @@ class ProcessContext:
 
 @dataclass
 class Session:
-    """The settings of one run, and the way to its database. `pages`: whether it may start a pager."""
+    """The settings of one run, and the way to its database. `pages`: whether it may start a pager.
 
-    project_id: str = field(default_factory=lambda: os.environ.get("CBX_PROJECT") or "default")
+    `given` are those of the options below that the command line has.
+    """
+
+    project_id: str = field(default_factory=PROJECT.value)
     database_url: str | None = None
     output: str = "table"
     debug: bool = False
     pages: bool = field(default=True, repr=False, compare=False)
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -142,7 +147,9 @@ def common_options() -> list[click.Option]:
     def stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
         def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
             if value not in (None, False):
-                setattr(context.find_root().obj, name, value)
+                obj = context.find_root().obj
+                setattr(obj, name, value)
+                obj.given |= {declarations[0]}
 
         return click.Option(declarations, expose_value=False, callback=keep, **attributes)
 

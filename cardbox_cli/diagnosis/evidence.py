@@ -131,6 +131,6 @@ def last_audit(s: Snapshot) -> tuple[Evidence, ...]:
     """What was last done to the turn from outside, if anything was."""
     if s.audit is None:
         return ()
-    said = f": {s.audit.reason}" if s.audit.reason else ""
-    shows = f"{s.audit.action} by {s.audit.actor} {instant(s, s.audit.created_at)}{said}"
+    reason = f": {s.audit.reason}" if s.audit.reason else ""
+    shows = f"{s.audit.action} by {s.audit.actor} {instant(s, s.audit.created_at)}{reason}"
     return (Evidence("cbx.audit", s.audit.audit_id, shows),)

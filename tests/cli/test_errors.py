@@ -19,6 +19,7 @@ from cardbox_cli.cli.root import COMMANDS
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.migrations.version import newest
 from tests.cli import exploding
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
@@ -302,7 +303,7 @@ TABLE = [
         ("card", "list"),
         7,
         "schema-too-new",
-        "the database has schema version 99, this cbx knows up to 4",
+        f"the database has schema version 99, this cbx knows up to {newest()}",
         "use the newer cbx that upgraded it",
     ),
     Row(

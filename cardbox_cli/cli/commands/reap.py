@@ -16,7 +16,7 @@ def command() -> None:
 
     Expired leases make their rows due again, or dead after too many tries; a result whose report was lost is
     reported; a passed deadline becomes a timeout report; a turn that is queued on an idle agent is promoted;
-    workers are notified again of what nobody came for.
+    workers are notified again of what none came for.
     """
     from cardbox_cli.execution.recovery.reaping import reap
 
@@ -37,7 +37,7 @@ def _print_text(reaped: "Reaped") -> None:
             ("reported", ", ".join(reaped.reported) or None),
             ("failed", ", ".join(reaped.failed) or None),
             ("promoted", ", ".join(reaped.promoted) or None),
-            ("notified", ", ".join(reaped.rung) or None),
+            ("notified", ", ".join(reaped.notified) or None),
             ("trouble", "; ".join(reaped.troubles) or None),
         ]
     )

@@ -1,6 +1,5 @@
 """`cbx why`: what a turn waits for, who must act next, and the command that frees it. Never writes."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from cardbox_cli.cli.terminal.describe import count, time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.settings import PROJECT, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
@@ -48,10 +48,9 @@ def command(
     if sum((turn is not None, agent is not None, all_)) != 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
     from cardbox_cli.diagnosis.diagnose import Diagnoser
-    from cardbox_cli.execution.settings import settings_from
 
     with session().database() as database:
-        diagnoser = Diagnoser(database, session().project_id, settings_from(os.environ))
+        diagnoser = Diagnoser(database, session().project_id, settings_from())
         if all_:
             _survey(diagnoser)
         else:
@@ -165,5 +164,4 @@ def _command(words: Sequence[str] | None) -> str | None:
     if words is None:
         return None
     project = session().project_id
-    default = os.environ.get("CBX_PROJECT") or "default"
-    return shlex.join(["cbx", *words, *(["--project", project] if project != default else [])])
+    return shlex.join(["cbx", *words, *(["--project", project] if project != PROJECT.value() else [])])

@@ -20,12 +20,11 @@ from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.session import Session, announce, session
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import hash_ids
+from cardbox_cli.settings import EDITOR, TERM
 
 if TYPE_CHECKING:
     from cardbox_cli.model.boxes import Box
     from cardbox_cli.store.boxes import BoxStore
-
-DEFAULT_EDITOR = "vi"
 
 
 class Edited(NamedTuple):
@@ -92,15 +91,14 @@ def _closed(text: str) -> str:
 
 def _editor() -> str:
     """The command line of the person's editor, for a shell."""
-    for variable in ("VISUAL", "EDITOR"):
-        if os.environ.get(variable, "").strip():
-            return os.environ[variable]
-    if os.environ.get("TERM", "dumb") == "dumb" or not (sys.stdin.isatty() or sys.stderr.isatty()):
+    if command := EDITOR.text():
+        return command
+    if TERM.text() in ("", "dumb") or not (sys.stdin.isatty() or sys.stderr.isatty()):
         raise UsageError(
             "there is no terminal for an editor here, and neither VISUAL nor EDITOR names one",
             hint="give the text with --file, or set EDITOR",
         )
-    return DEFAULT_EDITOR
+    return str(EDITOR.default)
 
 
 def _run(command: str, path: str) -> None:

@@ -16,6 +16,7 @@ from cardbox_cli.cli.escaping import printable
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
+from cardbox_cli.files import replacing
 from cardbox_cli.model import exact_json
 
 
@@ -70,7 +71,8 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
     """
     try:
         if path.exists() and not path.is_file():  # such as /dev/stdout
-            _write(path, pieces)
+            with path.open("w", encoding="utf-8") as file:
+                file.writelines(pieces)
         else:
             _replace(path.resolve(), pieces)
     except OSError as exc:
@@ -79,19 +81,9 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[str]) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        _write(unfinished, pieces)
+    with replacing(path, mode=0o666, ending=f".{os.getpid()}") as file:
         if path.exists():
-            unfinished.chmod(path.stat().st_mode)
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _write(path: Path, pieces: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), path.stat().st_mode)
         file.writelines(pieces)
 
 

@@ -1,6 +1,5 @@
 """How commands find recipes and read the arguments that they take."""
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
+from cardbox_cli.settings import HANDOVERS
 
 if TYPE_CHECKING:
     from cardbox_cli.packing.recipe_files import LoadedRecipe
@@ -19,8 +19,7 @@ _ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL
 
 def recipe_folders() -> list[Path]:
     """Where recipes are looked up by name, before those that ship."""
-    named = os.environ.get("CBX_HANDOVERS")
-    return [Path("handovers"), *([Path(named)] if named else [])]
+    return [Path("handovers"), *([Path(named)] if (named := HANDOVERS.text()) else [])]
 
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import SETTINGS
 
 # What the scripts of `cbx completion` complete as files.
 FILES = "file"
@@ -143,6 +144,7 @@ INBOX_ROW = Completed("INBOX", _stored("recent_inbox", short=True))
 PROFILE = Completed("PROFILE", _stored("profile_names"))
 RECIPE = Completed("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
+SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
 STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
 TOOL = Completed("TOOL", _stored("tool_names"))
 TURN = Completed("TURN", _turns)

@@ -29,18 +29,18 @@ class Shell(ProcessContext):
     """The context of commands that share a process. `settings` are what each of them starts from."""
 
     def __init__(self, settings: Session) -> None:
-        from cardbox_cli.store.connection.cached import KeptDatabase
+        from cardbox_cli.store.connection.cached import CachedDatabase
 
         self.settings = replace(settings, process=self)
         self.left = False
-        self._kept = KeptDatabase()
+        self._cached = CachedDatabase()
         self._commands = root()
 
     def __enter__(self) -> "Shell":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._kept.close()
+        self._cached.close()
 
     def run_script(self, lines: Iterable[str], name: str, *, keep_going: bool) -> int:
         """Run lines to the first failure, or to the end; the exit code of the first that failed."""
@@ -79,7 +79,7 @@ class Shell(ProcessContext):
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
         """The connection of this shell, or one to the other database that the line names."""
-        return self._kept.lend(target)
+        return self._cached.lend(target)
 
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run the program as a child, the terminal its own; its exit code."""

@@ -1,14 +1,15 @@
 """The few colours that are shown on a terminal that has them."""
 
-import os
 import sys
+
+from cardbox_cli.settings import NO_COLOR, TERM
 
 _CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 
 def coloured() -> bool:
     """Whether colours are shown here."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
 
 
 def painted(colour: str, text: str) -> str:

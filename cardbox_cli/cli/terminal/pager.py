@@ -15,6 +15,7 @@ from io import TextIOBase
 from typing import TextIO
 
 from cardbox_cli.cli.escaping import printable
+from cardbox_cli.settings import PAGER, TERM
 
 # As git sets them where they are not set: quit if it fits, colours, no clearing of the screen.
 _HABITS = {"LESS": "FRX", "LV": "-c"}
@@ -28,7 +29,7 @@ def paged() -> Iterator[None]:
     quietly.
     """
     command = _command()
-    if not command or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+    if not command or not sys.stdout.isatty() or TERM.text() == "dumb":
         yield
         return
     pager = _Pager(command)
@@ -46,10 +47,9 @@ def paged() -> Iterator[None]:
 
 def _command() -> str:
     """The pager's command line; nothing where none is wanted, or where the usual one is not installed."""
-    for name in ("CBX_PAGER", "PAGER"):
-        if name in os.environ:
-            named = os.environ[name].strip()
-            return "" if named == "cat" else named
+    if found := PAGER.found():
+        named = found[1].strip()
+        return "" if named == "cat" else named
     return "less" if shutil.which("less") else ""
 
 

@@ -1,11 +1,12 @@
 """How far a long piece of work is: a bar on stderr, where that is a terminal."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
+
+from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -32,7 +33,7 @@ class _Bar:
         self._what = what
         self._total = total
         self._in_bytes = in_bytes
-        self._visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._visible = sys.stderr.isatty() and TERM.text() != "dumb"
         self._began = monotonic()
         self._progress: Progress | None = None
 

@@ -19,6 +19,7 @@ import click
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import clipped
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import TERM
 
 _Seen = TypeVar("_Seen")
 
@@ -38,7 +39,7 @@ def keep_showing(
 
     Of what is higher than the terminal the first lines are shown, with `end` the last.
     """
-    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    can_draw = sys.stdout.isatty() and TERM.text() != "dumb"
     before: list[_Seen] = []
     with _alarm() as resized_within:
         while True:

@@ -1,8 +1,8 @@
 """What the model of a turn's next step is asked, from the turn's boxes, its profile and the project's tools.
 
-Pure. The history is what the output box held when the turn was leased, the context box, and what the turn has
-written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests never
-count.
+Pure. The history is what the output box held when the turn was promoted, the context box, and what the turn
+has written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests
+never count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
-    """The boxes of a turn. `output_start` is how many cards the output box held when the turn was leased."""
+    """The boxes of a turn. `output_start`: how many cards the output box held when the turn was promoted."""
 
     profile: Source
     context: Source
@@ -118,8 +118,8 @@ def turn_request(
 ) -> TurnRequest:
     """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
-    spelled = [_function_tool(tool) for tool in offered]
-    return request_with_tools(boxes, spelled, options, format=format, collector=collector)
+    encoded = [_function_tool(tool) for tool in offered]
+    return request_with_tools(boxes, encoded, options, format=format, collector=collector)
 
 
 def request_with_tools(
@@ -130,7 +130,7 @@ def request_with_tools(
     format: str,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
-    """`turn_request` with tools that are spelled already, such as those that an earlier request had."""
+    """`turn_request` with tools that are encoded already, such as those that an earlier request had."""
     own, entries = boxes.exchange, boxes.entries
     composed = request_of(entries, options, spell=dialect_of(format).spell, collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)

@@ -14,15 +14,15 @@ from cardbox_cli.context.blocks import is_call, kind
 from cardbox_cli.context.drafting import card_of_message, content_cards
 from cardbox_cli.context.sources import ANTHROPIC
 from cardbox_cli.errors import InvalidCard
-from cardbox_cli.execution.worker.calls import (
+from cardbox_cli.execution.tool_calls import (
     Author,
-    Call,
     Held,
     MalformedCall,
+    ToolCall,
     call_card,
     calls_of,
+    encoded_calls,
     own_ids,
-    spelled_calls,
     with_own_ids,
 )
 from cardbox_cli.model import exact_json
@@ -32,7 +32,7 @@ from cardbox_cli.model.ids import new_card_id
 
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
 
-# What tells a list of Anthropic's blocks from one of OpenAI's parts.
+# What distinguishes a list of Anthropic's blocks from one of OpenAI's parts.
 _ANTHROPICS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
 # Where providers put what a model thought, as text.
 _REASONING = ("reasoning_content", "reasoning")
@@ -41,11 +41,11 @@ _REASONING = ("reasoning_content", "reasoning")
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a step adds to its turn: cards in order, and the calls among them that have no result yet.
 
-    `usage` is what the provider counted, as it spells it.
+    `usage` is what the provider counted, under its own names.
     """
 
     cards: list[CardDraft]
-    calls: list[Call]
+    calls: list[ToolCall]
     usage: dict[str, Any] | None = None
 
 
@@ -94,10 +94,10 @@ def _answer(text: str, author: Author, held: Held) -> Answer:
         usage = value.get("usage")
         message = _message(value)
         if message is not None:
-            return _spoken(message, author, held, usage if isinstance(usage, dict) else None)
+            return _from_message(message, author, held, usage if isinstance(usage, dict) else None)
     lines = [value] if _is_card(value) else _card_lines(text)
     if lines is not None:
-        return _handed_in(lines, author, held)
+        return _from_cards(lines, author, held)
     return _finished(_thoughts([draft_card("agent.thought", text)], author), author, None)
 
 
@@ -122,9 +122,9 @@ def _json(text: str) -> Any:
 def _refuse_error(value: dict[str, Any]) -> None:
     """Providers answer with an object that has an error, and with exit code 0 when fetched by curl."""
     error = value.get("error")
-    said = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
-    if isinstance(said, str) and said:
-        raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(said)}")
+    message = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
+    if isinstance(message, str) and message:
+        raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(message)}")
 
 
 def _message(value: dict[str, Any]) -> dict[str, Any] | None:
@@ -146,10 +146,10 @@ def _chosen(choices: list[Any]) -> dict[str, Any]:
 
 def _message_of_items(items: list[Any]) -> dict[str, Any]:
     """The message that the items of OpenAI's Responses are together."""
-    said, thought, calls = [], [], []
+    texts, thought, calls = [], [], []
     for item in items:
         if kind(item) == "message":
-            said += [part.get("text") or part.get("refusal") for part in _dicts(item.get("content"))]
+            texts += [part.get("text") or part.get("refusal") for part in _dicts(item.get("content"))]
         elif kind(item) == "reasoning":
             thought += [part.get("text") for part in _dicts(item.get("summary"))]
         elif kind(item) == "function_call":
@@ -158,7 +158,7 @@ def _message_of_items(items: list[Any]) -> dict[str, Any]:
     reasoning = "\n".join(text for text in thought if isinstance(text, str))
     return {
         "role": "assistant",
-        "content": "\n".join(text for text in said if isinstance(text, str)),
+        "content": "\n".join(text for text in texts if isinstance(text, str)),
         "tool_calls": calls,
         "reasoning_content": reasoning,
     }
@@ -168,7 +168,9 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _spoken(message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None) -> Answer:
+def _from_message(
+    message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None
+) -> Answer:
     content = message.get("content")
     if isinstance(content, list) and (
         message.get("type") == "message" or any(kind(block) in _ANTHROPICS for block in content)
@@ -180,7 +182,7 @@ def _spoken(message: dict[str, Any], author: Author, held: Held, usage: dict[str
 
 
 def _tidied(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it is sent back: calls in one spelling, and without the keys that hold nothing."""
+    """A message as it is sent back: calls in one form, and without the keys that hold nothing."""
     calls = message.get("tool_calls") or []
     if not calls and isinstance(message.get("function_call"), dict):
         calls = [{"function": message["function_call"]}]
@@ -191,8 +193,8 @@ def _tidied(message: dict[str, Any]) -> dict[str, Any]:
         raise _Refused(INVALID, "the content of the message is neither text nor a list")
     apart = ("role", "content", "tool_calls", "function_call")
     rest = {key: value for key, value in message.items() if key not in apart and value not in (None, "", [])}
-    spelled = {"tool_calls": spelled_calls(calls)} if calls else {}
-    return {"role": "assistant", "content": content or (None if calls else ""), **spelled, **rest}
+    encoded = {"tool_calls": encoded_calls(calls)} if calls else {}
+    return {"role": "assistant", "content": content or (None if calls else ""), **encoded, **rest}
 
 
 def _renamed_message(message: dict[str, Any], held: Held) -> dict[str, Any]:
@@ -249,7 +251,7 @@ def _card_lines(text: str) -> list[dict[str, Any]] | None:
     return values
 
 
-def _handed_in(values: Sequence[dict[str, Any]], author: Author, held: Held) -> Answer:
+def _from_cards(values: Sequence[dict[str, Any]], author: Author, held: Held) -> Answer:
     drafts = [_by(author, _card(value, number)) for number, value in enumerate(values, 1)]
     drafts = _with_own_ids(drafts, held)
     scheduled = {draft.tool_call_id for draft in drafts if draft.type == "tool.call"}
@@ -267,7 +269,7 @@ def _card(value: dict[str, Any], number: int) -> CardDraft:
         draft = draft_from_mapping(value)
         if draft.tool_calls is None:
             return draft
-        return msgspec.structs.replace(draft, tool_calls=spelled_calls(draft.tool_calls))
+        return msgspec.structs.replace(draft, tool_calls=encoded_calls(draft.tool_calls))
     except (InvalidCard, MalformedCall) as exc:
         raise _Refused(INVALID, f"card {number} of the output: {exc}") from exc
 
@@ -320,8 +322,8 @@ def _finished(thoughts: Sequence[CardDraft], author: Author, usage: dict[str, An
         return Answer(
             cards=[*thoughts, *(call_card(call, author) for call in calls)], calls=calls, usage=usage
         )
-    said = "\n".join(card_text(each.content) for each in thoughts if each.type == "agent.thought")
-    if not said.strip():
+    text = "\n".join(card_text(each.content) for each in thoughts if each.type == "agent.thought")
+    if not text.strip():
         raise _Refused(EMPTY, "the model's message says nothing and calls no tool")
-    deliverable = draft_card("task.deliverable", said, author_id=author.agent_id, metadata=author.metadata)
+    deliverable = draft_card("task.deliverable", text, author_id=author.agent_id, metadata=author.metadata)
     return Answer(cards=[*thoughts, deliverable], calls=[], usage=usage)

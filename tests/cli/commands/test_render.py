@@ -515,7 +515,7 @@ class TestVerify:
         result = cbx("render", "--turn", turn, "--verify")
         assert (result.code, result.err.splitlines()[0]) == (
             3,
-            f"error: turn '{turn}' has recorded no request",
+            f"error: turn '{turn}' has no snapshot of a request",
         )
         lists = (
             f"hint: `cbx turn show {turn[-8:]}` lists its steps; one is verified once a worker has begun it"

@@ -16,10 +16,10 @@ def command(
 ) -> None:
     """Add the tables that are missing. Without --yes it prints their SQL. No existing table is changed."""
     from cardbox_cli.store.connection.database import Database
-    from cardbox_cli.store.schema import add_missing_tables, missing_parts
+    from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables
 
     with Database.connect(session().target()) as database:
-        parts = missing_parts(database)
+        parts = missing_tables(database)
         added = add_missing_tables(database) if yes else []
     answer = {"missing": list(parts), "added": added, "sql": "\n\n".join(parts.values())}
 

@@ -33,17 +33,17 @@ def command(
         typer.Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3."),
     ] = None,
 ) -> None:
-    """Claim due rows for the time of a lease (CBX_LEASE, 60 s), one of each agent. Exit 3 without work."""
+    """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
     from cardbox_cli.execution.queue.claims import claim as claim_rows
 
     name = owner_name(owner)
     with runtime() as run, ExitStack() as listening:
         # Listening begins before the first look, so that nothing can come between the two.
-        notifications = listening.enter_context(listener(target)) if wait else None
+        wakeups = listening.enter_context(listener(target)) if wait else None
         claimed = claim_rows(run, target=target, owner=name, limit=limit)
         until = math.inf if timeout is None else time.monotonic() + timeout
-        while not claimed and notifications is not None and (left := until - time.monotonic()) > 0:
-            notifications.wait(min(left, run.settings.poll))
+        while not claimed and wakeups is not None and (left := until - time.monotonic()) > 0:
+            wakeups.wait(min(left, run.settings.poll))
             claimed = claim_rows(run, target=target, owner=name, limit=limit)
     if not claimed:
         raise NotFound(

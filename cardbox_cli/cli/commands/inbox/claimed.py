@@ -1,6 +1,5 @@
 """What the verbs share that give a claimed row back: whose claim it is, and the row as it is then."""
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
 
@@ -8,6 +7,7 @@ import typer
 
 from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.settings import OWNER
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -40,7 +40,7 @@ def resolve_row(run: "Runtime", named: str) -> str:
 
 
 def owner_name(named: str | None) -> str:
-    return named or os.environ.get("CBX_OWNER") or f"shell {actor()}"
+    return named or OWNER.text() or f"shell {actor()}"
 
 
 def print_row(row: "InboxRow") -> None:

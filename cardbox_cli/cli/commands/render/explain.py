@@ -1,6 +1,5 @@
 """What `cbx render --explain` and `--stats` print: where a request comes from, and what its parts take."""
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from cardbox_cli.context.lint.models import window
 from cardbox_cli.context.request import Request
 from cardbox_cli.execution.requests.request import dialect_of
 from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.commands.render.source import Shown
@@ -118,7 +118,7 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
     )
     if not found:
         return
-    mark = "#" if os.environ.get("TERM") == "dumb" else "▇"
+    mark = "#" if TERM.text() == "dumb" else "▇"
     whole = min(_WHOLE, room_beside(_SHARE, found))
     bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
     output.print_text()

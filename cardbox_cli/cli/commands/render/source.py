@@ -17,7 +17,7 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import DEFAULT_FORMAT, dialect_of
 from cardbox_cli.execution.requests.source import read_source
-from cardbox_cli.execution.requests.step_snapshots import Verified, read_kept
+from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.store.connection.database import Database
@@ -173,13 +173,13 @@ class Requests:
 
 def _idle(options: ComposeOptions, step: Step) -> list[str]:
     """The options that change nothing in the request of a step that has begun."""
-    kept = read_kept(step.metadata)
-    return idle_options(options, {} if kept is None else kept.layers)
+    snapshot = read_snapshot(step.metadata)
+    return idle_options(options, {} if snapshot is None else snapshot.layers)
 
 
 def _unknown(step: Step) -> list[str]:
     """What nobody knows of the request of a step that has begun."""
-    if read_kept(step.metadata) is not None:
+    if read_snapshot(step.metadata) is not None:
         return []
     return [f"{step.step_id} kept no hashes: layers that lived for its call, if any, are not compared"]
 

@@ -1,4 +1,4 @@
-"""What `cbx worker run` prints while it runs: lines for people on stderr, turns at rest on stdout."""
+"""What `cbx worker run` prints while it runs: lines for people on stderr, outcomes of runs on stdout."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    """What happens, a line each on stderr; turns that came to rest on stdout, where data is asked for.
+    """What happens, a line each on stderr; outcomes of runs on stdout, where data is asked for.
 
     What cannot be written is no failure of a turn: `leave` is called once, and `close` raises it.
     """
@@ -46,7 +46,7 @@ class Journal:
         deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
         code = f" ({outcome.error_code})" if outcome.error_code else ""
         end = f" {outcome.end.end_status}" if outcome.end else ""
-        message = "" if outcome.said == end.strip() else f": {outcome.said}"
+        message = "" if outcome.message == end.strip() else f": {outcome.message}"
         kind = outcome.kind.replace("_", " ")
         self.line(
             f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{message}{deliverable}"
@@ -82,7 +82,7 @@ def _shown(project_id: str, outcome: "Outcome") -> dict[str, Any]:
         "status": outcome.kind,
         "end_status": outcome.end.end_status if outcome.end else None,
         "error_code": outcome.error_code,
-        "message": outcome.said if outcome.error_code else None,
+        "message": outcome.message if outcome.error_code else None,
         "deliverable_card_id": outcome.end.deliverable_card_id if outcome.end else None,
         "waiting_tool_call_ids": outcome.waiting,
         "steps": outcome.steps,

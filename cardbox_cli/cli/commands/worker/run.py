@@ -1,6 +1,5 @@
 """`cbx worker run`."""
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +14,12 @@ from cardbox_cli.cli.runtime import wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.settings import Settings
-    from cardbox_cli.execution.worker.worker import Plan, Worker
+    from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
     from cardbox_cli.store.connection.target import Target
 
 
@@ -68,7 +67,9 @@ def command(
     ] = 600,
     max_steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Calls of the model in a turn. Default: CBX_MAX_STEPS, or 8."),
+        typer.Option(
+            metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."
+        ),
     ] = None,
     grace: Annotated[
         float,
@@ -87,25 +88,24 @@ def command(
     """Run turns: the command gets each request on its standard input, its output is the model's answer.
 
     A message of an assistant, or a provider's whole response, may call tools; those with a command are run,
-    for others the turn waits. Any other output is the deliverable. What happens is printed on stderr; with
-    -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
+    for others the turn waits. Any other output is the deliverable. What happens is written to stderr; with
+    -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.execution.settings import settings_from
     from cardbox_cli.execution.worker.runner import Program
-    from cardbox_cli.execution.worker.worker import Plan
+    from cardbox_cli.execution.worker.worker import WorkerPlan
 
-    settings = settings_from(os.environ)
+    settings = settings_from(max_steps=max_steps)
     program = Program(
         command=exec_,
         format=format_,
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
-        max_steps=max_steps or settings.max_steps,
+        max_steps=settings.max_steps,
         environment=_environment(),
     )
-    plan = Plan(
+    plan = WorkerPlan(
         target=target,
         program=program,
         project_id=None if all_projects else session().project_id,
@@ -118,7 +118,7 @@ def command(
 
 def _environment() -> dict[str, str]:
     url = session().database_url
-    return {} if url is None else {"CBX_DATABASE_URL": url}
+    return {} if url is None else {DATABASE_URL.name: url}
 
 
 def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
@@ -132,7 +132,7 @@ def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
         )
 
 
-def _serve(plan: "Plan", settings: "Settings") -> int:
+def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
     from cardbox_cli.store.connection.database import Database
@@ -157,8 +157,8 @@ def _serve(plan: "Plan", settings: "Settings") -> int:
     return INTERRUPTED if signal.SIGINT in received else 0
 
 
-def _listener(plan: "Plan", target: "Target", wakeups: "Wakeups") -> "Listener":
-    """Notifications are for a worker that goes on waiting; others only wait for their own turns."""
+def _listener(plan: "WorkerPlan", target: "Target", wakeups: "Wakeups") -> "Listener":
+    """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
     from cardbox_cli.execution.notifications.listener import Listener
 
     if plan.mode != "serve":

@@ -13,9 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from cardbox_cli.errors import UsageError
-
-FAULT = "CBX_TEST_FAULT"
-LOG = "CBX_TEST_FAULT_LOG"
+from cardbox_cli.settings import TEST_FAULT, TEST_FAULT_LOG
 
 _FAULT = r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)"
 
@@ -47,7 +45,7 @@ class _Orders(NamedTuple):
 
 @cache
 def _orders() -> _Orders | None:
-    fault, log = os.environ.get(FAULT) or None, os.environ.get(LOG) or None
+    fault, log = TEST_FAULT.text() or None, TEST_FAULT_LOG.text() or None
     if fault is None and log is None:
         return None
     sign, at = (None, None) if fault is None else _parse(fault)
@@ -58,7 +56,7 @@ def _parse(fault: str) -> tuple[signal.Signals, str]:
     found = re.fullmatch(_FAULT, fault)
     if found is None or found["sign"] not in signal.Signals.__members__:
         raise UsageError(
-            f"{FAULT} is {fault!r}, which is no SIGNAL:POINT:TIME such as 'SIGKILL:commit:1'",
+            f"{TEST_FAULT.name} is {fault!r}, which is no SIGNAL:POINT:TIME such as 'SIGKILL:commit:1'",
             hint="it is for the tests of cbx: unset it",
         )
     return signal.Signals[found["sign"]], found["at"]

@@ -1,4 +1,4 @@
-"""Promotion: an idle agent is leased to its oldest queued turn, whose row then is pending and can be claimed.
+"""Promotion: an idle agent is assigned to its oldest queued turn, whose row is pending from then on.
 
 A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is
 looked at. One that asks again for a turn which has a row already is skipped: a turn runs once. The caller
@@ -7,34 +7,12 @@ holds the head.
 
 from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
+from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
 from cardbox_cli.execution.queue.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.headers import depth_of, names_depth, parent_of, trace_id_of
-from cardbox_cli.model.execution.turns import End, EndStatus, InboxRow
+from cardbox_cli.model.execution.headers import names_depth
+from cardbox_cli.model.execution.turns import End, EndStatus, Fence, InboxRow, TurnRecord
 from cardbox_cli.model.ids import as_box_id
-
-POINTERS = ("profile_box_id", "context_box_id", "output_box_id")
-# What the protocol forbids in a payload: identity is a matter of columns and headers.
-CONTROL_KEYS = frozenset(
-    {
-        "project_id",
-        "channel_id",
-        "channel",
-        "agent_id",
-        "agent_turn_id",
-        "turn_epoch",
-        "step_id",
-        "tool_call_id",
-        "trace_id",
-        "traceparent",
-        "tracestate",
-        "parent_agent_id",
-        "parent_agent_turn_id",
-        "parent_step_id",
-        "parent_traceparent",
-        "recursion_depth",
-    }
-)
 
 
 def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_next") -> InboxRow | None:
@@ -60,16 +38,13 @@ def _has_ended(runtime: Runtime, row: InboxRow) -> bool:
 
 
 def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
-    headers = row.context_headers
-    epoch = runtime.heads.lease(
-        row, depth=depth_of(headers), trace_id=trace_id_of(headers), parent_step_id=parent_of(headers)[2]
-    )
+    epoch = runtime.heads.assign(row)
     if epoch is None:
         return None
     (promoted,) = runtime.inbox.move([row.inbox_id], "promote", turn_epoch=epoch)
     start = runtime.turns.box_length(row.pointer("output_box_id") or "")
-    runtime.turns.keep(row.turn_id, row.agent_id, output_start=start, report_to=None)
-    runtime.call(promoted, reason)
+    runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start, report_to=None)
+    runtime.notify(promoted, reason)
     return promoted
 
 
@@ -80,10 +55,10 @@ def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
         return "invalid_payload_type", "its payload is no object"
     if control := sorted(CONTROL_KEYS & payload.keys()):
         return "invalid_payload", f"its payload holds the control key {control[0]!r}"
-    for name in POINTERS:
+    for name in TURN.payload:
         if as_box_id(row.pointer(name) or "") is None:
             return "missing_required_fields", f"its payload has no {name}"
-    if trace_id_of(row.context_headers) is None:
+    if row.lineage.trace_id is None:
         return "invalid_context", "its headers have no traceparent that can be read"
     if not names_depth(row.context_headers):
         return "invalid_context", "its headers name no recursion depth"
@@ -107,48 +82,49 @@ def _refuse(runtime: Runtime, row: InboxRow, error_code: str, problem: str) -> N
     runtime.inbox.move([row.inbox_id], "kill", error=f"{error_code}: {problem}")
     if runtime.database.keeps_turns:
         message = f"the turn could not be promoted: {problem}"
-        end_unpromoted(runtime, row, "failed", error_code=error_code, message=message)
+        end_unpromoted(runtime, row.fence, "failed", error_code=error_code, message=message)
 
 
 def end_unpromoted(
     runtime: Runtime,
-    row: InboxRow,
+    fence: Fence,
     end_status: EndStatus,
     *,
     error_code: str,
     message: str,
-    tell: bool = True,
+    report: bool = True,
 ) -> End:
     """The end of a turn that its agent is not at. Its deliverable goes into a box of its own.
 
-    Another turn of the agent may be writing to the box that it would have written to. Without `tell` nobody
-    who waits for the end is told. A turn that has ended before stays as it ended.
+    Another turn of the agent may be writing to the box that it would have written to. Without `report` the
+    call that waits for the end gets none. A turn that has ended before stays as it ended.
     """
-    runtime.turns.keep(row.turn_id, row.agent_id, output_start=None, report_to=None)
-    record = runtime.turns.record(row.turn_id)
-    assert record is not None
+    turn_id = fence.agent_turn_id
+    record = runtime.turns.begun_record(turn_id, fence.agent_id)
     if record.end_status is not None:
-        return End(
-            agent_turn_id=row.turn_id,
-            end_status=record.end_status,
-            deliverable_card_id=record.deliverable_card_id,
-            created=False,
-        )
+        return ended_before(record)
     draft = fallback(
-        agent_id=row.agent_id,
-        agent_turn_id=row.turn_id,
+        agent_id=fence.agent_id,
+        agent_turn_id=turn_id,
         end_status=end_status,
         error_code=error_code,
         message=message,
     )
     card_id = ensure_deliverable(runtime, draft, output_box_id=None, start=0)
     runtime.turns.end(
-        row.fence,
-        end_status=end_status,
-        deliverable_card_id=card_id,
-        error_code=error_code,
-        error=message,
+        fence, end_status=end_status, deliverable_card_id=card_id, error_code=error_code, error=message
     )
-    if tell and record.report_to is not None:
+    if report:
         report_end(runtime, record, end_status, card_id, message)
-    return End(agent_turn_id=row.turn_id, end_status=end_status, deliverable_card_id=card_id)
+    return End(agent_turn_id=turn_id, end_status=end_status, deliverable_card_id=card_id)
+
+
+def ended_before(record: TurnRecord, promoted: InboxRow | None = None) -> End:
+    """The end that is recorded already."""
+    return End(
+        agent_turn_id=record.agent_turn_id,
+        end_status=record.end_status or "",
+        deliverable_card_id=record.deliverable_card_id,
+        promoted_turn_id=promoted.turn_id if promoted else None,
+        created=False,
+    )

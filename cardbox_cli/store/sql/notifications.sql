@@ -1,5 +1,5 @@
--- name: ring
--- A statement that is a transaction of its own, and does not wait for the disk: a lost doorbell is no loss.
+-- name: notify
+-- A statement that is a transaction of its own, and does not wait for the disk: a lost notification is no loss.
 -- Each payload goes out once.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('cbx_wakeup', payload)
 FROM unnest(%(payloads)s::text[]) AS payload

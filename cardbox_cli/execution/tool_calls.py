@@ -1,10 +1,10 @@
-"""The tool calls of a turn: as a model spells them, as the card that schedules each, and as the card that
+"""The tool calls of a turn: as a model writes them, as the card that schedules each, and as the card that
 answers it.
 
-Pure. Owns the ids of calls, which are unique in a project, and the shape of results. Runs nothing.
+Pure. Owns the ids of calls, unique in a project, the shape of results, and which of them end a turn.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from cardbox_cli.context.blocks import arguments_of, input_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
-from cardbox_cli.model.execution.turns import new_tool_call_id
+from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_tool_call_id
 
 # Which of some tool-call ids the project holds already.
 Held = Callable[[Sequence[str]], Collection[str]]
@@ -42,7 +42,7 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in values.items() if value is not None}
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One tool call. `arguments` are as the model wrote them, text that may be no JSON."""
 
     tool_call_id: str
@@ -59,44 +59,60 @@ class MalformedCall(ValueError):
     """What stands among tool calls and is none."""
 
 
-def calls_of(card: Card | CardDraft) -> list[Call]:
+def calls_of(card: Card | CardDraft) -> list[ToolCall]:
     """The calls that a thought makes; what is no call of a function in a foreign row is skipped."""
     calls = card.tool_calls if isinstance(card.tool_calls, list) else []
     return [_call(call) for call in calls if _is_call(call)]
 
 
-def pending_calls(own: Sequence[Card | CardDraft]) -> list[Call]:
+def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
     """The calls of a turn's own cards that none of them answers, in order."""
     answered = {card.tool_call_id for card in own if card.type == "tool.result"}
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
-def spelled_calls(calls: Sequence[Any], *, what: str = "tool_calls") -> list[dict[str, Any]]:
-    """Tool calls in OpenAI's spelling: each with an id, maybe "", and arguments as text.
+def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
+    """How a turn of these cards ends where a result of its last thought's calls says that it does."""
+    thoughts = [card for card in own if calls_of(card)]
+    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
+    return ended_by(card for card in own if card.type == "tool.result" and card.tool_call_id in asked)
+
+
+def ended_by(results: Iterable[Card]) -> EndStatus | None:
+    """How a turn ends where one of these results says that it does: the first status that is no success."""
+    contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
+    if not any(content.after_execution == "terminate" for content in contents):
+        return None
+    ended = next((content.status for content in contents if content.status != "success"), "success")
+    return next((status for status in END_STATUSES if status == ended), "failed")
+
+
+def encoded_calls(calls: Sequence[Any], *, what: str = "tool_calls") -> list[dict[str, Any]]:
+    """Tool calls in OpenAI's form: each with an id, maybe "", and arguments as text.
 
     Raises MalformedCall for one that names no function.
     """
-    return [_spelled(call, f"{what}[{index}]") for index, call in enumerate(calls)]
+    return [_encoded(call, f"{what}[{index}]") for index, call in enumerate(calls)]
 
 
 def own_ids(given: Sequence[str], held: Held) -> list[str]:
-    """The ids of calls as they are kept: a new one for each that is empty, overlong, held, or twice there."""
+    """The ids of calls as they are stored: new ones for those that are empty, overlong, held, or repeated."""
     fit = [call_id for call_id in given if call_id.strip() and len(call_id) <= _LONGEST]
     taken = set(held(fit)) if fit else set()
-    kept = []
+    ids = []
     for call_id in given:
-        kept.append(call_id if call_id in fit and call_id not in taken else new_tool_call_id())
+        ids.append(call_id if call_id in fit and call_id not in taken else new_tool_call_id())
         taken.add(call_id)
-    return kept
+    return ids
 
 
 def with_own_ids(calls: Sequence[dict[str, Any]], held: Held) -> list[dict[str, Any]]:
-    """`calls` in OpenAI's spelling with `own_ids`."""
+    """`calls` in OpenAI's form with `own_ids`."""
     ids = own_ids([call["id"] for call in calls], held)
     return [{**call, "id": call_id} for call, call_id in zip(calls, ids, strict=True)]
 
 
-def call_card(call: Call, author: Author) -> CardDraft:
+def call_card(call: ToolCall, author: Author) -> CardDraft:
     """The card that schedules a call."""
     return draft_card(
         "tool.call",
@@ -108,7 +124,7 @@ def call_card(call: Call, author: Author) -> CardDraft:
 
 
 def result_card(
-    call: Call,
+    call: ToolCall,
     author: Author,
     *,
     after_execution: str | None = None,
@@ -145,16 +161,16 @@ def _is_call(call: Any) -> bool:
     )
 
 
-def _call(call: dict[str, Any]) -> Call:
+def _call(call: dict[str, Any]) -> ToolCall:
     function = call["function"]
-    return Call(
+    return ToolCall(
         tool_call_id=call["id"],
         tool_name=function["name"],
         arguments=_text(function.get("arguments")),
     )
 
 
-def _spelled(call: Any, place: str) -> dict[str, Any]:
+def _encoded(call: Any, place: str) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(name, str) or not name:
