@@ -49,8 +49,7 @@ class InForce(NamedTuple):
 )
 def command(
     name: Annotated[
-        str | None,
-        typer.Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease."),
+        str | None, typer.Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
     ] = None,
 ) -> None:
     """Show the value of every setting: of its option, else its variable, else its default. Hides passwords.

@@ -59,8 +59,7 @@ def command(
         bool, typer.Option("--explain", help="Print each card with the rule that brought it.")
     ] = False,
     check: Annotated[
-        bool,
-        typer.Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors."),
+        bool, typer.Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="With --check: tell what is found, and pack all the same.")

@@ -129,11 +129,7 @@ def _named(diagnosis: "Diagnosis") -> str:
 
 
 def _what_next(diagnosis: "Diagnosis") -> list[tuple[str, str | None]]:
-    return [
-        ("next", diagnosis.next_actor),
-        ("by", time(diagnosis.due_at)),
-        ("fix", _command(diagnosis.fix)),
-    ]
+    return [("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", _command(diagnosis.fix))]
 
 
 # --- for programs

@@ -35,8 +35,7 @@ Experience = Annotated[
     bool, typer.Option("--experience", help="Add what earlier turns with the same profile delivered.")
 ]
 KnowledgeQuery = Annotated[
-    str | None,
-    typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds."),
+    str | None, typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
 ]
 Query = Annotated[
     str | None, typer.Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")

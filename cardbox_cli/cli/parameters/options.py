@@ -11,8 +11,7 @@ _AN_ID = "An id, 4 or more characters of its beginning or end"
 
 CardId = Annotated[str, typer.Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
-    list[str],
-    typer.Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last."),
+    list[str], typer.Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last.")
 ]
 BoxId = Annotated[str, typer.Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, typer.Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
@@ -44,8 +43,7 @@ EndTimeout = Annotated[
 AUTO = "auto"
 
 ConversationFile = Annotated[
-    str,
-    typer.Argument(click_type=FILE, help="JSON or JSONL, one conversation or many; - for stdin."),
+    str, typer.Argument(click_type=FILE, help="JSON or JSONL, one conversation or many; - for stdin.")
 ]
 
 

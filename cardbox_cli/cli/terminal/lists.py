@@ -91,12 +91,7 @@ class _Passing:
 
 
 def _emit(listing: Listing, items: Iterable[Any]) -> None:
-    output.emit_list(
-        items,
-        columns=listing.columns,
-        item_id=listing.item_id,
-        empty=listing.empty,
-    )
+    output.emit_list(items, columns=listing.columns, item_id=listing.item_id, empty=listing.empty)
 
 
 def _line(listing: Listing, item: Any) -> str:

@@ -22,8 +22,7 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
 )
 def command(
     agent: Annotated[
-        str,
-        typer.Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'."),
+        str, typer.Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")
     ],
     profile: Annotated[
         str, typer.Option(click_type=PROFILE, help="The name of the profile that it works by.")

@@ -38,8 +38,7 @@ _MOST_TEXTS = 500
 )
 def command(
     a: Annotated[
-        str,
-        typer.Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one."),
+        str, typer.Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")
     ],
     b: Annotated[str, typer.Argument(click_type=BOX, help="The new box.")],
     full: Annotated[

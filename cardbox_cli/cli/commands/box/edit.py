@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 def command(
     box: BoxId,
     in_place: Annotated[
-        bool,
-        typer.Option("--in-place", help="Change the box itself, if nobody else did meanwhile."),
+        bool, typer.Option("--in-place", help="Change the box itself, if nobody else did meanwhile.")
     ] = False,
     file: Annotated[
         str | None,

@@ -61,8 +61,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 )
 def command(
     box_ids: Annotated[
-        list[str],
-        typer.Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last."),
+        list[str], typer.Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
     ],
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,

@@ -4,9 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import (
-    confirm,
-)
+from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import CardIds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

@@ -47,8 +47,7 @@ def command(
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C."),
+        bool, typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
     ] = False,
     on_bad_text: Annotated[
         str,

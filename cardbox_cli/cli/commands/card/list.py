@@ -5,9 +5,7 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.commands.card.listing import list_cards
-from cardbox_cli.cli.parameters.inputs import (
-    parse_span,
-)
+from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Watch
 from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.terminal.watch import between_looks

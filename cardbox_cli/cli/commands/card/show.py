@@ -4,9 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import (
-    resolved_or_given,
-)
+from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import CardIds
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output

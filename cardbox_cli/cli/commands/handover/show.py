@@ -11,8 +11,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 
 Recipe = Annotated[
-    str,
-    typer.Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin."),
+    str, typer.Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")
 ]
 
 

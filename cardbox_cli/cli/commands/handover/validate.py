@@ -15,8 +15,7 @@ from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 @verb(examples="cbx handover validate handovers/*.yaml")
 def command(
     recipes: Annotated[
-        list[str],
-        typer.Argument(click_type=RECIPE, help="Recipe files or names; - for stdin."),
+        list[str], typer.Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")
     ],
 ) -> None:
     """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""

@@ -46,19 +46,13 @@ def command(
             wakeups.wait(min(left, run.settings.poll))
             claimed = claim_rows(run, target=target, owner=name, limit=limit)
     if not claimed:
-        raise NotFound(
-            f"no work is due in project {session().project_id!r}",
-            hint="--wait waits for it",
-        )
+        raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
     _print(claimed)
 
 
 def _print(claimed: "list[Claimed]") -> None:
     output.emit_list(
-        [each.row for each in claimed],
-        columns=_ROW,
-        item_id=lambda row: row.inbox_id,
-        empty="no work is due",
+        [each.row for each in claimed], columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due"
     )
 
 

@@ -16,8 +16,7 @@ from cardbox_cli.model.cards import OPERATOR
 @verb(examples="cbx profile import researcher.yaml\ncbx profile import - < researcher.yaml")
 def command(
     files: Annotated[
-        list[str],
-        typer.Argument(click_type=FILE, help="YAML files, one profile each; - for stdin."),
+        list[str], typer.Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")
     ],
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""

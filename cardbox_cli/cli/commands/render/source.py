@@ -47,12 +47,7 @@ class Requests:
     """Reads one state of a project. `options` are as given, `format` None is the fitting one."""
 
     def __init__(
-        self,
-        database: Database,
-        project_id: str,
-        *,
-        options: ComposeOptions,
-        format: str | None,
+        self, database: Database, project_id: str, *, options: ComposeOptions, format: str | None
     ) -> None:
         self._database = database
         self._project_id = project_id

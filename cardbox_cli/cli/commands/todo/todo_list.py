@@ -72,12 +72,7 @@ def settle(box: str, given: Sequence[str], *, done: bool) -> None:
 
 
 def emit(items: Sequence[TodoItem], empty: str = "") -> None:
-    output.emit_list(
-        items,
-        columns=_ITEM,
-        item_id=lambda item: item.first_card_id,
-        empty=empty,
-    )
+    output.emit_list(items, columns=_ITEM, item_id=lambda item: item.first_card_id, empty=empty)
 
 
 _ITEM = (

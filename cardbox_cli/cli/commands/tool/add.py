@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 )
 def command(
     name: Annotated[
-        str,
-        typer.Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64."),
+        str, typer.Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
     ],
     schema: Annotated[
         str | None,
@@ -46,8 +45,7 @@ def command(
         float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")
     ] = None,
     after_execution: Annotated[
-        str,
-        typer.Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends."),
+        str, typer.Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
     ] = "suspend",
     replace: Annotated[bool, typer.Option("--replace", help="Replace another tool of this name.")] = False,
 ) -> None:

@@ -13,8 +13,7 @@ from cardbox_cli.cli.tree import verb
 
 @verb(examples="cbx tool remove weather --yes")
 def command(
-    name: ToolName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: ToolName, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 ) -> None:
     """Remove a tool. Calls of it that wait go on waiting."""
     from cardbox_cli.store.tools import ToolStore

@@ -79,9 +79,7 @@ def _content(
     if error is not None:
         parts["error"] = {"code": f"tool_{status}", "message": error}
     return ToolResultContent(
-        status=status,
-        after_execution="terminate" if after_execution == "terminate" else "suspend",
-        **parts,
+        status=status, after_execution="terminate" if after_execution == "terminate" else "suspend", **parts
     )
 
 

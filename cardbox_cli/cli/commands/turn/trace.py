@@ -25,9 +25,7 @@ def command(turn: TurnId) -> None:
     tops = tree([summary(each) for each in known])
     answer = {"trace_id": found.trace_id, "turns": tops}
     output.emit(
-        answer,
-        table=lambda: _print_tree(found.trace_id, tops),
-        ids=[each.agent_turn_id for each in known],
+        answer, table=lambda: _print_tree(found.trace_id, tops), ids=[each.agent_turn_id for each in known]
     )
 
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 def command(
     turn: TurnId,
     interval: Annotated[
-        float,
-        typer.Option(click_type=Seconds(min=0.1), help="So many seconds between looks."),
+        float, typer.Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""

@@ -43,12 +43,7 @@ def command(
     ] = "worker_generic",
     format_: Annotated[
         str,
-        typer.Option(
-            "--format",
-            "-f",
-            click_type=REQUEST_FORMAT,
-            help="The request's, as of `cbx render`.",
-        ),
+        typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
     ] = "openai",
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
     concurrency: Annotated[
@@ -60,10 +55,7 @@ def command(
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option(
-            click_type=Seconds(min=0.1),
-            help="Seconds that one call of the command may take.",
-        ),
+        typer.Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
     ] = 600,
     max_steps: Annotated[
         int | None,
@@ -73,10 +65,7 @@ def command(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(
-            click_type=Seconds(min=0),
-            help="Seconds that running turns have once it shall stop.",
-        ),
+        typer.Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop."),
     ] = 30,
     layer: composing.Layers = None,
     share: composing.Share = None,
