@@ -6,8 +6,8 @@ import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.options import EndTimeout
-from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
-from cardbox_cli.cli.parameters.types import AGENT, BOX, FILE, RECIPE, TURN, OneOf
+from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
@@ -42,14 +42,8 @@ def command(
             "--handover", "-H", click_type=RECIPE, help="Pack the context by this recipe, all or nothing."
         ),
     ] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option("--arg", "-a", metavar="K=V", help="An argument of the recipe, as of `cbx pack`."),
-    ] = None,
-    args: Annotated[
-        list[str] | None,
-        typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
-    ] = None,
+    arg: Arguments = None,
+    args: ArgumentFiles = None,
     output_box: Annotated[
         str | None, typer.Option(click_type=BOX, help="What the turn writes to. Default: a new box.")
     ] = None,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
-from cardbox_cli.cli.parameters.types import FILE, RECIPE
+from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
@@ -38,19 +38,8 @@ def command(
             help="A recipe file, or the name of one (`cbx handover list`).",
         ),
     ],
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arg",
-            "-a",
-            metavar="K=V",
-            help="An argument: key=text, key=@file, key:=json. Repeat a key for a list.",
-        ),
-    ] = None,
-    args: Annotated[
-        list[str] | None,
-        typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
-    ] = None,
+    arg: Arguments = None,
+    args: ArgumentFiles = None,
     source_agent: Annotated[
         str, typer.Option(metavar="A", help="The agent on whose behalf this is packed.")
     ] = OPERATOR,

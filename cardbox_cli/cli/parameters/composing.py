@@ -22,6 +22,7 @@ from cardbox_cli.model.layers import (
 if TYPE_CHECKING:
     from cardbox_cli.context.request import ComposeOptions
 
+Model = Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")]
 Layers = Annotated[
     list[str] | None,
     typer.Option(

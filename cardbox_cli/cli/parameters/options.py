@@ -24,6 +24,14 @@ ExpectEpoch = Annotated[
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]
 OptionalReason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="From then on: RFC 3339, or 2h for two hours ago.")
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
 ColumnNames = Annotated[
     str | None,

@@ -1,11 +1,7 @@
 """`cbx box list`."""
 
-from typing import Annotated
-
-import typer
-
 from cardbox_cli.cli.parameters.inputs import parse_span
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Watch
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import BOX, chosen, replaced
 from cardbox_cli.cli.terminal.lists import Listing, show_list
@@ -22,14 +18,8 @@ from cardbox_cli.cli.tree import verb
 )
 def command(
     limit: Limit = 50,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Changed at or after: RFC 3339, or 2h for two hours ago."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Last changed before: RFC 3339, or 30m for 30 minutes ago."),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,

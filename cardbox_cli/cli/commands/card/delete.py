@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import CardIds
+from cardbox_cli.cli.parameters.options import CardIds, Yes
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -16,7 +16,7 @@ from cardbox_cli.model.ids import short_id, unique
 @verb(examples="cbx card delete 5f0c2a91 --yes")
 def command(
     card_ids: CardIds,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so."""

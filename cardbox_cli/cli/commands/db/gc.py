@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import confirm
+from cardbox_cli.cli.parameters.options import Yes
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -31,7 +32,7 @@ def command(
         int, typer.Option(metavar="N", min=1, help="Rows per transaction.", show_default=True)
     ] = 1000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be purged.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Purge expired cards for ever.
 

@@ -74,7 +74,7 @@ def command(
             "openai, with --check the model's.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+    model: composing.Model = None,
     query: composing.Query = None,
     layer: composing.Layers = None,
     experience: composing.Experience = False,

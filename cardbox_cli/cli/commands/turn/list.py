@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_span
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import TURN, chosen
@@ -30,14 +30,8 @@ def command(
         typer.Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state."),
     ] = None,
     trace: Annotated[str | None, typer.Option(metavar="ID", help="Only of this trace_id.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Asked for at or after: RFC 3339, or 2h for two hours ago."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Asked for before: RFC 3339, or 30m for 30 minutes ago."),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,

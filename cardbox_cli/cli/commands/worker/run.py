@@ -45,7 +45,7 @@ def command(
         str,
         typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
     ] = "openai",
-    model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+    model: composing.Model = None,
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
     ] = 1,
