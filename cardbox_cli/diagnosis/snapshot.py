@@ -9,7 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.execution.diagnosis import BoxFacts, Call, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.execution.turns import (
@@ -74,7 +74,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     children: tuple[Child, ...] = ()
     call: Call | None = None
     sharers: tuple[Sharer, ...] = ()
-    refused: tuple[Finding, ...] = ()
+    refused: tuple[LintFinding, ...] = ()
     blocker: "Snapshot | None" = None
     locks: tuple[Lock, ...] | None = None
 

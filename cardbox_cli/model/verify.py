@@ -18,7 +18,7 @@ _LEADS_NOWHERE = {
 }
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing found, at a position of the box from 0; None where it is about the whole box."""
 
     position: int | None
@@ -27,19 +27,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def verify(view: BoxView, provenance: Provenance | None) -> list[Finding]:
+def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
     """Everything found in the box, by position; [] for a sound one."""
     findings = _references(view) + _exchanges(view)
     findings.sort(key=lambda finding: finding.position or 0)
     if provenance is not None and provenance.digest not in (None, view.digest):
         message = f"packed as {provenance.digest}, now {view.digest}"
-        findings.append(Finding(position=None, card_id=None, kind="digest-differs", message=message))
+        findings.append(BoxFinding(position=None, card_id=None, kind="digest-differs", message=message))
     return findings
 
 
-def _references(view: BoxView) -> list[Finding]:
+def _references(view: BoxView) -> list[BoxFinding]:
     return [
-        Finding(
+        BoxFinding(
             position=slot.position,
             card_id=slot.card_id,
             kind=slot.state,
@@ -50,11 +50,11 @@ def _references(view: BoxView) -> list[Finding]:
     ]
 
 
-def _exchanges(view: BoxView) -> list[Finding]:
+def _exchanges(view: BoxView) -> list[BoxFinding]:
     cards = [slot.card if slot.state == "present" else None for slot in view.slots]
     pairing = pair_calls(cards)
     findings = [
-        Finding(
+        BoxFinding(
             position=position,
             card_id=view.slots[position].card_id,
             kind="call-without-result",
@@ -66,7 +66,7 @@ def _exchanges(view: BoxView) -> list[Finding]:
         card = cards[position]
         call_id = card.tool_call_id if card else None
         findings.append(
-            Finding(
+            BoxFinding(
                 position=position,
                 card_id=view.slots[position].card_id,
                 kind="result-without-call",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import CardState, Provenance, Slot, digest
 from cardbox_cli.model.cards import OPERATOR, Card, card_of
@@ -24,14 +24,14 @@ from cardbox_cli.store.profiles import ProfileStore
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from cardbox_cli.context.lint.rule import Finding
+    from cardbox_cli.context.lint.rule import LintFinding
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
 
 
 # Looks at what the lint found in the request that an agent would make, and raises what it has against it.
-Check: TypeAlias = Callable[["list[Finding]"], None]
+Check: TypeAlias = Callable[["list[LintFinding]"], None]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,10 +184,10 @@ def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
     return {card.card_id: card for card in found.cards}
 
 
-def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[Entry]:
+def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
     """The places of the profile's box, then those of the context box to be."""
     profile = BoxStore(database, project_id).view(profile_box_id)
-    entries = [Entry(slot=slot, box_id=profile_box_id) for slot in profile.slots]
+    entries = [RequestEntry(slot=slot, box_id=profile_box_id) for slot in profile.slots]
     store = CardStore(database, project_id)
     inherited = [place.card_id for place in plan.cards if place.draft is None]
     stored = {card.card_id: card for card in store.get_many(inherited, include_deleted=True).cards}
@@ -195,13 +195,13 @@ def _entries(database: Database, project_id: str, profile_box_id: str, plan: Pla
     for position, place in enumerate(plan.cards):
         card = card_of(place.draft, project_id) if place.draft else stored.get(place.card_id)
         slot = Slot(position, place.card_id, card, _fate(card, is_hidden=place.card_id in hidden))
-        entries.append(Entry(slot=slot, box_id="", rule=place.rule))
+        entries.append(RequestEntry(slot=slot, box_id="", rule=place.rule))
     return entries
 
 
-def _lint(entries: list[Entry]) -> "list[Finding]":
+def _lint(entries: list[RequestEntry]) -> "list[LintFinding]":
     # Most packs are not checked, and the rules take a while to load.
-    from cardbox_cli.context.lint.registry import check
+    from cardbox_cli.context.lint.check import check
 
     return check(entries)
 

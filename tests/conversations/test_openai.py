@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.drafting import card_of_message
+from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.conversations import openai
-from cardbox_cli.conversations.conversation import Conversation, Entry
+from cardbox_cli.conversations.conversation import Conversation, FileEntry
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
@@ -66,7 +66,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
 
 
 def of(messages: list[Any], own_id: str | None = None, place: str = "test") -> Conversation:
-    entries = [Entry(str(n), message, f"{place}: message {n}") for n, message in enumerate(messages)]
+    entries = [FileEntry(str(n), message, f"{place}: message {n}") for n, message in enumerate(messages)]
     return Conversation(entries=entries, place=place, own_id=own_id, title=None, format="openai")
 
 

@@ -250,7 +250,7 @@ def _ids(pairs: Pairs, typed: str) -> Iterator[tuple[str, str]]:
 
 
 def _types(_: Session, typed: str) -> list[CompletionItem]:
-    from cardbox_cli.model.cards import CARD_TYPES
+    from cardbox_cli.model.card_types import CARD_TYPES
 
     return _beginning(typed, ((name, "") for name in CARD_TYPES))
 

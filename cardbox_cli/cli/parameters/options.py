@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import check_choice, check_seconds
+from cardbox_cli.conversations.formats import format_names
 
 _AN_ID = "An id, 4 or more characters of its beginning or end"
 
@@ -36,7 +37,7 @@ ConversationFile = Annotated[
 ]
 SourceFormat = Annotated[
     str,
-    typer.Option("--from", metavar="openai|anthropic|claude-code|auto", help="Its format; auto finds out."),
+    typer.Option("--from", metavar="|".join((*format_names(), AUTO)), help="Its format; auto finds out."),
 ]
 MessagesKey = Annotated[
     str | None,
@@ -46,7 +47,5 @@ MessagesKey = Annotated[
 
 def source_format(given: str) -> str | None:
     """The format that --from names; None to find it out. Raises UsageError for one that nobody knows."""
-    from cardbox_cli.conversations.formats import FORMATS
-
-    check_choice(given, "--from", (*FORMATS, AUTO), what="format")
+    check_choice(given, "--from", (*format_names(), AUTO), what="format")
     return None if given == AUTO else given

@@ -2,51 +2,49 @@
 
 from collections.abc import Iterable, Iterator
 
-from cardbox_cli.context.blocks import tool_name
-from cardbox_cli.context.formats.losses import FILES, losses_of, may_lose
-from cardbox_cli.context.lint.history import LONG, Said
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.inspection.losses import FILES, losses_of, may_lose
+from cardbox_cli.context.lint.history import LONG, CardMessage
+from cardbox_cli.context.lint.rule import Hit, LintRule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.messages import ASIDES, SILENT_TYPES
-from cardbox_cli.context.request import Entry
-from cardbox_cli.model.cards import CARD_TYPES, ROLES, SYSTEM_ROLES, Card, card_text
+from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
+from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
+from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
 
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
 
 # The type of a card that stands for a message of a file that none can be made of, and the key in its metadata
 # that says why not.
-UNREADABLE_TYPE = "chat.message"
+UNREADABLE_TYPE = CHAT_MESSAGE
 UNREADABLE = "unreadable"
 
-# System cards that have their place behind the history.
-_LATE_SYSTEM = ("meta.parent_pointer", "task.result_fields")
 
-
-def _with_fate(subject: Subject, state: str, words: str) -> Iterator[Hit]:
+def _in_state(subject: Subject, state: str, words: str) -> Iterator[Hit]:
     for entry in subject.gone:
         if entry.slot.state == state:
             yield entry, f"card {entry.slot.card_id!r} {words}"
 
 
 def _missing(subject: Subject) -> Iterable[Hit]:
-    return _with_fate(subject, "dangling", "does not exist, and is left out")
+    return _in_state(subject, "dangling", "does not exist, and is left out")
 
 
 def _deleted(subject: Subject) -> Iterable[Hit]:
-    return _with_fate(subject, "deleted", "was deleted, and is left out")
+    return _in_state(subject, "deleted", "was deleted, and is left out")
 
 
 def _expired(subject: Subject) -> Iterable[Hit]:
-    return _with_fate(subject, "expired", "has expired, and is left out")
+    return _in_state(subject, "expired", "has expired, and is left out")
 
 
 def _unknown_roles(subject: Subject) -> Iterator[Hit]:
     if subject.roles <= _ROLES:
         return
     for entry, card in subject.cards:
-        if card.role in _ROLES or card.type in SILENT_TYPES or card.type == "tool.result" or card.tool_calls:
-            continue  # what speaks is decided by more than the role
+        if card.role in _ROLES or never_a_message(card) or card.type == TOOL_RESULT or card.tool_calls:
+            continue  # whose message it is is decided by more than the role
         if card.role is None:
             yield entry, "the card has no role"
         else:
@@ -82,13 +80,12 @@ def _empty(subject: Subject) -> Iterator[Hit]:
     without_parts = [
         (entry, card) for entry, card, message in history.not_text if message.body.get("content") == []
     ]
-    for entry, card in (*blank, *without_parts, *subject.silent):
-        if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not card_text(card.content).strip():
+    for entry, card in (*blank, *without_parts, *subject.without_message):
+        known = card_type(card.type)
+        if known.becomes != "message" or known.may_be_empty or card.tool_calls:
+            continue  # what never is a message, and what other rules are about
+        if not card_text(card.content).strip():
             yield entry, "the card says nothing"
-
-
-# What may be empty, what never is a message, and what other rules speak of.
-_MAY_BE_EMPTY = frozenset({"tool.result", "agent.reasoning", "agent.aside", *SILENT_TYPES})
 
 
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
@@ -96,34 +93,34 @@ def _late_system_text(subject: Subject) -> Iterator[Hit]:
     begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
     if not any(role in roles[begun:] for role in SYSTEM_ROLES):
         return
-    for (entry, card, _), role in zip(subject.history.said[begun:], roles[begun:], strict=True):
-        if role in SYSTEM_ROLES and card.type not in _LATE_SYSTEM:
+    for (entry, card, _), role in zip(subject.history.messages[begun:], roles[begun:], strict=True):
+        if role in SYSTEM_ROLES and not card_type(card.type).is_late:
             yield entry, f"system text ({card.type}) stands within the history"
 
 
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
-    said = subject.history.said
+    messages = subject.history.messages
     before: int | None = None
     for place, role in enumerate(subject.history.roles):
         if role == "user":
-            if before is not None and _is_repeated(said[before], said[place]):
-                asked = said[before][1].card_id
-                yield said[place][0], f"the user says again what card {asked!r} said right before"
+            if before is not None and _is_repeated(messages[before], messages[place]):
+                first = messages[before][1].card_id
+                yield messages[place][0], f"the user says again what card {first!r} said right before"
             before = place
         elif role != "system":
             before = None
 
 
-def _is_repeated(one: Said, other: Said) -> bool:
+def _is_repeated(one: CardMessage, other: CardMessage) -> bool:
     (_, asked, message), (_, again, repeated) = one, other
-    if asked.type != again.type or asked.type == "tool.result":
+    if asked.type != again.type or asked.type == TOOL_RESULT:
         return False
     content = repeated.body.get("content")
     return bool(content) and message.body.get("content") == content
 
 
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
-    first: dict[str, Entry] = {}
+    first: dict[str, RequestEntry] = {}
     for entry, text in subject.history.long_texts:
         earlier = first.setdefault(text, entry)
         if earlier is not entry:
@@ -132,12 +129,12 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
 
 
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
-    summaries = subject.of_type("context.compression")
-    spoken = {entry.slot.card_id for entry, _, _ in subject.history.said} if summaries else set()
+    summaries = subject.of_type(SUMMARY)
+    sent = {entry.slot.card_id for entry, _, _ in subject.history.messages} if summaries else set()
     for entry, card in summaries:
         covers = card.metadata.get("covers")
         covered = [each for each in covers if isinstance(each, str)] if isinstance(covers, list) else []
-        there = [each for each in covered if each in spoken]
+        there = [each for each in covered if each in sent]
         if there:
             yield entry, f"{len(there)} of the {len(covered)} cards that it sums up are sent as well"
 
@@ -149,7 +146,7 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
             yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"
 
 
-def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
+def _no_messages(subject: Subject) -> Iterator[Hit]:
     if all(message.body.get("role") in SYSTEM_ROLES for message in subject.request.messages):
         yield None, "the request has no message besides system text"
 
@@ -162,16 +159,16 @@ def _not_expressible(subject: Subject) -> Iterator[Hit]:
 def _doubtful(subject: Subject) -> Iterable[Card]:
     """The cards that may lose something: few, unless there are kinds of which each card must be asked."""
     history = subject.history
-    are_plain = not subject.types & ASIDES.keys() and not subject.classes & FILES
+    are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.with_originals, *(card for _, card in subject.silent if may_lose(card))]
+        return [*history.with_originals, *(card for _, card in subject.without_message if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))
 
 
-def rules(source: str) -> tuple[Rule, ...]:
+def rules(source: str) -> tuple[LintRule, ...]:
     """The rules about contents; `source` says where a provider describes its messages."""
     return (
-        Rule(
+        LintRule(
             id="card-missing",
             severity="error",
             finds="A box names a card that does not exist.",
@@ -179,7 +176,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="take the id out of the box (`cbx box edit`), or restore the card",
             find=_missing,
         ),
-        Rule(
+        LintRule(
             id="card-deleted",
             severity="warning",
             finds="A box names a card that was deleted.",
@@ -187,7 +184,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="take the id out of the box (`cbx box edit`)",
             find=_deleted,
         ),
-        Rule(
+        LintRule(
             id="card-expired",
             severity="warning",
             finds="A box names a card whose lifetime is over.",
@@ -195,15 +192,15 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="pack the context again, without it",
             find=_expired,
         ),
-        Rule(
+        LintRule(
             id="role-unknown",
             severity="error",
-            finds="A card that speaks has no role, or one that no provider knows.",
+            finds="A card that is a message has no role, or one that no provider knows.",
             source=source,
             remedy="write the card anew with a role: system, user, assistant or tool",
             find=_unknown_roles,
         ),
-        Rule(
+        LintRule(
             id="message-unreadable",
             severity="error",
             finds="A message of a file that is none of the file's format.",
@@ -211,21 +208,21 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="write it as that format has it, or name another with --from",
             find=_unreadable,
         ),
-        Rule(
+        LintRule(
             id="type-unknown",
             severity="warning",
             finds="A card's type is none that cbx knows.",
             source=_CARDS,
             find=_unknown_types,
         ),
-        Rule(
+        LintRule(
             id="content-unknown",
             severity="warning",
             finds="A card's content is of no class that cbx knows.",
             source=_CARDS,
             find=_unknown_contents,
         ),
-        Rule(
+        LintRule(
             id="content-empty",
             severity="warning",
             finds="A card that says nothing. A tool result, and a message that calls tools, may be empty.",
@@ -233,16 +230,16 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="leave the card out",
             find=_empty,
         ),
-        Rule(
+        LintRule(
             id="system-in-history",
             severity="warning",
-            finds="System text after the first user or assistant message: Anthropic gets it at the top, "
-            "out of its order. Pointers to a parent and result fields are no finding.",
+            finds="System text after the first user or assistant message: a provider with one place for it "
+            "gets it there, out of its order. Pointers to a parent and result fields are no finding.",
             source=source,
             remedy="put it at the front of the box, or say it as a user",
             find=_late_system_text,
         ),
-        Rule(
+        LintRule(
             id="query-repeated",
             severity="warning",
             finds="A user's message twice in a row: a query that the history holds already.",
@@ -250,7 +247,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="drop one of the two",
             find=_repeated_queries,
         ),
-        Rule(
+        LintRule(
             id="content-repeated",
             severity="warning",
             finds=f"Two cards that say the same text of {LONG} characters or more.",
@@ -258,7 +255,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="leave one of them out",
             find=_repeated_contents,
         ),
-        Rule(
+        LintRule(
             id="summary-and-raw",
             severity="warning",
             finds="A summary (`context.compression`) beside cards that it covers.",
@@ -266,7 +263,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="leave out the cards that the summary covers, or the summary",
             find=_summaries_beside_what_they_cover,
         ),
-        Rule(
+        LintRule(
             id="tool-not-offered",
             severity="warning",
             finds="A call of a tool that is not among the request's tools, where it has any.",
@@ -274,19 +271,19 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="add the tool's definition (a `sys.tools` card), or drop the exchange",
             find=_uncallable,
         ),
-        Rule(
+        LintRule(
             id="not-expressible",
             severity="warning",
             finds="What the provider's format cannot say: it is left out, or sent as mere text.",
             source=source,
             find=_not_expressible,
         ),
-        Rule(
+        LintRule(
             id="no-messages",
             severity="error",
             finds="A request without any message besides system text.",
             source=source,
             remedy="render a box that holds the conversation, too",
-            find=_nothing_to_say,
+            find=_no_messages,
         ),
     )

@@ -4,17 +4,18 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from cardbox_cli.context.blocks import texts_in, tool_name
 from cardbox_cli.context.composer import PER_CALL
-from cardbox_cli.context.lint.models import window
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.rule import Hit, LintRule
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.parts import texts_in, tool_name
+from cardbox_cli.context.providers.registry import window
+from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.layers import CHECKPOINT
 
-# How far an estimate of tokens may be off. Against OpenAI's tokenizers it errs by less on whole conversations
-# (`docs/tokens.md`); by how much against Claude's, nobody can measure offline.
+# How far an estimate of tokens may be off. Against tokenizers that are at hand it errs by less on whole
+# conversations (`docs/tokens.md`); by how much against others, nobody can measure offline.
 _ERROR = 0.2
 
 _VOLATILE = {
@@ -43,14 +44,14 @@ def _nearly_too_long(subject: Subject) -> Iterator[Hit]:
 
 
 def _fewest_and_most(subject: Subject) -> tuple[float, float]:
-    told = subject.explained
-    doubt = told.tokens_estimated * _ERROR
-    return told.tokens - doubt, told.tokens + doubt
+    account = subject.explained
+    doubt = account.tokens_estimated * _ERROR
+    return account.tokens - doubt, account.tokens + doubt
 
 
 def _beside_limit(subject: Subject, limit: int) -> str:
-    told = subject.explained
-    tokens = f"{'' if told.tokens_exact else '~'}{told.tokens}"
+    account = subject.explained
+    tokens = f"{'' if account.tokens_exact else '~'}{account.tokens}"
     return f"{tokens} tokens, and {subject.request.model} holds {limit}"
 
 
@@ -60,7 +61,7 @@ def _volatile_texts(subject: Subject) -> Iterator[Hit]:
             return
         entry = subject.place(message)
         card = None if entry is None else entry.slot.card
-        if card is not None and card.type == "meta.parent_pointer":
+        if card is not None and card_type(card.type).names_others:
             continue
         for name, pattern in _VOLATILE.items():
             found = pattern.search(texts_in(message.body.get("content")))
@@ -87,10 +88,10 @@ def _early_layers(subject: Subject) -> Iterator[Hit]:
             yield subject.place(message), f"the layer {message.layer} stands before the history"
 
 
-def rules(source: str, caching: str) -> tuple[Rule, ...]:
+def rules(source: str, caching: str) -> tuple[LintRule, ...]:
     """The rules about cost; where a provider describes its models, and where its cache."""
     return (
-        Rule(
+        LintRule(
             id="over-limit",
             severity="error",
             finds="More tokens than the model holds, even if what of them is estimated is 20 % too high.",
@@ -98,7 +99,7 @@ def rules(source: str, caching: str) -> tuple[Rule, ...]:
             remedy="leave out what is old, or put a summary in its place",
             find=_too_long,
         ),
-        Rule(
+        LintRule(
             id="near-limit",
             severity="warning",
             finds="So many tokens that they may be more than the model holds: what of them is estimated may "
@@ -107,7 +108,7 @@ def rules(source: str, caching: str) -> tuple[Rule, ...]:
             remedy="leave out what is old, or put a summary in its place",
             find=_nearly_too_long,
         ),
-        Rule(
+        LintRule(
             id="volatile-text",
             severity="warning",
             finds="A time, a UUID or a counter in the system text before the history: with each new one the "
@@ -116,7 +117,7 @@ def rules(source: str, caching: str) -> tuple[Rule, ...]:
             remedy="say it at the end, beside the query",
             find=_volatile_texts,
         ),
-        Rule(
+        LintRule(
             id="tool-order",
             severity="warning",
             finds="Tools from several cards, not in the order of their names: another order of the cards is "
@@ -125,7 +126,7 @@ def rules(source: str, caching: str) -> tuple[Rule, ...]:
             remedy="put the tools on one card, or in the order of their names",
             find=_tool_order,
         ),
-        Rule(
+        LintRule(
             id="layer-before-history",
             severity="warning",
             finds="A layer that changes with each query (experience, knowledge, todo) before the history.",

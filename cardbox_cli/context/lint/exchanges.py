@@ -6,10 +6,11 @@ request the subject's.
 
 from collections.abc import Iterator
 
-from cardbox_cli.context.blocks import text_at
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.rule import Hit, LintRule
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.pairing import call_ids
 
 # How packing names the rule that brings the cards of another box.
@@ -22,9 +23,9 @@ def _calls_without_result(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the tool call {call_id!r} has no result"
 
 
-def _unanswered(subject: Subject) -> Iterator[tuple[Entry, str]]:
+def _unanswered(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
     for place, call_id in subject.history.pairing.unanswered:
-        yield subject.history.said[place][0], call_id
+        yield subject.history.messages[place][0], call_id
 
 
 def _results_without_call(subject: Subject) -> Iterator[Hit]:
@@ -39,13 +40,13 @@ def _repeated_results(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the tool call {call_id!r} has a result already"
 
 
-def _orphans(subject: Subject) -> Iterator[tuple[Entry, str | None, bool]]:
+def _orphans(subject: Subject) -> Iterator[tuple[RequestEntry, str | None, bool]]:
     """The results that answer no call, and whether a call before them has their id: it was answered then."""
     called: set[str] = set()
     orphans = set(subject.history.pairing.orphans)
     if not orphans:
         return
-    for place, (entry, card, _) in enumerate(subject.history.said):
+    for place, (entry, card, _) in enumerate(subject.history.messages):
         called.update(call_ids(card))
         if place in orphans:
             yield entry, card.tool_call_id, card.tool_call_id in called
@@ -69,15 +70,15 @@ def _split_exchanges(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the result of {call_id!r} came from elsewhere than its call: {where}"
 
 
-def _apart(subject: Subject) -> Iterator[tuple[Entry, Entry, str | None, str]]:
+def _apart(subject: Subject) -> Iterator[tuple[RequestEntry, RequestEntry, str | None, str]]:
     """The places of calls and results that are a pair and no neighbours, and what is between them."""
     for call_place, place, between in subject.apart:
         where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
-        entry, card, _ = subject.history.said[place]
-        yield subject.history.said[call_place][0], entry, card.tool_call_id, where
+        entry, card, _ = subject.history.messages[place]
+        yield subject.history.messages[call_place][0], entry, card.tool_call_id, where
 
 
-def _is_inherited(entry: Entry) -> bool:
+def _is_inherited(entry: RequestEntry) -> bool:
     return entry.rule is not None and entry.rule.startswith(_INHERITED)
 
 
@@ -89,21 +90,21 @@ def _missing_ids(subject: Subject) -> Iterator[Hit]:
         if card.role != "function":
             yield entry, _UNADDRESSED
     history = subject.history
-    said_by_tools = history.roles.count("tool")
-    if said_by_tools and said_by_tools != len(history.pairing.results) + len(history.pairing.orphans):
-        for entry, card, message in history.said:
-            is_told = card.type == "tool.result" or text_at(message.body, "tool_call_id")
-            if message.body["role"] == "tool" and not is_told:
+    of_tools = history.roles.count("tool")
+    if of_tools and of_tools != len(history.pairing.results) + len(history.pairing.orphans):
+        for entry, card, message in history.messages:
+            is_addressed = card.type == TOOL_RESULT or text_at(message.body, "tool_call_id")
+            if message.body["role"] == "tool" and not is_addressed:
                 yield entry, _UNADDRESSED
 
 
-_UNADDRESSED = "this tool result does not say which call it answers"
+_UNADDRESSED = "this tool result names no call that it answers"
 
 
-def rules(source: str) -> tuple[Rule, ...]:
-    """The rules about exchanges; every provider has them, and says so at its own place."""
+def rules(source: str) -> tuple[LintRule, ...]:
+    """The rules about exchanges; every provider has them, each with its own `source`."""
     return (
-        Rule(
+        LintRule(
             id="call-without-result",
             severity="error",
             finds="A tool call that no later result answers.",
@@ -111,7 +112,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="append the result, or a result that says that the call failed, or drop the call",
             find=_calls_without_result,
         ),
-        Rule(
+        LintRule(
             id="result-without-call",
             severity="error",
             finds="A tool result whose call is not in the request before it.",
@@ -119,7 +120,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="put the card that makes the call before it, or drop the result",
             find=_results_without_call,
         ),
-        Rule(
+        LintRule(
             id="result-repeated",
             severity="error",
             finds="A second result of a call that has one already.",
@@ -127,7 +128,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="keep one of the two results",
             find=_repeated_results,
         ),
-        Rule(
+        LintRule(
             id="result-not-after-call",
             severity="error",
             finds="A tool result with other messages between it and its call.",
@@ -135,7 +136,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="move the result to right after its call, beside the other results of that message",
             find=_results_elsewhere,
         ),
-        Rule(
+        LintRule(
             id="exchange-split",
             severity="error",
             finds="A call and its result that inheritance has parted: one of them is missing, or other cards "
@@ -144,7 +145,7 @@ def rules(source: str) -> tuple[Rule, ...]:
             remedy="inherit the box that holds both of them whole, or neither",
             find=_split_exchanges,
         ),
-        Rule(
+        LintRule(
             id="tool-id-missing",
             severity="error",
             finds="A tool call without an id, or a tool result that names none.",

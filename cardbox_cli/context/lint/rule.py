@@ -6,16 +6,16 @@ from typing import Literal
 import msgspec
 
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.request import RequestEntry
 
 Severity = Literal["error", "warning"]
 
 # Where something was found, None for what is about the whole request, and what it is.
-Hit = tuple[Entry | None, str]
+Hit = tuple[RequestEntry | None, str]
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a provider refuses (`error`), or that a model or a purse stumbles on (`warning`).
+class LintRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a provider refuses (`error`), or that costs or confuses a model (`warning`).
 
     `finds` says in a sentence what is looked for, `source` names the section of the documentation that says
     so, `remedy` what to do about it where that can be said in general.
@@ -29,7 +29,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     find: Callable[[Subject], Iterable[Hit]]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a rule found. `position` is that of the card in its box, from 0.
 
     Card, box and position are None for what is about the whole request, the box also where it does not exist

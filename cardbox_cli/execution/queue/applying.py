@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.calls import calls_of
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import (
@@ -109,7 +110,7 @@ def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
     """How a turn of these cards ends where a result of its last thought's calls says that it does."""
     thoughts = [card for card in own if calls_of(card)]
     asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
-    return ended_by(card for card in own if card.type == "tool.result" and card.tool_call_id in asked)
+    return ended_by(card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked)
 
 
 def ended_by(results: Iterable[Card]) -> EndStatus | None:

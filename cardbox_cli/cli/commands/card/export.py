@@ -12,6 +12,8 @@ from cardbox_cli.cli.parameters.inputs import check_choice, write_text
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.conversations.formats import format_named, format_names
 from cardbox_cli.model.cards import Card
 
 if TYPE_CHECKING:
@@ -30,22 +32,21 @@ def export(
     box: Annotated[
         str, typer.Option(metavar="BOX", help="The box: an id, a unique beginning or end of one, or @last.")
     ],
-    to: Annotated[str, typer.Option(metavar="openai|anthropic|claude-code", help="The format.")] = "openai",
+    to: Annotated[str, typer.Option(metavar="|".join(format_names()), help="The format.")] = DEFAULT,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
     from cardbox_cli.conversations.conversation import Rereadable
-    from cardbox_cli.conversations.formats import FORMATS
 
-    check_choice(to, "--to", tuple(FORMATS), what="format")
+    check_choice(to, "--to", format_names(), what="format")
     with session().stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)
         boxes.require(box_id)
         gone: dict[str, None] = {}
         cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
-        text = FORMATS[to].export(cards)
+        text = format_named(to).export(cards)
         if out is None or str(out) == "-":
             output.write_pieces(text)
         else:

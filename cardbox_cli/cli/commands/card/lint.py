@@ -14,9 +14,10 @@ from cardbox_cli.cli.parameters.options import (
 )
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.context.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import Finding
+    from cardbox_cli.context.lint.rule import LintFinding
 
 app = everyday("Check conversations.")
 
@@ -36,7 +37,7 @@ def lint(
         typer.Option(
             "--format",
             "-f",
-            metavar="openai|anthropic",
+            metavar="|".join(PROVIDERS),
             help="Whose rules to check by. Default: the model's beside the messages, else the format's own.",
         ),
     ] = None,
@@ -48,15 +49,14 @@ def lint(
     beside its messages.
     """
     from cardbox_cli.cli.terminal.findings import answer
-    from cardbox_cli.context.formats import DIALECTS
 
     wanted = source_format(from_)
     if format_ is not None:
-        check_choice(format_, "--format", tuple(DIALECTS), what="format")
+        check_choice(format_, "--format", tuple(PROVIDERS), what="format")
     answer(_findings(file, wanted, format_, at))
 
 
-def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> "list[Finding]":
+def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> "list[LintFinding]":
     from cardbox_cli.cli.parameters.large_files import open_file
     from cardbox_cli.conversations.formats import choose_format
     from cardbox_cli.conversations.json_documents import Documents
@@ -66,8 +66,8 @@ def _findings(file: str, wanted: str | None, format_: str | None, at: str | None
     with open_file(file) as opened:
         documents = Documents(Source(opened, source_name(file)))
         module = choose_format(wanted, documents)
-        own = "openai" if module.NAME == "openai" else "anthropic"
-        findings: list[Finding] = []
+        own = module.PROVIDER
+        findings: list[LintFinding] = []
         providers: set[str] = set()
         for conversation in module.read(documents, at=at):
             named = provider_beside(conversation) if wanted is None else None

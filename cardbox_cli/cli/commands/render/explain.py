@@ -7,10 +7,10 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import NOTHING
 from cardbox_cli.cli.terminal.describe import short_rule, token_count
 from cardbox_cli.cli.terminal.escaping import one_line
-from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
-from cardbox_cli.context.lint.models import window
+from cardbox_cli.context.formats import body_of
+from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
+from cardbox_cli.context.providers.registry import window
 from cardbox_cli.context.request import Request
-from cardbox_cli.execution.requests.request import dialect_of
 from cardbox_cli.model.ids import short_id, unique
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def print_explained(shown: "Shown") -> None:
     request = shown.request
     told = explain(request)
     output.emit(
-        {"request": dialect_of(shown.format).body(request), "explanation": told},
+        {"request": body_of(request, shown.format), "explanation": told},
         table=lambda: _say(request, told),
         ids=unique(line.card_id for line in told.messages if line.card_id is not None),
     )

@@ -18,6 +18,8 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
 from cardbox_cli.cli.tree import examples, noun
+from cardbox_cli.context.formats import format_names
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,10 +57,10 @@ def run(
         typer.Option(
             "--format",
             "-f",
-            metavar="openai|anthropic|text",
+            metavar="|".join(format_names()),
             help="The request's, as of `cbx render`.",
         ),
-    ] = "openai",
+    ] = DEFAULT,
     model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
@@ -103,9 +105,7 @@ def run(
     -o jsonl each turn that came to rest is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
-    from cardbox_cli.execution.requests.request import FORMATS
-
-    check_choice(format_, "--format", FORMATS, what="format")
+    check_choice(format_, "--format", format_names(), what="format")
     if once and drain:
         raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
     if not exec_.strip():

@@ -1,16 +1,17 @@
-"""Rules of OpenAI's chat completions alone."""
+"""The rules of OpenAI's chat completions: those that all providers share, and its own."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from cardbox_cli.context.blocks import kind, text_at, tool_name
-from cardbox_cli.context.formats import openai
-from cardbox_cli.context.lint import parameters
-from cardbox_cli.context.lint.history import Call
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint import contents, economy, exchanges
+from cardbox_cli.context.lint.history import HistoryCall
+from cardbox_cli.context.lint.rule import Hit, LintRule
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
+from cardbox_cli.context.parts import kind, text_at, tool_name
+from cardbox_cli.context.providers.openai import parameter_rules
+from cardbox_cli.context.providers.openai.body import runs
 from cardbox_cli.model.handwritten.wording import json_kind
 
 _LONGEST_ID = 40
@@ -29,7 +30,7 @@ _ASSISTANT = "OpenAI API reference, Create chat completion: messages, assistant 
 _TOOLS = "OpenAI API reference, Create chat completion: tools"
 
 
-def _is_function(call: Call) -> bool:
+def _is_function(call: HistoryCall) -> bool:
     return isinstance(call.value, dict) and call.value.get("type", "function") == "function"
 
 
@@ -117,7 +118,7 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
         name = message.body["name"]
         if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
             yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
-    for entry, _, message in subject.history.said if "function" in subject.history.roles else ():
+    for entry, _, message in subject.history.messages if "function" in subject.history.roles else ():
         if message.body["role"] == "function" and message.body.get("name") is None:
             yield entry, "the message of a function does not name it"
 
@@ -134,7 +135,7 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _malformed_calls(subject: Subject) -> Iterator[Hit]:
-    for entry, _, message in subject.history.said:
+    for entry, _, message in subject.history.messages:
         calls = message.body.get("tool_calls")
         if calls is None:
             continue
@@ -164,7 +165,7 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
     ids = [call.id for call in subject.history.calls if call.id]
     if len(set(ids)) == len(ids):
         return
-    for run in openai.runs(message for _, _, message in subject.history.said):
+    for run in runs(message for _, _, message in subject.history.messages):
         seen: set[str] = set()
         for message in run:
             calls = message.body.get("tool_calls")
@@ -176,7 +177,9 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
 
 
 RULES = (
-    Rule(
+    *exchanges.rules("OpenAI API reference, Create chat completion: messages, tool message"),
+    *contents.rules("OpenAI API reference, Create chat completion: messages"),
+    LintRule(
         id="content-malformed",
         severity="error",
         finds="Content that is neither a text nor a list of parts, or a part that no type of the API is: "
@@ -185,7 +188,7 @@ RULES = (
         remedy="edit the card so that its content is a text",
         find=_malformed_contents,
     ),
-    Rule(
+    LintRule(
         id="part-on-wrong-side",
         severity="error",
         finds="An image, audio or a file in a message that is not the user's, or a refusal in one that is "
@@ -194,7 +197,7 @@ RULES = (
         remedy="say it in a message of the user's",
         find=_misplaced_parts,
     ),
-    Rule(
+    LintRule(
         id="speaker-name-invalid",
         severity="error",
         finds="A `name` of who speaks with white space or one of `< \\ / >` or a bar in it; a function's "
@@ -203,7 +206,7 @@ RULES = (
         remedy="write the name with letters, digits, `_` and `-`",
         find=_speakers,
     ),
-    Rule(
+    LintRule(
         id="content-null",
         severity="error",
         finds="A message whose content is null, and that calls no tool either.",
@@ -211,7 +214,7 @@ RULES = (
         remedy="leave the message out, or give it a text",
         find=_null_contents,
     ),
-    Rule(
+    LintRule(
         id="arguments-invalid",
         severity="error",
         finds="A tool call whose `arguments` are not a JSON object in a string.",
@@ -219,7 +222,7 @@ RULES = (
         remedy="edit the card so that the arguments are a string such as '{}'",
         find=_bad_arguments,
     ),
-    Rule(
+    LintRule(
         id="tool-id-too-long",
         severity="error",
         finds=f"A tool-call id of more than {_LONGEST_ID} characters.",
@@ -227,7 +230,7 @@ RULES = (
         remedy="import with --remap-tool-ids, which gives shorter ones",
         find=_long_ids,
     ),
-    Rule(
+    LintRule(
         id="tool-id-repeated",
         severity="error",
         finds="Two tool calls of one message with the same id.",
@@ -235,7 +238,7 @@ RULES = (
         remedy="give each call an id of its own, and its result the same one",
         find=_repeated_ids,
     ),
-    Rule(
+    LintRule(
         id="tool-malformed",
         severity="error",
         finds="A `tool_calls` that is no list of calls, a call or a tool of no known type or without its "
@@ -244,7 +247,7 @@ RULES = (
         remedy="write calls and tools as functions, parameters as an object's schema",
         find=_malformed_tools,
     ),
-    Rule(
+    LintRule(
         id="tool-name-invalid",
         severity="error",
         finds="A tool, called or defined, whose name is not 1 to 64 letters, digits, `_` and `-`.",
@@ -252,7 +255,7 @@ RULES = (
         remedy="rename the tool in its definition and its calls",
         find=_names,
     ),
-    Rule(
+    LintRule(
         id="too-many-tools",
         severity="error",
         finds=f"More than {_MOST_TOOLS} tools.",
@@ -260,5 +263,6 @@ RULES = (
         remedy="narrow the profile's allowed_tools",
         find=_too_many_tools,
     ),
-    *parameters.OPENAI,
+    *parameter_rules.RULES,
+    *economy.rules("OpenAI docs, Models: context window", "OpenAI docs, Prompt caching"),
 )

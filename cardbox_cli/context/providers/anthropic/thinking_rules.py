@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from cardbox_cli.context.blocks import kind, text_at
-from cardbox_cli.context.formats.anthropic import as_blocks, content_of
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.rule import Hit, LintRule
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks, content_of
+from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.model.card_types import REASONING
 
 # The kinds of blocks that thinking comes in.
 BLOCKS = ("thinking", "redacted_thinking")
 
-_REASONING = "agent.reasoning"
 _EXTENDED = "Anthropic docs, Extended thinking: preserving thinking blocks"
 
 
@@ -25,78 +26,81 @@ def _mode(subject: Subject) -> str | None:
 
 
 def _unsigned(subject: Subject) -> Iterator[Hit]:
-    for entry, card in subject.of_type(_REASONING):
+    for entry, card in subject.of_type(REASONING):
         for block in as_blocks(content_of(card)):
             if kind(block) == "thinking" and not block.get("signature"):
                 yield entry, "the thinking has no signature, and is left out"
 
 
 def _modified(subject: Subject) -> Iterator[Hit]:
-    said: dict[str, str] = {}
-    for entry, card, message in subject.history.said if _REASONING in subject.types else []:
-        if card.type != _REASONING:
+    signed: dict[str, str] = {}
+    for entry, card, message in subject.history.messages if REASONING in subject.types else []:
+        if card.type != REASONING:
             continue
         for block in as_blocks(message.body["content"]):
             if kind(block) != "thinking":
                 continue
             signature, thought = str(block.get("signature")), str(block.get("thinking"))
-            if "edited_from" in card.metadata or said.setdefault(signature, thought) != thought:
+            if "edited_from" in card.metadata or signed.setdefault(signature, thought) != thought:
                 yield entry, "the thinking is not what its signature was made for"
 
 
 def _late(subject: Subject) -> Iterator[Hit]:
     if _mode(subject) == "adaptive":
         return  # the model thinks in between, too
-    for turn in subject.turns:
-        if turn.role != "assistant" or not turn.kinds or turn.kinds[0] in BLOCKS:
+    sent = subject.view(SentMessages)
+    for message in sent.merged:
+        if message.role != "assistant" or not message.kinds or message.kinds[0] in BLOCKS:
             continue
-        found = next((index for index, name in enumerate(turn.kinds) if name in BLOCKS), None)
+        found = next((index for index, name in enumerate(message.kinds) if name in BLOCKS), None)
         if found is not None:
-            before = turn.kinds[0] or "strange"
-            yield subject.place_in(turn, found), f"thinking stands behind a {before} block"
+            before = message.kinds[0] or "strange"
+            yield sent.place_in(message, found), f"thinking stands behind a {before} block"
 
 
 def _torn(subject: Subject) -> Iterator[Hit]:
     """Thinking that another message parts from the message that it belongs to, and came later in."""
     ended: set[str | None] = {None}
-    for group, run in groupby(subject.history.said, key=lambda each: each[2].group):
+    for group, run in groupby(subject.history.messages, key=lambda each: each[2].group):
         for entry, card, _ in run:
-            if group in ended and group is not None and card.type == _REASONING:
+            if group in ended and group is not None and card.type == REASONING:
                 yield entry, "another message parts the thinking from its own"
         ended.add(group)
 
 
 def _out_of_order(subject: Subject) -> Iterator[Hit]:
-    if not any(name in subject.blocks for name in BLOCKS):
+    if not any(name in subject.view(SentMessages).blocks for name in BLOCKS):
         return
     yield from _late(subject)
     yield from _torn(subject)
 
 
 def _last(subject: Subject) -> Iterator[Hit]:
-    last = subject.prefill
+    sent = subject.view(SentMessages)
+    last = sent.prefill
     if last is not None and kind(last.blocks[-1][0]) in BLOCKS:
-        yield subject.place_in(last, -1), "the last message ends in thinking"
+        yield sent.place_in(last, -1), "the last message ends in thinking"
 
 
 def _missing(subject: Subject) -> Iterator[Hit]:
-    called, answered = subject.turn(-2), subject.turn(-1)
+    sent = subject.view(SentMessages)
+    called, answered = sent.at(-2), sent.at(-1)
     if not is_on(subject) or called is None or answered is None:
         return
     is_open = any(kind(block) == "tool_result" for block, _ in answered.blocks)
     if called.role == "assistant" and is_open and kind(called.blocks[0][0]) not in BLOCKS:
-        yield subject.place_in(called, 0), "the message that called the tools does not begin with thinking"
+        yield sent.place_in(called, 0), "the message that called the tools does not begin with thinking"
 
 
 RULES = (
-    Rule(
+    LintRule(
         id="thinking-unsigned",
         severity="warning",
         finds="Thinking without a signature, which is left out.",
         source=_EXTENDED,
         find=_unsigned,
     ),
-    Rule(
+    LintRule(
         id="thinking-modified",
         severity="error",
         finds="Thinking that its signature was not made for: edited, or two thoughts with one signature.",
@@ -104,7 +108,7 @@ RULES = (
         remedy="put the original card back, or leave the thinking out",
         find=_modified,
     ),
-    Rule(
+    LintRule(
         id="thinking-out-of-order",
         severity="error",
         finds="Thinking in a message that does not begin with it, unless it is adaptive, or parted from its "
@@ -113,7 +117,7 @@ RULES = (
         remedy="put the cards of the message side by side as they were, thinking first",
         find=_out_of_order,
     ),
-    Rule(
+    LintRule(
         id="thinking-last",
         severity="error",
         finds="A last message of the assistant that ends in thinking.",
@@ -121,7 +125,7 @@ RULES = (
         remedy="leave the thinking out, or add what followed it",
         find=_last,
     ),
-    Rule(
+    LintRule(
         id="thinking-missing",
         severity="error",
         finds="With thinking on, tool results for a message that does not begin with thinking.",

@@ -1,0 +1,36 @@
+"""Anthropic's Messages: system text apart, content in blocks, neighbours of one role merged."""
+
+from typing import TYPE_CHECKING
+
+from cardbox_cli.context.providers.anthropic import answers, body, cards, encoding, losses, models
+from cardbox_cli.context.providers.provider import Provider
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import LintRule
+
+
+def _rules() -> "tuple[LintRule, ...]":
+    from cardbox_cli.context.providers.anthropic.rules import RULES
+
+    return RULES
+
+
+PROVIDER = Provider(
+    name=encoding.NAME,
+    title="Anthropic",
+    sends="a Messages body",
+    encode=encoding.encode,
+    chat_original=encoding.chat_original,
+    lost_in_chat=losses.in_chat,
+    lost_of_chat=losses.of_chat,
+    body=body.body,
+    renamed_calls=lambda messages: body.conversation(messages)[1],
+    steps=body.steps,
+    sent=body.sent,
+    # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
+    cached_parameters=("tool_choice", "thinking"),
+    models=models.MODELS,
+    rules=_rules,
+    files=cards.FILES,
+    answers=answers.ANSWERS,
+)
