@@ -20,12 +20,14 @@ from cardbox_cli.context.providers.anthropic.cards import (
     gathered,
     ids_on_export,
     joined_content,
+    keep_original,
     message_of,
     with_ids,
 )
+from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.context.providers.anthropic.encoding import role_of
 from cardbox_cli.context.sources import imported_card, keep
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_documents import Document, Documents
 from cardbox_cli.conversations.json_window import held
@@ -37,7 +39,6 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 
 NAME = "claude-code"
-KEYSPACE = (NAME,)
 # What a session often begins with, before a line that names it.
 _SNAPSHOT = "file-history-snapshot"
 
@@ -48,7 +49,7 @@ _Thread = tuple[str | None, str | None]
 # --- reading
 
 
-def recognises(documents: Documents) -> bool:
+def _recognises(documents: Documents) -> bool:
     """Whether the file is objects with a type that are no messages, one of them of a session."""
     names_a_session = False
     for _, (_, line) in _Lines(documents).numbered():
@@ -92,7 +93,7 @@ class _Lines:
         return [document for _, document in self.numbered()]
 
 
-def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     """The session in a file, and then its sidechains, each in the order of the file."""
     if at is not None:
         raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="leave --at out")
@@ -156,7 +157,7 @@ def _text(line: Any, key: str) -> str | None:
 # --- drafting
 
 
-def draft(entry: FileEntry) -> list[CardDraft]:
+def _draft(entry: FileEntry) -> list[CardDraft]:
     """The cards that hold a line."""
     line = entry.value
     message = line.get("message")
@@ -178,7 +179,7 @@ def _is_message(message: Any) -> bool:
 # --- exporting
 
 
-def export(cards: Iterable[Card]) -> Iterator[str]:
+def _export(cards: Iterable[Card]) -> Iterator[str]:
     """The lines that were imported, as JSONL. Cards of another origin make lines of a type and a message."""
     lead = ""
     for line in _exported(cards):
@@ -212,3 +213,15 @@ def _line_of(cards: Sequence[Card], others: dict[str, str]) -> dict[str, Any]:
 def _envelope(card: Card) -> dict[str, Any] | None:
     around = sources.envelope(card, NAME, sources.LINE)
     return around if around is not None and isinstance(around.get("message"), dict) else None
+
+
+FORMAT = Format(
+    name=NAME,
+    provider=ANTHROPIC,
+    keyspace=(NAME,),
+    recognises=_recognises,
+    read=_read,
+    draft=_draft,
+    keep_original=keep_original,
+    export=_export,
+)

@@ -1,11 +1,13 @@
-"""A conversation on its way from a file to a box, and what every format writes alike."""
+"""A conversation on its way from a file to a box, and what a format of such files offers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card, CardDraft
 
 _Item = TypeVar("_Item", covariant=True)
 
@@ -46,6 +48,35 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     parent_id: str | None = None
     beside: Mapping[str, Any] = {}
+
+
+class Read(Protocol):
+    """Reads the conversations in a file, one that others branch off from before them.
+
+    `at` is the key of the messages, dotted if nested. Raises InvalidConversation naming the place.
+    """
+
+    def __call__(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]: ...
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """A format of conversation files. `provider` names the one whose messages it holds.
+
+    `keyspace` begins the keys of its conversations, so that one file taken as two formats makes two boxes.
+    `recognises` tells whether a file bears marks that no other format has. `draft` makes the cards of an
+    entry, whose ids are the importer's business, and raises InvalidConversation naming the entry's place.
+    `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text
+    of a file with what cards hold, in pieces, and may iterate over the cards more than once.
+    """
+
+    name: str
+    provider: str
+    keyspace: tuple[str, ...]
+    recognises: Callable[[Documents], bool]
+    read: Read
+    draft: Callable[[FileEntry], list[CardDraft]]
+    keep_original: Callable[[CardDraft, CardDraft], CardDraft]
+    export: Callable[[Iterable[Card]], Iterator[str]]
 
 
 def indented(value: Any, columns: int = 0) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.conversations.conversation import Conversation, FileEntry
-from cardbox_cli.conversations.formats import Format, format_named
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
+from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
@@ -153,7 +153,7 @@ class _Reading:
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""
-        keyspace = format_named(conversation.format).KEYSPACE
+        keyspace = format_named(conversation.format).keyspace
         own_id = conversation.own_id
         if own_id is None:
             own_id = str(derived_from(each.canonical for each in self.stored(conversation)))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.providers.provider import Provider
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, indented
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, indented
 from cardbox_cli.conversations.files import MessageList, all_messages, find_messages, message_entries
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import held
@@ -17,14 +17,26 @@ from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.handwritten.wording import json_kind
 
 
-class MessagesFormat:
-    """The format of files with messages of one provider: a `Format`."""
+def messages_format(provider: Provider) -> Format:
+    """The format of files with messages of one provider."""
+    files = _Files(provider)
+    return Format(
+        name=provider.name,
+        provider=provider.name,
+        keyspace=provider.files.keyspace,
+        recognises=files.recognises,
+        read=files.read,
+        draft=files.draft,
+        keep_original=provider.files.keep_original,
+        export=files.export,
+    )
+
+
+class _Files:
+    """The files of one provider."""
 
     def __init__(self, provider: Provider) -> None:
-        self.NAME = self.PROVIDER = provider.name
-        self.KEYSPACE = provider.files.keyspace
-        self.keep_original = provider.files.keep_original
-        self._title = provider.title
+        self._provider = provider
         self._files = provider.files
 
     def recognises(self, documents: Documents) -> bool:
@@ -38,7 +50,7 @@ class MessagesFormat:
     def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
         """The conversations in a file: lists of messages under whatever key."""
         for found in find_messages(documents, at):
-            yield found.conversation(self.NAME, Rereadable(partial(self._entries, found)))
+            yield found.conversation(self._provider.name, Rereadable(partial(self._entries, found)))
 
     def _entries(self, found: MessageList) -> Iterator[FileEntry]:
         """The system prompt that stands beside the messages, at the key's own position, and the messages."""
@@ -61,7 +73,7 @@ class MessagesFormat:
         role = message.get("role")
         if not isinstance(role, str) or role not in roles:
             raise InvalidConversation(
-                f"{entry.place}: the role {role!r} is none of {self._title}'s",
+                f"{entry.place}: the role {role!r} is none of {self._provider.title}'s",
                 hint=f"roles are {', '.join(roles)}",
             )
         return message

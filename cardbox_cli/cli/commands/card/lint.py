@@ -66,7 +66,7 @@ def _findings(file: str, wanted: str | None, format_: str | None, at: str | None
     with open_file(file) as opened:
         documents = Documents(Source(opened, source_name(file)))
         module = choose_format(wanted, documents)
-        own = module.PROVIDER
+        own = module.provider
         findings: list[LintFinding] = []
         providers: set[str] = set()
         for conversation in module.read(documents, at=at):
@@ -78,5 +78,5 @@ def _findings(file: str, wanted: str | None, format_: str | None, at: str | None
             others = (
                 "" if providers <= {own} or format_ else f", checked for {' and '.join(sorted(providers))}"
             )
-            announce(f"taken as {module.NAME}{others}")
+            announce(f"taken as {module.name}{others}")
         return findings
