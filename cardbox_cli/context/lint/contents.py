@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from cardbox_cli.context.inspection.losses import FILES, losses_of, may_lose
 from cardbox_cli.context.lint.history import LONG, CardMessage
-from cardbox_cli.context.lint.rule import Hit, LintRule
+from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
 from cardbox_cli.context.parts import tool_name
@@ -20,6 +20,8 @@ _LAYERS = "cbx, docs/lint.md"
 UNREADABLE_TYPE = CHAT_MESSAGE
 UNREADABLE = "unreadable"
 
+RULES = Rules()
+
 
 def _in_state(subject: Subject, state: str, words: str) -> Iterator[Hit]:
     for entry in subject.gone:
@@ -27,19 +29,29 @@ def _in_state(subject: Subject, state: str, words: str) -> Iterator[Hit]:
             yield entry, f"card {entry.slot.card_id!r} {words}"
 
 
+@RULES.error(
+    "card-missing", source=_CARDS, remedy="take the id out of the box (`cbx box edit`), or restore the card"
+)
 def _missing(subject: Subject) -> Iterable[Hit]:
+    """A box names a card that does not exist."""
     return _in_state(subject, "dangling", "does not exist, and is left out")
 
 
+@RULES.warning("card-deleted", source=_CARDS, remedy="take the id out of the box (`cbx box edit`)")
 def _deleted(subject: Subject) -> Iterable[Hit]:
+    """A box names a card that was deleted."""
     return _in_state(subject, "deleted", "was deleted, and is left out")
 
 
+@RULES.warning("card-expired", source=_CARDS, remedy="pack the context again, without it")
 def _expired(subject: Subject) -> Iterable[Hit]:
+    """A box names a card whose lifetime is over."""
     return _in_state(subject, "expired", "has expired, and is left out")
 
 
+@RULES.error("role-unknown", remedy="write the card anew with a role: system, user, assistant or tool")
 def _unknown_roles(subject: Subject) -> Iterator[Hit]:
+    """A card that is a message has no role, or one that no provider knows."""
     if subject.roles <= _ROLES:
         return
     for entry, card in subject.cards:
@@ -54,27 +66,35 @@ def _unknown_roles(subject: Subject) -> Iterator[Hit]:
 _ROLES = frozenset(ROLES)
 
 
+@RULES.error("message-unreadable", remedy="write it as that format has it, or name another with --from")
 def _unreadable(subject: Subject) -> Iterator[Hit]:
+    """A message of a file that is none of the file's format."""
     for entry, card in subject.of_type(UNREADABLE_TYPE):
         problem = card.metadata.get(UNREADABLE)
         if isinstance(problem, str) and card.role in _ROLES:
             yield entry, problem
 
 
+@RULES.warning("type-unknown", source=_CARDS)
 def _unknown_types(subject: Subject) -> Iterator[Hit]:
+    """A card's type is none that cbx knows."""
     unknown = subject.types - CARD_TYPES.keys()
     for entry, card in subject.cards if unknown else ():
         if card.type in unknown:
             yield entry, f"cbx does not know the card type {card.type!r}, and sends it as a message"
 
 
+@RULES.warning("content-unknown", source=_CARDS)
 def _unknown_contents(subject: Subject) -> Iterator[Hit]:
+    """A card's content is of no class that cbx knows."""
     for entry, card in subject.cards if dict in subject.classes else ():
         if isinstance(card.content, dict):
             yield entry, f"the content is of class {card.content.get('__type__')!r}, and is sent as JSON"
 
 
+@RULES.warning("content-empty", remedy="leave the card out")
 def _empty(subject: Subject) -> Iterator[Hit]:
+    """A card that says nothing. A tool result, and a message that calls tools, may be empty."""
     history = subject.history
     blank = [(entry, card) for entry, card, _ in history.blank]
     without_parts = [
@@ -88,7 +108,10 @@ def _empty(subject: Subject) -> Iterator[Hit]:
             yield entry, "the card says nothing"
 
 
+@RULES.warning("system-in-history", remedy="put it at the front of the box, or say it as a user")
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
+    """System text after the first user or assistant message: a provider with one place for it gets it
+    there, out of its order. Pointers to a parent and result fields are no finding."""
     roles = subject.history.roles
     begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
     if not any(role in roles[begun:] for role in SYSTEM_ROLES):
@@ -98,7 +121,9 @@ def _late_system_text(subject: Subject) -> Iterator[Hit]:
             yield entry, f"system text ({card.type}) stands within the history"
 
 
+@RULES.warning("query-repeated", source=_LAYERS, remedy="drop one of the two")
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
+    """A user's message twice in a row: a query that the history holds already."""
     messages = subject.history.messages
     before: int | None = None
     for place, role in enumerate(subject.history.roles):
@@ -119,6 +144,12 @@ def _is_repeated(one: CardMessage, other: CardMessage) -> bool:
     return bool(content) and message.body.get("content") == content
 
 
+@RULES.warning(
+    "content-repeated",
+    source=_LAYERS,
+    remedy="leave one of them out",
+    finds=f"Two cards that say the same text of {LONG} characters or more.",
+)
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
     first: dict[str, RequestEntry] = {}
     for entry, text in subject.history.long_texts:
@@ -128,7 +159,11 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
             yield entry, f"says the same as card {slot.card_id!r} at position {slot.position}"
 
 
+@RULES.warning(
+    "summary-and-raw", source=_LAYERS, remedy="leave out the cards that the summary covers, or the summary"
+)
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
+    """A summary (`context.compression`) beside cards that it covers."""
     summaries = subject.of_type(SUMMARY)
     sent = {entry.slot.card_id for entry, _, _ in subject.history.messages} if summaries else set()
     for entry, card in summaries:
@@ -139,19 +174,27 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
             yield entry, f"{len(there)} of the {len(covered)} cards that it sums up are sent as well"
 
 
+@RULES.warning(
+    "tool-not-offered", remedy="add the tool's definition (a `sys.tools` card), or drop the exchange"
+)
 def _uncallable(subject: Subject) -> Iterator[Hit]:
+    """A call of a tool that is not among the request's tools, where it has any."""
     offered = {tool_name(tool) for tool in subject.request.tools}
     for call in subject.history.calls if offered else []:
         if call.name is not None and call.name not in offered:
             yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"
 
 
+@RULES.error("no-messages", remedy="render a box that holds the conversation, too")
 def _no_messages(subject: Subject) -> Iterator[Hit]:
+    """A request without any message besides system text."""
     if all(message.body.get("role") in SYSTEM_ROLES for message in subject.request.messages):
         yield None, "the request has no message besides system text"
 
 
+@RULES.warning("not-expressible")
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
+    """What the provider's format cannot say: it is left out, or sent as mere text."""
     for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
         yield None if loss.card_id is None else subject.place_of(loss.card_id), loss.what
 
@@ -163,127 +206,3 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     if are_plain and all(call.function is not None for call in history.calls):
         return [*history.with_originals, *(card for _, card in subject.without_message if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))
-
-
-def rules(source: str) -> tuple[LintRule, ...]:
-    """The rules about contents; `source` says where a provider describes its messages."""
-    return (
-        LintRule(
-            id="card-missing",
-            severity="error",
-            finds="A box names a card that does not exist.",
-            source=_CARDS,
-            remedy="take the id out of the box (`cbx box edit`), or restore the card",
-            find=_missing,
-        ),
-        LintRule(
-            id="card-deleted",
-            severity="warning",
-            finds="A box names a card that was deleted.",
-            source=_CARDS,
-            remedy="take the id out of the box (`cbx box edit`)",
-            find=_deleted,
-        ),
-        LintRule(
-            id="card-expired",
-            severity="warning",
-            finds="A box names a card whose lifetime is over.",
-            source=_CARDS,
-            remedy="pack the context again, without it",
-            find=_expired,
-        ),
-        LintRule(
-            id="role-unknown",
-            severity="error",
-            finds="A card that is a message has no role, or one that no provider knows.",
-            source=source,
-            remedy="write the card anew with a role: system, user, assistant or tool",
-            find=_unknown_roles,
-        ),
-        LintRule(
-            id="message-unreadable",
-            severity="error",
-            finds="A message of a file that is none of the file's format.",
-            source=source,
-            remedy="write it as that format has it, or name another with --from",
-            find=_unreadable,
-        ),
-        LintRule(
-            id="type-unknown",
-            severity="warning",
-            finds="A card's type is none that cbx knows.",
-            source=_CARDS,
-            find=_unknown_types,
-        ),
-        LintRule(
-            id="content-unknown",
-            severity="warning",
-            finds="A card's content is of no class that cbx knows.",
-            source=_CARDS,
-            find=_unknown_contents,
-        ),
-        LintRule(
-            id="content-empty",
-            severity="warning",
-            finds="A card that says nothing. A tool result, and a message that calls tools, may be empty.",
-            source=source,
-            remedy="leave the card out",
-            find=_empty,
-        ),
-        LintRule(
-            id="system-in-history",
-            severity="warning",
-            finds="System text after the first user or assistant message: a provider with one place for it "
-            "gets it there, out of its order. Pointers to a parent and result fields are no finding.",
-            source=source,
-            remedy="put it at the front of the box, or say it as a user",
-            find=_late_system_text,
-        ),
-        LintRule(
-            id="query-repeated",
-            severity="warning",
-            finds="A user's message twice in a row: a query that the history holds already.",
-            source=_LAYERS,
-            remedy="drop one of the two",
-            find=_repeated_queries,
-        ),
-        LintRule(
-            id="content-repeated",
-            severity="warning",
-            finds=f"Two cards that say the same text of {LONG} characters or more.",
-            source=_LAYERS,
-            remedy="leave one of them out",
-            find=_repeated_contents,
-        ),
-        LintRule(
-            id="summary-and-raw",
-            severity="warning",
-            finds="A summary (`context.compression`) beside cards that it covers.",
-            source=_LAYERS,
-            remedy="leave out the cards that the summary covers, or the summary",
-            find=_summaries_beside_what_they_cover,
-        ),
-        LintRule(
-            id="tool-not-offered",
-            severity="warning",
-            finds="A call of a tool that is not among the request's tools, where it has any.",
-            source=source,
-            remedy="add the tool's definition (a `sys.tools` card), or drop the exchange",
-            find=_uncallable,
-        ),
-        LintRule(
-            id="not-expressible",
-            severity="warning",
-            finds="What the provider's format cannot say: it is left out, or sent as mere text.",
-            source=source,
-            find=_not_expressible,
-        ),
-        LintRule(
-            id="no-messages",
-            severity="error",
-            finds="A request without any message besides system text.",
-            source=source,
-            remedy="render a box that holds the conversation, too",
-            find=_no_messages,
-        ),
-    )

@@ -106,8 +106,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     none. `sent` lists the messages as a prefix cache finds them, `cached_parameters` the keys of the body
     that stand before them there.
 
-    `rules` are the lint's, loaded when they are asked for. `answers` is None for a provider whose answers are
-    in another's format.
+    `rules` are the lint's, loaded when they are asked for; `hottest` is the highest temperature. `answers` is
+    None for a provider whose answers are in another's format.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     cached_parameters: Sequence[str] = ()
 
     models: Models
+    hottest: int = 2
     rules: Callable[[], "tuple[LintRule, ...]"]
     files: MessageFiles
     answers: Answers | None = None

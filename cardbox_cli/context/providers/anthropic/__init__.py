@@ -30,6 +30,7 @@ PROVIDER = Provider(
     # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
     cached_parameters=("tool_choice", "thinking"),
     models=models.MODELS,
+    hottest=1,
     rules=_rules,
     files=cards.FILES,
     answers=answers.ANSWERS,

@@ -6,9 +6,8 @@ They look at the body as it is sent, so that what the format leaves out is no ma
 from collections.abc import Iterator
 from decimal import Decimal
 
-from cardbox_cli.context.lint import parameters
 from cardbox_cli.context.lint.parameters import number
-from cardbox_cli.context.lint.rule import Hit, LintRule
+from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.anthropic.models import takes_sampling
@@ -17,7 +16,16 @@ _LEAST_BUDGET = 1024
 _SAMPLING = ("temperature", "top_p", "top_k")
 _THINKING = "Anthropic docs, Extended thinking"
 
+RULES = Rules()
 
+
+@RULES.error(
+    "thinking-budget",
+    source=f"{_THINKING}: working with thinking budgets",
+    remedy="raise max_tokens in the profile's llm_config, or lower budget_tokens",
+    finds=f"A budget of thinking that is not below `max_tokens` (where there are no tools), or below "
+    f"{_LEAST_BUDGET}.",
+)
 def _budget_too_large(subject: Subject) -> Iterator[Hit]:
     if not subject.request.tools:
         yield from _budget_beside_limit(subject)
@@ -26,7 +34,14 @@ def _budget_too_large(subject: Subject) -> Iterator[Hit]:
         yield None, f"the thinking may take {budget} tokens, not {_LEAST_BUDGET} or more"
 
 
+@RULES.warning(
+    "thinking-budget-interleaved",
+    source=f"{_THINKING}: interleaved thinking",
+    remedy="raise max_tokens in the profile's llm_config, or lower budget_tokens",
+)
 def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
+    """Beside tools, a budget of thinking that is not below `max_tokens`: refused without the beta header
+    of interleaved thinking."""
     if subject.request.tools:
         yield from _budget_beside_limit(subject)
 
@@ -43,7 +58,14 @@ def _budget(subject: Subject) -> int | float | Decimal | None:
     return number(thinking.get("budget_tokens")) if is_on and isinstance(thinking, dict) else None
 
 
+@RULES.error(
+    "thinking-parameters",
+    source=f"{_THINKING}: feature compatibility",
+    remedy="leave the parameter out, or turn thinking off for this request",
+)
 def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
+    """With thinking on, a `temperature` other than 1, a `top_p` below 0.95, a `top_k`, or, unless it is
+    adaptive, a `tool_choice` that forces a tool."""
     mode = text_at(subject.request.config.get("thinking"), "type")
     if mode not in ("enabled", "adaptive"):
         return
@@ -60,7 +82,14 @@ def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
         yield None, f"with thinking on, tool_choice forces a tool ({choice})"
 
 
+@RULES.error(
+    "parameter-removed",
+    source="Anthropic docs, Migration guide: Claude Opus 4.7, breaking changes",
+    remedy="leave the parameter out; say how much to think by output_config.effort",
+)
 def _removed(subject: Subject) -> Iterator[Hit]:
+    """For Claude 4.7 and later: a `temperature` or `top_p` other than 1, a `top_k`, or thinking of type
+    `enabled`."""
     if not subject.request.config or takes_sampling(subject.request.model):
         return
     model, sent = subject.request.model, subject.beside
@@ -69,44 +98,3 @@ def _removed(subject: Subject) -> Iterator[Hit]:
             yield None, f"{model} takes no {name}, which is {sent[name]}"
     if text_at(sent.get("thinking"), "type") == "enabled":
         yield None, f"{model} takes no thinking of type 'enabled', but of 'adaptive'"
-
-
-RULES = (
-    *parameters.rules("Anthropic API reference, Create a Message", hottest=1),
-    LintRule(
-        id="thinking-budget",
-        severity="error",
-        finds=f"A budget of thinking that is not below `max_tokens` (where there are no tools), or below "
-        f"{_LEAST_BUDGET}.",
-        source=f"{_THINKING}: working with thinking budgets",
-        remedy="raise max_tokens in the profile's llm_config, or lower budget_tokens",
-        find=_budget_too_large,
-    ),
-    LintRule(
-        id="thinking-budget-interleaved",
-        severity="warning",
-        finds="Beside tools, a budget of thinking that is not below `max_tokens`: refused without the beta "
-        "header of interleaved thinking.",
-        source=f"{_THINKING}: interleaved thinking",
-        remedy="raise max_tokens in the profile's llm_config, or lower budget_tokens",
-        find=_budget_for_interleaved,
-    ),
-    LintRule(
-        id="thinking-parameters",
-        severity="error",
-        finds="With thinking on, a `temperature` other than 1, a `top_p` below 0.95, a `top_k`, or, unless "
-        "it is adaptive, a `tool_choice` that forces a tool.",
-        source=f"{_THINKING}: feature compatibility",
-        remedy="leave the parameter out, or turn thinking off for this request",
-        find=_refused_by_thinking,
-    ),
-    LintRule(
-        id="parameter-removed",
-        severity="error",
-        finds="For Claude 4.7 and later: a `temperature` or `top_p` other than 1, a `top_k`, or thinking of "
-        "type `enabled`.",
-        source="Anthropic docs, Migration guide: Claude Opus 4.7, breaking changes",
-        remedy="leave the parameter out; say how much to think by output_config.effort",
-        find=_removed,
-    ),
-)
