@@ -28,7 +28,7 @@ from cardbox_cli.model.layers import (
     check_layer,
     is_layer,
 )
-from cardbox_cli.model.todo import TodoItem, todo_items
+from cardbox_cli.model.todo import todo_items
 
 # The key in the metadata of a stored layer that names it.
 LAYER_KEY = "layer"
@@ -52,21 +52,6 @@ class ExperienceProvider(Protocol):
 
     def experience(self, profile_box_id: str, limit: int) -> Sequence[Card]:
         """Deliverables of earlier turns with the same profile, the newest first."""
-
-
-class TodoProvider(Protocol):
-    """Lists what is to be done."""
-
-    def todo(self, slots: Sequence[Slot]) -> Sequence[TodoItem]:
-        """The list that the places of boxes make, in its order."""
-
-
-class BoxTodo:
-    """The list that the `todo.item` cards of the boxes make."""
-
-    def todo(self, slots: Sequence[Slot]) -> Sequence[TodoItem]:
-        """The items of these places."""
-        return todo_items(slots)
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,11 +111,9 @@ class ContextCollector:
         *,
         knowledge: KnowledgeProvider | None = None,
         experience: ExperienceProvider | None = None,
-        todo: TodoProvider | None = None,
     ) -> None:
         self._knowledge = knowledge
         self._experience = experience
-        self._todo = todo or BoxTodo()
 
     def collect(self, wanted: Collecting) -> Collected:
         """The layers that are wanted and may be had.
@@ -167,7 +150,7 @@ class ContextCollector:
             cards = _new(self._experience.experience(wanted.profile_box_id, _asked_of(wanted)), wanted)
             text = layer_texts.experience_text(cards)
         elif name == TODO:
-            items = self._todo.todo(wanted.slots)
+            items = todo_items(wanted.slots)
             text = layer_texts.todo_text(items)
             return Layer(name=name, text=text, card_ids=[item.card_id for item in items])
         elif name == COMPRESSION:

@@ -35,7 +35,7 @@ SESSION_EVENT = "session.event"
 Becomes: TypeAlias = Literal["message", "own-format", "nothing"]
 
 
-class CardType(msgspec.Struct, frozen=True, kw_only=True):
+class CardType(msgspec.Struct, frozen=True):
     """What cbx knows of the cards of one type.
 
     `role` is the speaker where a card names none. `becomes` says whether a card is a message; where it is
@@ -64,48 +64,29 @@ def _tools(value: Any) -> Content:
 
 
 CARD_TYPES: dict[str, CardType] = {
-    INSTRUCTION: CardType(role="user", is_knowledge=True),
-    THOUGHT: CardType(role="assistant", is_knowledge=True),
-    TOOL_CALL: CardType(
-        role="assistant", becomes="nothing", reason="scheduling and audit; the call stands in its thought"
-    ),
-    TOOL_RESULT: CardType(role="tool", is_knowledge=True, may_be_empty=True),
-    DELIVERABLE: CardType(role="assistant", is_knowledge=True),
-    PROFILE: CardType(role="system", becomes="nothing", reason="makes the system prompt"),
-    RENDERED_PROMPT: CardType(role="system", is_snapshot=True),
-    TOOLS: CardType(
-        role="system",
-        becomes="nothing",
-        reason="becomes the request's tools",
-        is_snapshot=True,
-        content_of=_tools,
-    ),
-    PARENT_POINTER: CardType(role="system", is_late=True, names_others=True),
-    RESULT_FIELDS: CardType(role="system", is_late=True, content_of=fields_schema),
-    SUMMARY: CardType(
-        role="system", becomes="nothing", reason=f"joins the layer {COMPRESSION}", layer=COMPRESSION
-    ),
+    INSTRUCTION: CardType("user", is_knowledge=True),
+    THOUGHT: CardType("assistant", is_knowledge=True),
+    TOOL_CALL: CardType("assistant", "nothing", "scheduling and audit; the call stands in its thought"),
+    TOOL_RESULT: CardType("tool", is_knowledge=True, may_be_empty=True),
+    DELIVERABLE: CardType("assistant", is_knowledge=True),
+    PROFILE: CardType("system", "nothing", "makes the system prompt"),
+    RENDERED_PROMPT: CardType("system", is_snapshot=True),
+    TOOLS: CardType("system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=_tools),
+    PARENT_POINTER: CardType("system", is_late=True, names_others=True),
+    RESULT_FIELDS: CardType("system", is_late=True, content_of=fields_schema),
+    SUMMARY: CardType("system", "nothing", f"joins the layer {COMPRESSION}", layer=COMPRESSION),
     STORED_LAYER: CardType(
-        role="system",
-        becomes="nothing",
-        reason="a layer of an earlier request, as its metadata names it",
-        is_snapshot=True,
+        "system", "nothing", "a layer of an earlier request, as its metadata names it", is_snapshot=True
     ),
-    TODO_ITEM: CardType(role="system", becomes="nothing", reason=f"belongs to the layer {TODO}", layer=TODO),
-    CHAT_MESSAGE: CardType(role="user", is_knowledge=True),
-    REASONING: CardType(
-        role="assistant",
-        becomes="own-format",
-        reason="thinking, sent only in formats that have a place for it",
-    ),
-    ASIDE: CardType(
-        role="assistant", becomes="own-format", reason="blocks of one format, sent in that format alone"
-    ),
-    SESSION_EVENT: CardType(role="system", becomes="nothing", reason="an event of a session, no message"),
+    TODO_ITEM: CardType("system", "nothing", f"belongs to the layer {TODO}", layer=TODO),
+    CHAT_MESSAGE: CardType("user", is_knowledge=True),
+    REASONING: CardType("assistant", "own-format", "thinking, sent only in formats that have a place for it"),
+    ASIDE: CardType("assistant", "own-format", "blocks of one format, sent in that format alone"),
+    SESSION_EVENT: CardType("system", "nothing", "an event of a session, no message"),
 }
 
 # What is known of a type that nobody described.
-UNDESCRIBED = CardType(role="user")
+UNDESCRIBED = CardType("user")
 
 
 def card_type(name: str) -> CardType:

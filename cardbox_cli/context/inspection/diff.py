@@ -18,7 +18,6 @@ from cardbox_cli.context.providers.registry import provider_named
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
 
-_IN_PIECES = ("model", "tools", "system", "messages")
 _MODEL, _TOOLS, _SYSTEM, _CHOICES, _MESSAGES, _REST = range(6)
 
 
@@ -42,9 +41,9 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     section: str
     number: int
-    role: str | None
-    layer: str | None
-    card_ids: list[str]
+    role: str | None = None
+    layer: str | None = None
+    card_ids: list[str] = []
     tokens: int
     tokens_exact: bool
     text: str
@@ -162,16 +161,16 @@ def _contrasted(other: _Compared, one: _Compared) -> Piece:
 def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_Compared]:
     """All that is sent, in the order of the cache; parameters that it does not depend on come last."""
     body, before = provider.body(request), provider.cached_parameters
-    yield _parameter("model", _MODEL, body.get("model"))
+    yield _compared("model", _MODEL, body.get("model"))
     for number, (tool, line) in enumerate(zip(body.get("tools", ()), account.tools, strict=True), 1):
-        yield _compared("tools", _TOOLS, number, tool, lines=[line])
+        yield _compared("tools", _TOOLS, tool, number, [line])
     sent = list(provider.sent(request.messages))
     lost = request.lost_layers
     yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
-    yield from (_parameter(name, _CHOICES, body.get(name)) for name in before)
+    yield from (_compared(name, _CHOICES, body.get(name)) for name in before)
     yield from (_message(each, _MESSAGES, account, lost) for each in sent if each.section == "messages")
-    rest = sorted(name for name in body if name not in (*_IN_PIECES, *before))
-    yield from (_parameter(name, _REST, body[name]) for name in rest)
+    rest = sorted(body.keys() - {"model", "tools", *before, *provider.message_keys})
+    yield from (_compared(name, _REST, body[name]) for name in rest)
 
 
 def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _Compared:
@@ -180,50 +179,36 @@ def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[s
     return _compared(
         section,
         rank,
-        number,
         body,
+        number,
+        lines,
         text="\n".join(line.preview for line in lines),
-        lines=lines,
         role=str(body.get("role")),
         layer=lines[0].layer,
-        card_ids=[
-            card_id for line in lines for card_id in ([line.card_id] if line.card_id else line.made_of)
-        ],
+        card_ids=[each for line in lines for each in ([line.card_id] if line.card_id else line.made_of)],
         sha256=lost.get(lines[0].layer),
     )
-
-
-def _parameter(name: str, rank: int, value: Any) -> _Compared:
-    return _compared(name, rank, 1, value)
 
 
 def _compared(
     section: str,
     rank: int,
-    number: int,
     value: Any,
-    *,
-    text: str | None = None,
+    number: int = 1,
     lines: Sequence[MessageLine | ToolLine] = (),
-    role: str | None = None,
-    layer: str | None = None,
-    card_ids: Sequence[str] = (),
-    sha256: str | None = None,
+    **known: Any,
 ) -> _Compared:
+    """The piece that a value of the body is, with what is `known` of it beside its JSON."""
     piece = Piece(
         section=section,
         number=number,
-        role=role,
-        layer=layer,
-        card_ids=list(card_ids),
         tokens=sum(line.tokens for line in lines),
         tokens_exact=all(line.tokens_exact for line in lines),
-        text=exact_json.encode(value).decode() if text is None else text,
-        sha256=sha256,
+        **{"text": exact_json.encode(value).decode(), **known},
     )
     bare = _unmarked(value)
     # A text that is a hash is not the one that has it.
-    kind = section if sha256 is None else f"{section} by hash"
+    kind = section if piece.sha256 is None else f"{section} by hash"
     return _Compared(piece, rank, bare, kind.encode() + exact_json.encode(bare))
 
 

@@ -5,6 +5,7 @@ give the same findings in the same order, and nothing handed in is changed.
 """
 
 from collections.abc import Container, Sequence
+from importlib import import_module
 
 from cardbox_cli.context.lint.rule import LintFinding, LintRule
 from cardbox_cli.context.lint.subject import Subject
@@ -49,7 +50,11 @@ def lint(
     """
     record = provider_named(provider)
     subject = Subject(record, entries, request, awaited)
-    hits = [(rule, entry, words) for rule in record.rules() for entry, words in rule.find(subject)]
+    hits = [
+        (rule, entry, words)
+        for rule in import_module(record.rules).RULES
+        for entry, words in rule.find(subject)
+    ]
     if not hits:
         return []
     places = {id(entry): number for number, entry in enumerate(entries)}

@@ -19,7 +19,7 @@ def _temperature(subject: Subject) -> Iterator[Hit]:
     """A temperature below 0 or above the highest that the provider takes."""
     if not subject.request.config:
         return
-    heat, most = number(subject.beside.get("temperature")), subject.provider.hottest
+    heat, most = number_of(subject.beside.get("temperature")), subject.provider.hottest
     if heat is not None and not 0 <= heat <= most:
         yield None, f"the temperature is {heat}, not from 0 to {most}"
 
@@ -37,6 +37,6 @@ def _tool_choice(subject: Subject) -> Iterator[Hit]:
         yield None, f"tool_choice wants {wanted!r}, which is not among the request's tools"
 
 
-def number(value: Any) -> int | float | Decimal | None:
+def number_of(value: Any) -> int | float | Decimal | None:
     """A parameter that is a number; None for any other value."""
     return value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else None

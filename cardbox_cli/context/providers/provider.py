@@ -4,21 +4,21 @@ The record is a value; what fills it stands in one folder for each provider, `pr
 found by `registry`. The form between cards and formats is the chat form (`context/messages`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import Card, CardDraft
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer
-
-if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import LintRule
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, bare_name
 
 Body: TypeAlias = dict[str, Any]
 AnyCard: TypeAlias = Card | CardDraft
+# `-2024-08-06`, `@20250514`, `-0613`, `-latest`; behind it a gateway's own version, as in `-v1:0`.
+_SNAPSHOT = re.compile(r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest))?(?:-v\d+(?::\d+)?)?$")
 
 
 class RenamedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +42,26 @@ class SentMessage(NamedTuple):
 class Models(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a provider's models, by their names as profiles have them.
 
-    `window` is how many tokens one holds, None where that is not known. `documents_costs`: whether the
-    provider says what a plain message of the model costs beside its text.
+    `holding` lists models by the tokens that they hold, as `bare_name` makes their names. `documents_costs`:
+    whether the provider says what a plain message of the model costs beside its text.
     """
 
     recognises: Callable[[str], bool]
-    window: Callable[[str], int | None]
+    holding: Mapping[int, Collection[str]]
+    bare_name: Callable[[str], str] = bare_name
     tokenizer: Callable[[str], Tokenizer] = lambda _: ESTIMATE
     documents_costs: Callable[[str], bool] = lambda _: False
+
+    def window(self, model: str) -> int | None:
+        """How many tokens a model holds, None where that is not known.
+
+        By the whole name but for the mark of a snapshot: what goes on in another way is another model.
+        """
+        name = self.bare_name(model)
+        names = (name, _SNAPSHOT.sub("", name, count=1))
+        return next(
+            (tokens for each in names for tokens, known in self.holding.items() if each in known), None
+        )
 
 
 class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,10 +115,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     Requests: `body` makes the JSON body of a request whose messages `encode` made, without a model where none
     is known. `renamed_calls` are the tool calls that get other ids in it. `steps` numbers the steps of a
     conversation that messages belong to, which calls and results must be neighbours in; -1 for one that is in
-    none. `sent` lists the messages as a prefix cache finds them, `cached_parameters` the keys of the body
-    that stand before them there.
+    none. `sent` lists the messages as a prefix cache finds them; `message_keys` are the keys of the body that
+    hold them, `cached_parameters` those that stand before them in the cache.
 
-    `rules` are the lint's, loaded when they are asked for; `hottest` is the highest temperature. `answers` is
+    `rules` names the module whose RULES are the lint's; `hottest` is the highest temperature. `answers` is
     None for a provider whose answers are in another's format.
     """
 
@@ -123,10 +135,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     renamed_calls: Callable[[Sequence[Message]], Sequence[RenamedCall]] = lambda _: ()
     steps: Callable[[Sequence[Message]], list[int]]
     sent: Callable[[Sequence[Message]], Iterable[SentMessage]]
+    message_keys: Sequence[str] = ("system", "messages")
     cached_parameters: Sequence[str] = ()
 
     models: Models
     hottest: int = 2
-    rules: Callable[[], "tuple[LintRule, ...]"]
+    rules: str
     files: MessageFiles
     answers: Answers | None = None

@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -36,7 +37,7 @@ from tests.context.lint.cards import (
 from tests.context.test_request import card
 from tests.conversations.anthropic_messages import CACHED
 
-RULES = {name: provider_named(name).rules() for name in PROVIDERS}
+RULES = {name: import_module(provider_named(name).rules).RULES for name in PROVIDERS}
 BOTH = ("openai", "anthropic")
 A, C = ("anthropic",), ("openai",)
 INHERITED = "inherit_context a (box 1)"

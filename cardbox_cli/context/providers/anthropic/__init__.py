@@ -1,19 +1,7 @@
 """Anthropic's Messages: system text apart, content in blocks, neighbours of one role merged."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.context.providers.anthropic import answers, body, cards, encoding, losses, models
 from cardbox_cli.context.providers.provider import Provider
-
-if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import LintRule
-
-
-def _rules() -> "tuple[LintRule, ...]":
-    from cardbox_cli.context.providers.anthropic.rules import RULES
-
-    return RULES
-
 
 PROVIDER = Provider(
     name=encoding.NAME,
@@ -31,7 +19,7 @@ PROVIDER = Provider(
     cached_parameters=("tool_choice", "thinking"),
     models=models.MODELS,
     hottest=1,
-    rules=_rules,
+    rules="cardbox_cli.context.providers.anthropic.rules",
     files=cards.FILES,
     answers=answers.ANSWERS,
 )

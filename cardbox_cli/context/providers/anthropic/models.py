@@ -6,7 +6,6 @@ Of a name that is not known here nothing is claimed. Nothing exact counts their 
 import re
 
 from cardbox_cli.context.providers.provider import Models
-from cardbox_cli.context.providers.windows import window_in
 
 # In tokens, input and output together; without the beta headers that make some models hold more.
 _HOLDING = {
@@ -61,6 +60,4 @@ def _bare(model: str) -> str:
     return name[name.find("claude") :].replace(".", "-") if "claude" in name else name
 
 
-MODELS = Models(
-    recognises=lambda model: "claude" in model, window=lambda model: window_in(_HOLDING, _bare(model))
-)
+MODELS = Models(recognises=lambda model: "claude" in model, holding=_HOLDING, bare_name=_bare)

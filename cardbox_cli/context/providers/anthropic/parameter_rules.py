@@ -6,7 +6,7 @@ They look at the body as it is sent, so that what the format leaves out is no ma
 from collections.abc import Iterator
 from decimal import Decimal
 
-from cardbox_cli.context.lint.parameters import number
+from cardbox_cli.context.lint.parameters import number_of
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import text_at
@@ -55,7 +55,7 @@ def _budget_beside_limit(subject: Subject) -> Iterator[Hit]:
 def _budget(subject: Subject) -> int | float | Decimal | None:
     thinking = subject.request.config.get("thinking")
     is_on = text_at(thinking, "type") == "enabled"
-    return number(thinking.get("budget_tokens")) if is_on and isinstance(thinking, dict) else None
+    return number_of(thinking.get("budget_tokens")) if is_on and isinstance(thinking, dict) else None
 
 
 @RULES.error(
@@ -70,7 +70,7 @@ def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
     if mode not in ("enabled", "adaptive"):
         return
     sent = subject.beside
-    heat, share = number(sent.get("temperature")), number(sent.get("top_p"))
+    heat, share = number_of(sent.get("temperature")), number_of(sent.get("top_p"))
     if heat not in (None, 1):
         yield None, f"with thinking on, the temperature is {heat}, not 1"
     if share is not None and not 0.95 <= share <= 1:
@@ -94,7 +94,7 @@ def _removed(subject: Subject) -> Iterator[Hit]:
         return
     model, sent = subject.request.model, subject.beside
     for name in _SAMPLING:
-        if name in sent and (name == "top_k" or number(sent[name]) != 1):
+        if name in sent and (name == "top_k" or number_of(sent[name]) != 1):
             yield None, f"{model} takes no {name}, which is {sent[name]}"
     if text_at(sent.get("thinking"), "type") == "enabled":
         yield None, f"{model} takes no thinking of type 'enabled', but of 'adaptive'"

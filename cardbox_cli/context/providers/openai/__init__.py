@@ -1,20 +1,8 @@
 """OpenAI's chat completions. Cards are near to this format: the chat form is its messages."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.context.providers.openai import answers, body, cards, models
 from cardbox_cli.context.providers.provider import Provider
-
-if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import LintRule
-
-
-def _rules() -> "tuple[LintRule, ...]":
-    from cardbox_cli.context.providers.openai.rules import RULES
-
-    return RULES
-
 
 PROVIDER = Provider(
     name=cards.NAME,
@@ -28,7 +16,7 @@ PROVIDER = Provider(
     # OpenAI docs, "Prompt caching": tools and a schema for the answer stand before the messages.
     cached_parameters=("response_format",),
     models=models.MODELS,
-    rules=_rules,
+    rules="cardbox_cli.context.providers.openai.rules",
     files=cards.FILES,
     answers=answers.ANSWERS,
 )

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 from cardbox_cli.context.providers.provider import Models
-from cardbox_cli.context.providers.windows import window_in
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, bare_name, encoding_tokenizer
 
 _RECOGNISED = re.compile(r"(chat)?gpt-|o[134]([-@]|$)")
@@ -47,10 +46,6 @@ _REASONING = re.compile(r"(?:o[134]|gpt-5(?:\.\d+)?)(?=[-@]|$)(?!-chat)")
 _MAY_NOT_REASON = re.compile(r"gpt-5\.")
 
 
-def _without_gateway(model: str | None) -> str:
-    return (model or "").rpartition("/")[2]
-
-
 def _tokenizer(model: str) -> Tokenizer:
     name = bare_name(model)
     encoding = next((encoding for encoding, names in _ENCODINGS.items() if names.fullmatch(name)), None)
@@ -61,17 +56,17 @@ def reasons(model: str | None, effort: Any) -> bool:
     """Whether a model reasons at this `reasoning_effort`, where that is known."""
     if not is_reasoning(model):
         return False
-    return effort not in (None, "none") if _MAY_NOT_REASON.match(_without_gateway(model)) else True
+    return effort not in (None, "none") if _MAY_NOT_REASON.match(bare_name(model)) else True
 
 
 def is_reasoning(model: str | None) -> bool:
     """Whether it is one of the models that reason, or may."""
-    return _REASONING.match(_without_gateway(model)) is not None
+    return _REASONING.match(bare_name(model)) is not None
 
 
 MODELS = Models(
     recognises=lambda model: _RECOGNISED.match(bare_name(model)) is not None,
-    window=lambda model: window_in(_HOLDING, _without_gateway(model)),
+    holding=_HOLDING,
     tokenizer=_tokenizer,
     documents_costs=lambda model: _DOCUMENTED.fullmatch(bare_name(model)) is not None,
 )

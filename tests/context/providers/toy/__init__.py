@@ -4,7 +4,7 @@ A request is `{"model", "script": ["user> Hi", …]}`; tools have no place in it
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.parts import texts_in
@@ -21,9 +21,6 @@ from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.model.card_types import INSTRUCTION, THOUGHT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.tokens import Tokenizer
-
-if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import LintRule
 
 _TYPES = {"user": INSTRUCTION, "toy": THOUGHT}
 
@@ -71,12 +68,6 @@ def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
     return {}, (message for message in messages if isinstance(message, dict))
 
 
-def _rules() -> "tuple[LintRule, ...]":
-    from tests.context.providers.toy.rules import RULES
-
-    return RULES
-
-
 def _marks(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") == "toy"
 
@@ -91,12 +82,13 @@ PROVIDER = Provider(
     body=_body,
     steps=lambda messages: list(range(len(messages))),
     sent=_sent,
+    message_keys=("script",),
     models=Models(
         recognises=lambda model: model.startswith("toy-"),
-        window=lambda model: 100 if model == "toy-1" else None,
+        holding={100: ("toy-1",)},
         tokenizer=lambda _: Tokenizer("words", True, lambda text: len(text.split())),
     ),
-    rules=_rules,
+    rules="tests.context.providers.toy.rules",
     files=MessageFiles(
         keyspace=("toy",),
         roles=tuple(_TYPES),
