@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
@@ -123,7 +124,7 @@ def refused(s: Snapshot) -> tuple[Evidence, ...]:
 
 def lint_command(s: Snapshot) -> str:
     """The command that shows all of what the provider would refuse."""
-    provider = s.refused[0].provider if s.refused else "openai"
+    provider = s.refused[0].provider if s.refused else DEFAULT
     return f"`cbx render --turn {s.agent_turn_id} --format {provider} --check`"
 
 

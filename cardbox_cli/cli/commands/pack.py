@@ -15,7 +15,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens, tokenizer_for
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def _remember(packed: "Packed") -> None:
 
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     """What counts as the profile's model does."""
+    from cardbox_cli.context.providers.registry import tokenizer_for
     from cardbox_cli.context.request import model_of, profile_of
     from cardbox_cli.store.profiles import ProfileStore
 

@@ -56,9 +56,9 @@ ConversationFile = Annotated[
 
 
 def _source_formats() -> Iterable[str]:
-    from cardbox_cli.conversations.formats import FORMATS
+    from cardbox_cli.conversations.formats import format_names
 
-    return (*FORMATS, AUTO)
+    return (*format_names(), AUTO)
 
 
 SourceFormat = Annotated[

@@ -109,7 +109,7 @@ _boxes, _turns = _stored("recent_boxes", short=True), _stored("recent_turns", sh
 
 
 def _card_types(*_: object) -> Pairs:
-    from cardbox_cli.model.cards import CARD_TYPES
+    from cardbox_cli.model.card_types import CARD_TYPES
 
     return ((name, "") for name in CARD_TYPES)
 
@@ -122,9 +122,9 @@ def _recipes(*_: object) -> Pairs:
 
 
 def _request_formats() -> Iterable[str]:
-    from cardbox_cli.execution.requests.request import FORMATS
+    from cardbox_cli.context.formats import format_names
 
-    return FORMATS
+    return format_names()
 
 
 def _after_execution() -> Iterable[str]:

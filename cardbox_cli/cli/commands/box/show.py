@@ -19,10 +19,11 @@ from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time
 from cardbox_cli.cli.terminal.tables import print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
-from cardbox_cli.model.tokens import card_tokens, tokenizer_for
+from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

@@ -12,13 +12,11 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
+from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
 from cardbox_cli.model.content import (
     Content,
-    JsonContent,
     TextContent,
-    ToolContent,
-    fields_schema,
     parse_content,
 )
 from cardbox_cli.model.handwritten.wording import json_kind
@@ -86,10 +84,11 @@ def command(
         drafts = _whole_cards(card)
     else:
         _check_new_id(card_id)
+        card_type = _required(type_)
         drafts = [
             draft_card(
-                _required(type_),
-                _content(type_, text, json_, file),
+                card_type,
+                _content(card_type, text, json_, file),
                 role=role,
                 author_id=author or OPERATOR,
                 card_id=card_id,
@@ -156,7 +155,7 @@ def _check_new_id(card_id: str | None) -> None:
         raise InvalidInput(f"--id: {card_id[:40]!r} holds {odd!r}, which cannot be seen", hint=hint)
 
 
-def _content(card_type: str | None, text: str | None, json_: str | None, file: str | None) -> Content:
+def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
     if sum(value is not None for value in (text, json_, file)) != 1:
         raise UsageError(
             "a card's content is one of --text, --json or --file", hint="give exactly one of them"
@@ -168,18 +167,14 @@ def _content(card_type: str | None, text: str | None, json_: str | None, file: s
     value = parse_json(json_ or "", "--json")
     if isinstance(value, dict) and "__type__" in value:
         return parse_content(value)
-    if card_type == "task.result_fields":
-        try:
-            return fields_schema(value)
-        except InvalidCard as exc:
-            raise InvalidCard(f"--json: {exc.message}") from exc
-    if card_type == "sys.tools" and isinstance(value, list):
-        return ToolContent(value)
-    if isinstance(value, dict | list):
-        return JsonContent(value)
-    raise InvalidInput(
-        f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
-    )
+    if not isinstance(value, dict | list):
+        raise InvalidInput(
+            f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
+        )
+    try:
+        return card_type_named(card_type).content_of(value)
+    except InvalidCard as exc:
+        raise InvalidCard(f"--json: {exc.message}") from exc
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

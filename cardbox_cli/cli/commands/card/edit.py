@@ -14,10 +14,11 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
+from cardbox_cli.context.edits import editable_text, edited_card, edited_content, is_same_content, replaced
 from cardbox_cli.context.sources import originals
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
@@ -70,7 +71,7 @@ def command(
         outcome = _Outcome(card, read, [])
         if is_new and not left:
             content = edited_content(card, new.text, new.source)
-            is_new = not says_the_same(card, content)
+            is_new = not is_same_content(card, content)
             outcome = _written(card, content, author, read) if is_new else outcome
     if left:
         decline("the text is empty: nothing was done; --text '' makes it so")
@@ -106,7 +107,7 @@ def _written(card: Card, content: Content, author: str, read: Sequence[Box]) -> 
 
 
 def _check_lone_answer(cards: "CardStore", card: Card) -> None:
-    if card.type == "tool.result" and card.tool_call_id and cards.database.unique_tool_results:
+    if card.type == TOOL_RESULT and card.tool_call_id and cards.database.unique_tool_results:
         raise CardConflict(
             f"card {card.card_id!r} answers the tool call {card.tool_call_id!r}, and no other card can",
             hint="this database allows one result per call; `cbx card add --card - --repair` overwrites",

@@ -160,7 +160,7 @@ class _Import:
         if follows and documents.is_blank:
             raise _TooYoung(f"{self._name} is empty so far")
         module = choose_format(self._format, documents)
-        self._taken_as = module.NAME
+        self._taken_as = module.name
         conversations = module.read(documents, at=self._at)
         with session().database() as database:
             imported = import_conversations(

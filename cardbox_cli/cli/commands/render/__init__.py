@@ -16,11 +16,12 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.formats import anthropic, text
-from cardbox_cli.context.formats.losses import losses
+from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
+from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.requests.request import NEXT, TEXT, dialect_of, provider_of
+from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
@@ -69,9 +70,9 @@ def command(
             "--format",
             "-f",
             click_type=REQUEST_FORMAT,
-            help="openai (a chat-completions body), anthropic (a Messages body) or text (to read). "
+            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())} or text (to read). "
             "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
-            "openai, with --check the model's.",
+            f"{DEFAULT}, with --check the model's.",
         ),
     ] = None,
     model: composing.Model = None,
@@ -216,7 +217,7 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
 
 def _check(shown: "Shown") -> None:
     from cardbox_cli.cli.terminal.findings import answer
-    from cardbox_cli.context.lint.registry import lint
+    from cardbox_cli.context.lint.check import lint
 
     provider = provider_of(shown.format)
     answer(lint(shown.entries, shown.request, provider, awaited=shown.awaited))
@@ -231,15 +232,14 @@ def _print(shown: "Shown") -> None:
             announce(
                 f"warning: {slot.state} card {slot.card_id} at position {slot.position} of box {entry.box_id}"
             )
-    if shown.format == "anthropic":
-        _tell_renamed(request)
     if shown.format == TEXT:
-        output.print_text(text.text(request).rstrip("\n"))
+        output.print_text(text(request).rstrip("\n"))
         return
+    _tell_renamed(request, shown.format)
     _tell_losses(request, shown.format)
     if request.model is None:
         announce("note: no model is known; name one with --model, or add the profile's box")
-    output.emit_document(dialect_of(shown.format).body(request))
+    output.emit_document(body_of(request, shown.format))
 
 
 def _tell_losses(request: Request, provider: str) -> None:
@@ -254,8 +254,8 @@ def _tell_losses(request: Request, provider: str) -> None:
         )
 
 
-def _tell_renamed(request: Request) -> None:
-    _, renamed = anthropic.spoken(request.messages)
+def _tell_renamed(request: Request, provider: str) -> None:
+    renamed = provider_named(provider).renamed_calls(request.messages)
     if renamed:
         announce(
             f"warning: {count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} for "

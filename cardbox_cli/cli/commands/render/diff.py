@@ -7,9 +7,9 @@ from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, token_count
 from cardbox_cli.cli.terminal.word_diff import compared
-from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
+from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings
-from cardbox_cli.execution.requests.request import provider_of
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id

@@ -7,10 +7,10 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import short_rule, token_count
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table, room_beside
-from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
-from cardbox_cli.context.lint.models import window
+from cardbox_cli.context.formats import body_of
+from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
+from cardbox_cli.context.providers.registry import window
 from cardbox_cli.context.request import Request
-from cardbox_cli.execution.requests.request import dialect_of
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.settings import TERM
 
@@ -26,7 +26,7 @@ def print_explained(shown: "Shown") -> None:
     request = shown.request
     explained = explain(request)
     output.emit(
-        {"request": dialect_of(shown.format).body(request), "explanation": explained},
+        {"request": body_of(request, shown.format), "explanation": explained},
         table=lambda: _print_text(request, explained),
         ids=unique(line.card_id for line in explained.messages if line.card_id is not None),
     )

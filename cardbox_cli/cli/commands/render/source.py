@@ -11,11 +11,12 @@ from cardbox_cli.cli.id_resolution import ResolvingBoxes, ResolvingTurns
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
 from cardbox_cli.cli.session import announce
-from cardbox_cli.context.lint.registry import provider_for
-from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
+from cardbox_cli.context.formats import encoder_of
+from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.request import DEFAULT_FORMAT, dialect_of
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
@@ -27,7 +28,7 @@ _STEP, _TURN = "step_", "turn_"
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to show, in one of FORMATS: its name, what it is made of, and the notes on it.
+    """A request to show, in some format: its name, what it is made of, and what must be said of it.
 
     `awaited` are the calls whose results are still to come, `idle` the options of composing that change
     nothing, since it was sent before. `unknown` is what a comparison of it must say that it cannot know.
@@ -35,7 +36,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     format: str
-    entries: list[Entry]
+    entries: list[RequestEntry]
     request: Request
     awaited: list[str] = []
     notes: list[str] = []
@@ -63,11 +64,10 @@ class Requests:
         check_words(self._typed)
         box_ids = [self._boxes.resolve(each) for each in given]
         entries = [entry for box_id in box_ids for entry in self._entries(box_id)]
-        fitting = provider_for(entries, self._options.model) if by_model else DEFAULT_FORMAT
+        fitting = provider_for(entries, self._options.model) if by_model else DEFAULT
         format = format or self._format or fitting
-        request = request_of(
-            entries, self._options, spell=dialect_of(format).spell, collector=self._collector
-        )
+        encode = encoder_of(format)
+        request = request_of(entries, self._options, encode=encode, collector=self._collector)
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -77,7 +77,7 @@ class Requests:
             notes=[f"the layer {left.layer} is left out: {left.reason}" for left in missed],
         )
 
-    def _entries(self, box_id: str) -> list[Entry]:
+    def _entries(self, box_id: str) -> list[RequestEntry]:
         self._boxes.require(box_id)
         return read_source(self._boxes, box_id).entries
 

@@ -1,12 +1,46 @@
-"""A request as text for people: each message under a line that names its speaker."""
+"""The formats that a request can be sent in: those of the providers, and a plain text.
 
-from typing import Any
+The text has each message under a line that names its speaker. It is no provider's: it is made of messages in
+the chat form, and linted and compared by the default provider's rules.
+"""
 
-from cardbox_cli.context.request import Request
+from typing import TYPE_CHECKING, Any
+
+from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.model import exact_json
 
+if TYPE_CHECKING:
+    from cardbox_cli.context.request import Encode, Request
 
-def text(request: Request) -> str:
+TEXT = "text"
+
+
+def format_names() -> tuple[str, ...]:
+    """The names of all formats."""
+    return (*PROVIDERS, TEXT)
+
+
+def provider_of(format: str) -> str:
+    """The provider whose messages a format is made of."""
+    return DEFAULT if format == TEXT else format
+
+
+def encoder_of(format: str) -> "Encode":
+    """What makes cards messages in a format."""
+    return provider_named(provider_of(format)).encode
+
+
+def body_of(request: "Request", format: str) -> dict[str, Any]:
+    """The JSON body of a request, in the format of its provider."""
+    return provider_named(provider_of(format)).body(request)
+
+
+def sent(request: "Request", format: str) -> bytes:
+    """A request as a command reads it: its body, or the text."""
+    return text(request).encode() if format == TEXT else exact_json.encode(body_of(request, format)) + b"\n"
+
+
+def text(request: "Request") -> str:
     """The whole request, tools last, ended by a newline if there is anything to show."""
     sections = [_message(number, message.body) for number, message in enumerate(request.messages, 1)]
     sections += [_tool(tool) for tool in request.tools]

@@ -1,7 +1,7 @@
 """Anthropic's rule about the ids of tool calls: each once in a request, of letters, digits, `_` and `-`.
 
 Renames calls and their results together, paired by the ids that they came with, as `model/pairing.py` pairs
-cards: spelling never makes a pair, nor parts one. Pure; what needs no change is given back as it is.
+cards: renaming never makes a pair, nor parts one. Pure; what needs no change is given back as it is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,37 +9,31 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import block_id, is_result, kind, text_at
 from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.anthropic.blocks import block_id, is_result
+from cardbox_cli.context.providers.provider import RenamedCall
 
 
-class Renamed(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is sent under another id than its message has, and the card that makes it."""
-
-    card_id: str | None
-    old: str
-    new: str
-
-
-def spellings(ids: Iterable[str]) -> dict[str, str]:
+def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
     """Another id for each of these that has other characters than Anthropic allows.
 
-    All ids still differ then: where a spelling is taken, a number stands behind it.
+    All ids still differ then: where an id is taken, a number stands behind it.
     """
     taken: set[str] = set()
     others: dict[str, str] = {}
     for call_id in ids:
-        spelled = block_id(call_id)
-        if spelled == call_id:
+        allowed = block_id(call_id)
+        if allowed == call_id:
             taken.add(call_id)
         else:
-            others[call_id] = spelled
+            others[call_id] = allowed
     times: dict[str, int] = {}
-    for call_id, spelled in others.items():
-        new = spelled
+    for call_id, allowed in others.items():
+        new = allowed
         while new in taken:
-            times[spelled] = times.get(spelled, 1) + 1
-            new = f"{spelled}_{times[spelled]}"
+            times[allowed] = times.get(allowed, 1) + 1
+            new = f"{allowed}_{times[allowed]}"
         taken.add(new)
         others[call_id] = new
     return others
@@ -73,7 +67,7 @@ def _is_call(block: Any) -> bool:
     return kind(block) == "tool_use" and bool(text_at(block, "id"))
 
 
-def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[Renamed]]:
+def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
     """Messages of content blocks whose calls have ids that are unique, the repeated `x` as `x_2`, `x_3`, …"""
     if _are_fine(messages):
         return list(messages), []
@@ -82,21 +76,21 @@ def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[Re
 
 
 def _are_fine(messages: Sequence[Message]) -> bool:
-    """Whether nothing has to be renamed, at a glance."""
+    """Whether nothing has to be renamed: the cheap question, as most often the answer is yes."""
     called: set[str] = set()
     for message in messages:
         for block in _blocks(message):
             name = kind(block)
             if name == "tool_use" and _is_call(block):
-                if block["id"] in called or not is_spelled_well(block["id"]):
+                if block["id"] in called or not is_allowed(block["id"]):
                     return False
                 called.add(block["id"])
-            elif name == "tool_result" and is_result(block) and not is_spelled_well(block["tool_use_id"]):
+            elif name == "tool_result" and is_result(block) and not is_allowed(block["tool_use_id"]):
                 return False
     return True
 
 
-def is_spelled_well(call_id: str) -> bool:
+def is_allowed(call_id: str) -> bool:
     """Whether a tool-call id has the characters that Anthropic allows, and no other."""
     return block_id(call_id) == call_id
 
@@ -105,13 +99,13 @@ class _Naming:
     """One pass over the messages: which ids were given, and which calls wait for their results."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self.changes: list[Renamed] = []
+        self.changes: list[RenamedCall] = []
         self._given: set[str] = set()
         self._times: dict[str, int] = {}
         ids = {call_id: None for message in messages for call_id in ids_in(_blocks(message))}
-        self._spellings = spellings(ids)
+        self._allowed = allowed_ids(ids)
         # No new id may be one that a later call has.
-        self._spelled = {self._spelling(call_id) for call_id in ids}
+        self._wanted = {self._in_allowed_characters(call_id) for call_id in ids}
         # old id -> (place of the message, new id) of the calls without a result
         self._waiting: dict[str, list[tuple[int, str]]] = {}
 
@@ -130,17 +124,17 @@ class _Naming:
         new = self._new_id(old)
         self._waiting.setdefault(old, []).append((place, new))
         if new != old:
-            self.changes.append(Renamed(card_id=card_id, old=old, new=new))
+            self.changes.append(RenamedCall(card_id=card_id, old=old, new=new))
         return with_id(block, lambda _: new)
 
-    def _spelling(self, old: str) -> str:
-        return self._spellings.get(old, old)
+    def _in_allowed_characters(self, old: str) -> str:
+        return self._allowed.get(old, old)
 
     def _new_id(self, old: str) -> str:
-        new = spelled = self._spelling(old)
-        while new in self._given or (new != spelled and new in self._spelled):
-            self._times[spelled] = self._times.get(spelled, 1) + 1
-            new = f"{spelled}_{self._times[spelled]}"
+        new = allowed = self._in_allowed_characters(old)
+        while new in self._given or (new != allowed and new in self._wanted):
+            self._times[allowed] = self._times.get(allowed, 1) + 1
+            new = f"{allowed}_{self._times[allowed]}"
         self._given.add(new)
         return new
 
@@ -148,7 +142,7 @@ class _Naming:
         """The new id of the call that a result of this id answers: the nearest; in one message the first."""
         waiting = self._waiting.get(old)
         if not waiting:
-            return self._spelling(old)
+            return self._in_allowed_characters(old)
         nearest = waiting[-1][0]
         first = next(index for index, (place, _) in enumerate(waiting) if place == nearest)
         return waiting.pop(first)[1]

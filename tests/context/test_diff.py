@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.context.collector import Layer
-from cardbox_cli.context.explain import explain
-from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
-from cardbox_cli.context.request_diff import Difference, Extent, Piece, RequestDiff, diff
+from cardbox_cli.context.inspection.diff import Difference, Extent, Piece, RequestDiff, diff
+from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
@@ -32,7 +32,9 @@ def request(provider: str, *cards: Card, tools: Sequence[str] = (), **llm_config
         *cards,
     ]
     places = [Slot(place, each.card_id, each, "present") for place, each in enumerate(every)]
-    return request_of([Entry(slot=slot, box_id="b") for slot in places], spell=DIALECTS[provider].spell)
+    return request_of(
+        [RequestEntry(slot=slot, box_id="b") for slot in places], encode=provider_named(provider).encode
+    )
 
 
 def user(card_id: str, text: str | None = None) -> Card:
@@ -169,7 +171,7 @@ def test_nothing_is_lost_between_what_is_kept_and_what_comes_after(
     one, other = request(provider, *a), request(provider, *b)
     there, back = diff(one, other, provider), diff(other, one, provider)
     assert (there.kept, there.a_after, there.b_after) == (back.kept, back.b_after, back.a_after)
-    assert there.equal == (DIALECTS[provider].body(one) == DIALECTS[provider].body(other))
+    assert there.equal == (provider_named(provider).body(one) == provider_named(provider).body(other))
     assert there.equal == (there.difference is None)
     assert diff(one, msgspec.structs.replace(one), provider).equal
 
@@ -191,9 +193,9 @@ def with_layer(
 ) -> Request:
     """A request with a layer of this text, which is `lost` but for its hash, before or behind `cards`."""
     slots = [Slot(place, each.card_id, each, "present") for place, each in enumerate(cards or [user("q")])]
-    entries = [Entry(slot=slot, box_id="b") for slot in slots]
+    entries = [RequestEntry(slot=slot, box_id="b") for slot in slots]
     options = ComposeOptions(layout=layout, asked=Asked(texts={layer: text}))
-    made = request_of(entries, options, spell=DIALECTS[provider].spell)
+    made = request_of(entries, options, encode=provider_named(provider).encode)
     if not lost:
         return made
     return msgspec.structs.replace(

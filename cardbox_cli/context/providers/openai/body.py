@@ -3,11 +3,12 @@
 Source: OpenAI API reference, "Create chat completion".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
-from cardbox_cli.context.messages import Message, message_body
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.providers.provider import Body, SentMessage
 from cardbox_cli.context.request import Request
 
 # Keys of a profile's llm_config that are parameters of a request. Not `stream` and `stream_options`: whether
@@ -46,15 +47,13 @@ PARAMETERS = (
 )
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
-spell = message_body
 
-
-def body(request: Request) -> dict[str, Any]:
+def body(request: Request) -> Body:
     """The JSON body of `request`; without a model when none is known."""
-    parts: dict[str, Any] = {} if request.model is None else {"model": request.model}
+    parts: Body = {} if request.model is None else {"model": request.model}
     is_whole = {message.group for message in request.messages} <= {None}
     parts["messages"] = (
-        [message.body for message in request.messages] if is_whole else list(welded(request.messages))
+        [message.body for message in request.messages] if is_whole else list(joined(request.messages))
     )
     if request.tools:
         parts["tools"] = [_tool(tool) for tool in request.tools]
@@ -62,13 +61,37 @@ def body(request: Request) -> dict[str, Any]:
     return {**parts, **{name: request.config[name] for name in names if name in request.config}}
 
 
-def welded(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+def joined(messages: Iterable[Message]) -> Iterator[Body]:
     """The messages, those parts of one assistant message that stand side by side made into one.
 
     OpenAI wants all calls of an answer in one message, followed by their results.
     """
     for first, *others in runs(messages):
         yield reduce(_joined, (part.body for part in others), first.body) if others else first.body
+
+
+def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+    """The messages as a prefix cache finds them: system text is among them."""
+    end = 0
+    for number, run in enumerate(runs(messages), 1):
+        [body] = joined(run)
+        start, end = end, end + len(run)
+        yield SentMessage("messages", number, body, list(range(start, end)))
+
+
+def steps(messages: Sequence[Message]) -> list[int]:
+    """The step of each message: one as it is sent, neighbouring results of tools together."""
+    numbers: list[int] = []
+    number, before = 0, None
+    for message in messages:
+        role = message.body["role"]
+        goes_on = before is not None and (
+            (role == "tool" and before.body["role"] == "tool") or are_one(before, message)
+        )
+        number += not goes_on
+        numbers.append(number)
+        before = message
+    return numbers
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:

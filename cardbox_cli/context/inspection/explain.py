@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import tool_name
 from cardbox_cli.context.collector import LayerLeftOut
-from cardbox_cli.context.costs import Cost, Costs
+from cardbox_cli.context.inspection.costs import Cost, Costs
 from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.request import Omitted, Request
 
 # The line of the tools among those of the layers.
@@ -99,17 +99,17 @@ def explain(request: Request) -> Explanation:
     )
 
 
-def shares(told: Explanation, window: int | None) -> list[LayerShare]:
+def shares(account: Explanation, window: int | None) -> list[LayerShare]:
     """What each layer takes, in the order of their first messages, the tools last.
 
     `window` is how many tokens the model holds, None where that is not known.
     """
     groups: dict[str, list[MessageLine | ToolLine]] = {}
-    for line in told.messages:
+    for line in account.messages:
         groups.setdefault(line.layer, []).append(line)
-    for tool in told.tools:
+    for tool in account.tools:
         groups.setdefault(TOOLS, []).append(tool)
-    return [_share(layer, lines, told.tokens, window) for layer, lines in groups.items()]
+    return [_share(layer, lines, account.tokens, window) for layer, lines in groups.items()]
 
 
 def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine:
@@ -122,17 +122,17 @@ def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine
         position=None if place is None else place.slot.position,
         rule=None if place is None else place.rule,
         made_of=[] if message.card_id is not None else request.makers.get(message.layer, []),
-        characters=len(cost.said),
+        characters=len(cost.text),
         tokens=cost.tokens,
         tokens_exact=not cost.estimated,
-        preview=cost.said,
+        preview=cost.text,
     )
 
 
 def _tool_line(tool: dict[str, Any], cost: Cost) -> ToolLine:
     return ToolLine(
         name=tool_name(tool),
-        characters=len(cost.said),
+        characters=len(cost.text),
         tokens=cost.tokens,
         tokens_exact=not cost.estimated,
     )

@@ -1,10 +1,9 @@
 """Where two requests part: the first thing that differs in what is sent, and what a prefix cache loses by it.
 
-Pure. Providers find the longest beginning again that they have seen. OpenAI's goes through the tools and a
-schema for the answer to the messages (OpenAI docs, "Prompt caching"), Anthropic's through tools, system and
-messages, which another choice of tools or way of thinking loses (Anthropic docs, "Prompt caching").
-Another model has another cache. What is compared are messages as they are sent, welded and sorted; a layer
-whose text cannot be had is compared by its hash, and its tokens are not counted.
+Pure. Providers find the longest beginning again that they have seen, which goes through the tools and the
+system text to the messages; which parameters stand before these, and how messages are sent, stands in the
+record of the provider. Another model has another cache. What is compared are messages as they are sent,
+joined and sorted; a layer whose text cannot be had is compared by its hash, and its tokens are not counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.context.composer import with_layers
-from cardbox_cli.context.explain import Explanation, MessageLine, ToolLine, explain
-from cardbox_cli.context.formats import DIALECTS, anthropic, openai
-from cardbox_cli.context.messages import Message
+from cardbox_cli.context.inspection.explain import Explanation, MessageLine, ToolLine, explain
+from cardbox_cli.context.providers.provider import Provider, SentMessage
+from cardbox_cli.context.providers.registry import provider_named
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
 
-# What stands in the beginning of a request besides its tools and texts, before the messages.
-_BEFORE_MESSAGES = {"openai": ("response_format",), "anthropic": ("tool_choice", "thinking")}
-_IN_PIECES = ("model", "tools", "system", "messages")
 _MODEL, _TOOLS, _SYSTEM, _CHOICES, _MESSAGES, _REST = range(6)
 
 
@@ -38,16 +34,16 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is sent: a message or a part of one, a tool, a text of the system prompt, a parameter.
 
-    `number` counts those of its section from 1; parts of one message share theirs. `text` is what it says.
-    `differing` are the keys of what is sent that the other piece lacks or has otherwise, where both say the
-    same; else None. `sha256` is the hash of a text that is not known, and then empty here.
+    `number` counts those of its section from 1; parts of one message share theirs. `text` is its text.
+    `differing` are the keys of what is sent that the other piece lacks or has otherwise, where both have
+    one text; else None. `sha256` is the hash of a text that is not known, and then empty here.
     """
 
     section: str
     number: int
-    role: str | None
-    layer: str | None
-    card_ids: list[str]
+    role: str | None = None
+    layer: str | None = None
+    card_ids: list[str] = []
     tokens: int
     tokens_exact: bool
     text: str
@@ -67,7 +63,7 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     `kept` is what both begin with; of equal ones all, with the beginning of the reply that no cache holds.
     From the difference on, itself included, `a_after` is what of the cache of `a` is lost, and `b_after` what
-    is read anew. `a_lost` and `b_lost` are the layers whose texts neither request tells.
+    is read anew. `a_lost` and `b_lost` are the layers whose texts neither request has.
     """
 
     equal: bool
@@ -80,16 +76,16 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diff(a: Request, b: Request, provider: str) -> RequestDiff:
-    """Compare two requests as `provider` gets them; both are spelled in its dialect."""
+    """Compare two requests as `provider` gets them; both are in its format."""
     a, b = _completed(a, b), _completed(b, a)
-    told = _explained(a)
-    ones, others = list(_pieces(a, told, provider)), list(_pieces(b, _explained(b), provider))
+    record, account = provider_named(provider), _explained(a)
+    ones, others = list(_pieces(a, account, record)), list(_pieces(b, _explained(b), record))
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
     return RequestDiff(
         equal=is_equal,
-        kept=_whole(ones, told) if is_equal else _extent(ones[:parting]),
+        kept=_whole(ones, account) if is_equal else _extent(ones[:parting]),
         difference=None if is_equal else _difference(ones[parting:], others[parting:]),
         a_after=_extent(ones[parting:]),
         b_after=_extent(others[parting:]),
@@ -104,29 +100,29 @@ def _completed(request: Request, other: Request) -> Request:
     if not request.lost_layers:
         return request
     known = {layer.sha256: layer.text for layer in other.layers}
-    said = {name: known.get(sha256, sha256) for name, sha256 in request.lost_layers.items()}
+    texts = {name: known.get(sha256, sha256) for name, sha256 in request.lost_layers.items()}
     return msgspec.structs.replace(
         request,
-        messages=with_layers(request.messages, said, request.layout),
+        messages=with_layers(request.messages, texts, request.layout),
         lost_layers={name: each for name, each in request.lost_layers.items() if each not in known},
     )
 
 
 def _explained(request: Request) -> Explanation:
     """The account of a request; of a text that is not known it counts nothing."""
-    told = explain(request)
-    lost = [line for line in told.messages if line.layer in request.lost_layers]
+    account = explain(request)
+    lost = [line for line in account.messages if line.layer in request.lost_layers]
     if not lost:
-        return told
+        return account
     return msgspec.structs.replace(
-        told,
+        account,
         messages=[
             msgspec.structs.replace(line, characters=0, tokens=0, tokens_exact=False, preview="")
             if line.layer in request.lost_layers
             else line
-            for line in told.messages
+            for line in account.messages
         ],
-        tokens=told.tokens - sum(line.tokens for line in lost),
+        tokens=account.tokens - sum(line.tokens for line in lost),
         tokens_exact=False,
     )
 
@@ -148,10 +144,10 @@ def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Diffe
     is_known = not any(each is not None and each.piece.sha256 for each in (a, b))
     if a is None or b is None or not is_known or a.piece.text != b.piece.text:
         return Difference(a=a and a.piece, b=b and b.piece)
-    return Difference(a=_told_from(b, a), b=_told_from(a, b))
+    return Difference(a=_contrasted(b, a), b=_contrasted(a, b))
 
 
-def _told_from(other: _Compared, one: _Compared) -> Piece:
+def _contrasted(other: _Compared, one: _Compared) -> Piece:
     """The piece `one` with what tells it from another of the same text, be it the order of keys."""
     if not isinstance(one.value, dict) or not isinstance(other.value, dict):
         return one.piece
@@ -162,108 +158,62 @@ def _told_from(other: _Compared, one: _Compared) -> Piece:
     )
 
 
-def _pieces(request: Request, told: Explanation, provider: str) -> Iterator[_Compared]:
+def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_Compared]:
     """All that is sent, in the order of the cache; parameters that it does not depend on come last."""
-    body = DIALECTS[provider].body(request)
-    before = _BEFORE_MESSAGES[provider]
-    yield _parameter("model", _MODEL, body.get("model"))
-    for number, (tool, line) in enumerate(zip(body.get("tools", ()), told.tools, strict=True), 1):
-        yield _compared("tools", _TOOLS, number, tool, lines=[line])
-    said = list((_as_openai if provider == "openai" else _as_anthropic)(request.messages))
+    body, before = provider.body(request), provider.cached_parameters
+    yield _compared("model", _MODEL, body.get("model"))
+    for number, (tool, line) in enumerate(zip(body.get("tools", ()), account.tools, strict=True), 1):
+        yield _compared("tools", _TOOLS, tool, number, [line])
+    sent = list(provider.sent(request.messages))
     lost = request.lost_layers
-    yield from (_message(each, _SYSTEM, told, lost) for each in said if each[0] == "system")
-    yield from (_parameter(name, _CHOICES, body.get(name)) for name in before)
-    yield from (_message(each, _MESSAGES, told, lost) for each in said if each[0] == "messages")
-    rest = sorted(name for name in body if name not in (*_IN_PIECES, *before))
-    yield from (_parameter(name, _REST, body[name]) for name in rest)
+    yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
+    yield from (_compared(name, _CHOICES, body.get(name)) for name in before)
+    yield from (_message(each, _MESSAGES, account, lost) for each in sent if each.section == "messages")
+    rest = sorted(body.keys() - {"model", "tools", *before, *provider.message_keys})
+    yield from (_compared(name, _REST, body[name]) for name in rest)
 
 
-# A message, or a part of one, as it is sent: its section, its number there, and the places of what makes it.
-_Sent = tuple[str, int, dict[str, Any], list[int]]
-
-
-def _as_openai(messages: Sequence[Message]) -> Iterator[_Sent]:
-    end = 0
-    for number, run in enumerate(openai.runs(messages), 1):
-        [welded] = openai.welded(run)
-        start, end = end, end + len(run)
-        yield "messages", number, welded, list(range(start, end))
-
-
-def _as_anthropic(messages: Sequence[Message]) -> Iterator[_Sent]:
-    roles = [message.body["role"] for message in anthropic.placed(messages)]
-    system = (place for place, role in enumerate(roles) if role == "system")
-    for number, place in enumerate(system, 1):
-        yield "system", number, _in_blocks(messages[place]), [place]
-    # What is spoken is every other message, in the same order.
-    spoken_places = (place for place, role in enumerate(roles) if role != "system")
-    spelled, _ = anthropic.spoken(messages)
-    for number, run in enumerate(anthropic.runs(spelled), 1):
-        parts = [(_in_blocks(message), [next(spoken_places)]) for message in run]
-        if run[0].body["role"] == "user":
-            parts.sort(key=lambda part: anthropic.results_first(next(iter(part[0]["content"]), None)))
-        yield from (("messages", number, *part) for part in parts)
-
-
-def _in_blocks(message: Message) -> dict[str, Any]:
-    return {**message.body, "content": anthropic.as_blocks(message.body["content"])}
-
-
-def _message(sent: _Sent, rank: int, told: Explanation, lost: Mapping[str, str]) -> _Compared:
+def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _Compared:
     section, number, body, places = sent
-    lines = [told.messages[place] for place in places]
+    lines = [account.messages[place] for place in places]
     return _compared(
         section,
         rank,
-        number,
         body,
+        number,
+        lines,
         text="\n".join(line.preview for line in lines),
-        lines=lines,
         role=str(body.get("role")),
         layer=lines[0].layer,
-        card_ids=[
-            card_id for line in lines for card_id in ([line.card_id] if line.card_id else line.made_of)
-        ],
+        card_ids=[each for line in lines for each in ([line.card_id] if line.card_id else line.made_of)],
         sha256=lost.get(lines[0].layer),
     )
-
-
-def _parameter(name: str, rank: int, value: Any) -> _Compared:
-    return _compared(name, rank, 1, value)
 
 
 def _compared(
     section: str,
     rank: int,
-    number: int,
     value: Any,
-    *,
-    text: str | None = None,
+    number: int = 1,
     lines: Sequence[MessageLine | ToolLine] = (),
-    role: str | None = None,
-    layer: str | None = None,
-    card_ids: Sequence[str] = (),
-    sha256: str | None = None,
+    **known: Any,
 ) -> _Compared:
+    """The piece that a value of the body is, with what is `known` of it beside its JSON."""
     piece = Piece(
         section=section,
         number=number,
-        role=role,
-        layer=layer,
-        card_ids=list(card_ids),
         tokens=sum(line.tokens for line in lines),
         tokens_exact=all(line.tokens_exact for line in lines),
-        text=exact_json.encode(value).decode() if text is None else text,
-        sha256=sha256,
+        **{"text": exact_json.encode(value).decode(), **known},
     )
     bare = _unmarked(value)
-    # A text that says a hash is not the one that has it.
-    kind = section if sha256 is None else f"{section} by hash"
+    # A text that is a hash is not the one that has it.
+    kind = section if piece.sha256 is None else f"{section} by hash"
     return _Compared(piece, rank, bare, kind.encode() + exact_json.encode(bare))
 
 
 def _unmarked(value: Any) -> Any:
-    """A message or a tool without the marks that say what shall be cached."""
+    """A message or a tool without the marks of what shall be cached."""
     if not isinstance(value, dict):
         return value
     bare = {key: each for key, each in value.items() if key != "cache_control"}
@@ -272,16 +222,16 @@ def _unmarked(value: Any) -> Any:
     return bare
 
 
-def _whole(pieces: Sequence[_Compared], told: Explanation) -> Extent:
+def _whole(pieces: Sequence[_Compared], account: Explanation) -> Extent:
     """A request that another equals, as its explanation counts it."""
     all_of_it = _extent(pieces)
-    return msgspec.structs.replace(all_of_it, tokens=told.tokens, tokens_exact=told.tokens_exact)
+    return msgspec.structs.replace(all_of_it, tokens=account.tokens, tokens_exact=account.tokens_exact)
 
 
 def _extent(pieces: Sequence[_Compared]) -> Extent:
-    said = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
+    messages = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
     return Extent(
-        messages=len(said),
+        messages=len(messages),
         tokens=sum(each.piece.tokens for each in pieces),
         tokens_exact=all(each.piece.tokens_exact for each in pieces),
         uncounted=sum(each.piece.sha256 is not None for each in pieces),

@@ -1,21 +1,20 @@
 """What the parts of a request cost in tokens.
 
-Texts are counted by the model's tokenizer if it is at hand. What a plain message costs beside its text OpenAI
-documents for some models. How others wrap theirs, and how tool calls, results, parts and definitions are
-spelled to any model, nobody documents: that is an estimate, whatever counts it.
+Texts are counted by the model's tokenizer if it is at hand. What a plain message costs beside its text is
+documented for some models. How others wrap theirs, and in which form any model gets tool calls, results,
+parts and definitions, nobody documents: that is an estimate, whatever counts it.
 """
 
 import re
 from typing import Any, NamedTuple
 
 from cardbox_cli.context.messages import Message
+from cardbox_cli.context.providers.registry import provider_for_model
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.tokens import bare_name, tokenizer_for
 
 # OpenAI Cookbook, How to count tokens with tiktoken: what is counted for a message, for its name if it has
-# one, and for the beginning of the reply; and the models that this is said of.
+# one, and for the beginning of the reply. For models of which nobody says it, it is an estimate.
 _PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
-_DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
 # An image or a file that is sent as base64 costs by its size in pixels or pages, which nobody decodes here:
 # about this much (OpenAI docs, Images and vision: 765 for 1024 x 1024; Anthropic docs, Vision: up to 1,600).
 _PER_MEDIUM = 1_000
@@ -25,9 +24,9 @@ _PLAIN_KEYS = frozenset({"role", "content", "name"})
 
 
 class Cost(NamedTuple):
-    """What a part says, and its tokens; how many of them are an estimate."""
+    """The text of a part, and its tokens; how many of them are an estimate."""
 
-    said: str
+    text: str
     tokens: int
     estimated: int
 
@@ -36,8 +35,9 @@ class Costs:
     """The costs of the parts of requests to one model. `tokenizer` is the name of what counts them."""
 
     def __init__(self, model: str | None) -> None:
-        self._tokenizer = tokenizer_for(model)
-        self._documented = self._tokenizer.exact and _DOCUMENTED.fullmatch(bare_name(model)) is not None
+        models = provider_for_model(model).models
+        self._tokenizer = models.tokenizer(model or "")
+        self._documented = self._tokenizer.exact and models.documents_costs(model or "")
         self.tokenizer = self._tokenizer.name
 
     @property
@@ -70,9 +70,9 @@ class Costs:
 
     def of_tool(self, tool: dict[str, Any]) -> Cost:
         """The definition of a tool, as it is stored."""
-        said = _json(tool)
-        tokens = self._tokenizer.count(said)
-        return Cost(said, tokens, tokens)
+        text = _json(tool)
+        tokens = self._tokenizer.count(text)
+        return Cost(text, tokens, tokens)
 
 
 def _json(value: Any) -> str:

@@ -1,16 +1,18 @@
-"""Rules of OpenAI's chat completions alone."""
+"""The rules of OpenAI's chat completions: those that all providers share, and its own."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from cardbox_cli.context.blocks import kind, text_at, tool_name
-from cardbox_cli.context.formats import openai
-from cardbox_cli.context.lint import parameters
-from cardbox_cli.context.lint.history import Call
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint.history import HistoryCall
+from cardbox_cli.context.lint.parameters import number_of
+from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
+from cardbox_cli.context.parts import kind, text_at, texts_in, tool_name
+from cardbox_cli.context.providers.openai.body import runs
+from cardbox_cli.context.providers.openai.models import is_reasoning, reasons
 from cardbox_cli.model.handwritten.wording import json_kind
 
 _LONGEST_ID = 40
@@ -28,11 +30,19 @@ _CONTENT = "OpenAI API reference, Create chat completion: messages, content"
 _ASSISTANT = "OpenAI API reference, Create chat completion: messages, assistant message, tool_calls"
 _TOOLS = "OpenAI API reference, Create chat completion: tools"
 
+_OWN = Rules(_CONTENT)
 
-def _is_function(call: Call) -> bool:
+
+def _is_function(call: HistoryCall) -> bool:
     return isinstance(call.value, dict) and call.value.get("type", "function") == "function"
 
 
+@_OWN.error(
+    "tool-id-too-long",
+    source=_ASSISTANT,
+    remedy="import with --remap-tool-ids, which gives shorter ones",
+    finds=f"A tool-call id of more than {_LONGEST_ID} characters.",
+)
 def _long_ids(subject: Subject) -> Iterator[Hit]:
     for call in subject.history.calls:
         if call.id is not None and len(call.id) > _LONGEST_ID and _is_function(call):
@@ -40,7 +50,9 @@ def _long_ids(subject: Subject) -> Iterator[Hit]:
             yield call.entry, f"the id {call.id!r} has {size} characters, not up to {_LONGEST_ID}"
 
 
+@_OWN.error("tool-name-invalid", source=_TOOLS, remedy="rename the tool in its definition and its calls")
 def _names(subject: Subject) -> Iterator[Hit]:
+    """A tool, called or defined, whose name is not 1 to 64 letters, digits, `_` and `-`."""
     for call in subject.history.calls:
         problem = name_problem(call.name, "called tool", _NAME, 64)
         if problem is not None and _is_function(call):
@@ -51,13 +63,25 @@ def _names(subject: Subject) -> Iterator[Hit]:
             yield None, problem
 
 
+@_OWN.error(
+    "too-many-tools",
+    source=_TOOLS,
+    remedy="narrow the profile's allowed_tools",
+    finds=f"More than {_MOST_TOOLS} tools.",
+)
 def _too_many_tools(subject: Subject) -> Iterator[Hit]:
     number = len(subject.request.tools)
     if number > _MOST_TOOLS:
         yield None, f"the request has {number} tools, not up to {_MOST_TOOLS}"
 
 
+@_OWN.error(
+    "arguments-invalid",
+    source=_ASSISTANT,
+    remedy="edit the card so that the arguments are a string such as '{}'",
+)
 def _bad_arguments(subject: Subject) -> Iterator[Hit]:
+    """A tool call whose `arguments` are not a JSON object in a string."""
     for call in subject.history.calls:
         if call.function is None or not _is_function(call):
             continue
@@ -66,7 +90,9 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
             yield call.entry, f"the arguments of {call.name!r} are {problem}"
 
 
+@_OWN.error("content-null", remedy="leave the message out, or give it a text")
 def _null_contents(subject: Subject) -> Iterator[Hit]:
+    """A message whose content is null, and that calls no tool either."""
     for entry, card, message in subject.history.not_text:
         body = message.body
         if body.get("content") is None and not card.tool_calls and not any(body.get(key) for key in _INSTEAD):
@@ -77,7 +103,10 @@ def _null_contents(subject: Subject) -> Iterator[Hit]:
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
+@_OWN.error("content-malformed", remedy="edit the card so that its content is a text")
 def _malformed_contents(subject: Subject) -> Iterator[Hit]:
+    """Content that is neither a text nor a list of parts, or a part that no type of the API is: unknown,
+    or without its value."""
     for entry, _, message in subject.history.not_text:
         content = message.body.get("content")
         if content is None:
@@ -103,7 +132,10 @@ def _part_problem(part: Any) -> str | None:
     return None if is_whole else f"a part of type {name!r} does not hold what it should"
 
 
+@_OWN.error("part-on-wrong-side", remedy="say it in a message of the user's")
 def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
+    """An image, audio or a file in a message that is not the user's, or a refusal in one that is not the
+    assistant's."""
     for entry, _, message in subject.history.not_text:
         content, role = message.body.get("content"), message.body["role"]
         for part in content if isinstance(content, list) else ():
@@ -112,17 +144,31 @@ def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"a part of type {name!r} stands in a message of the role {role!r}"
 
 
+@_OWN.error(
+    "speaker-name-invalid",
+    source="OpenAI API reference, Create chat completion: messages, name",
+    remedy="write the name with letters, digits, `_` and `-`",
+)
 def _speakers(subject: Subject) -> Iterator[Hit]:
+    r"""A `name` of who speaks with white space or one of `< \ / >` or a bar in it; a function's message
+    without one."""
     for entry, _, message in subject.history.named:
         name = message.body["name"]
         if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
             yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
-    for entry, _, message in subject.history.said if "function" in subject.history.roles else ():
+    for entry, _, message in subject.history.messages if "function" in subject.history.roles else ():
         if message.body["role"] == "function" and message.body.get("name") is None:
             yield entry, "the message of a function does not name it"
 
 
+@_OWN.error(
+    "tool-malformed",
+    source=_TOOLS,
+    remedy="write calls and tools as functions, parameters as an object's schema",
+)
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
+    """A `tool_calls` that is no list of calls, a call or a tool of no known type or without its value,
+    parameters of a tool that are no schema of an object."""
     history = subject.history
     others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
     if history.with_other_calls or any(others):
@@ -134,7 +180,7 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _malformed_calls(subject: Subject) -> Iterator[Hit]:
-    for entry, _, message in subject.history.said:
+    for entry, _, message in subject.history.messages:
         calls = message.body.get("tool_calls")
         if calls is None:
             continue
@@ -160,11 +206,17 @@ def _tool_problem(tool: dict[str, Any]) -> str | None:
     return None if name == "custom" or schema in (None, {}) else schema_problem(schema, "parameters")
 
 
+@_OWN.error(
+    "tool-id-repeated",
+    source=_ASSISTANT,
+    remedy="give each call an id of its own, and its result the same one",
+)
 def _repeated_ids(subject: Subject) -> Iterator[Hit]:
+    """Two tool calls of one message with the same id."""
     ids = [call.id for call in subject.history.calls if call.id]
     if len(set(ids)) == len(ids):
         return
-    for run in openai.runs(message for _, _, message in subject.history.said):
+    for run in runs(message for _, _, message in subject.history.messages):
         seen: set[str] = set()
         for message in run:
             calls = message.body.get("tool_calls")
@@ -175,90 +227,47 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
                 seen.add(call_id or "")
 
 
+@_OWN.error(
+    "json-unsaid",
+    source="OpenAI docs, Structured model outputs: JSON mode",
+    remedy="tell the model in the system prompt to answer in JSON",
+)
+def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
+    """`response_format: json_object` where no message says the word JSON."""
+    if text_at(subject.request.config.get("response_format"), "type") != "json_object":
+        return
+    messages = subject.request.messages
+    if not any("json" in texts_in(message.body.get("content")).lower() for message in messages):
+        yield None, "response_format is json_object, and no message says the word JSON"
+
+
+@_OWN.error(
+    "reasoning-parameters",
+    source="OpenAI docs, Using the latest model: parameter compatibility",
+    remedy="use max_completion_tokens, and leave the temperature out",
+)
+def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
+    """For a model that reasons (o1, o3, o4, GPT-5): `max_tokens`, or a `temperature` or `top_p` other
+    than 1. From GPT-5.1 on these are found where a `reasoning_effort` is set."""
+    model = subject.request.model
+    if not subject.request.config or not is_reasoning(model):
+        return
+    sent = subject.beside
+    if sent.get("max_tokens") is not None:
+        yield None, f"{model} takes no max_tokens, but max_completion_tokens"
+    if not reasons(model, sent.get("reasoning_effort")):
+        return
+    for name in ("temperature", "top_p"):
+        value = number_of(sent.get(name))
+        if value not in (None, 1):
+            yield None, f"{model} takes no other {name} than 1 when it reasons, and it is {value}"
+
+
 RULES = (
-    Rule(
-        id="content-malformed",
-        severity="error",
-        finds="Content that is neither a text nor a list of parts, or a part that no type of the API is: "
-        "unknown, or without its value.",
-        source=_CONTENT,
-        remedy="edit the card so that its content is a text",
-        find=_malformed_contents,
-    ),
-    Rule(
-        id="part-on-wrong-side",
-        severity="error",
-        finds="An image, audio or a file in a message that is not the user's, or a refusal in one that is "
-        "not the assistant's.",
-        source=_CONTENT,
-        remedy="say it in a message of the user's",
-        find=_misplaced_parts,
-    ),
-    Rule(
-        id="speaker-name-invalid",
-        severity="error",
-        finds="A `name` of who speaks with white space or one of `< \\ / >` or a bar in it; a function's "
-        "message without one.",
-        source="OpenAI API reference, Create chat completion: messages, name",
-        remedy="write the name with letters, digits, `_` and `-`",
-        find=_speakers,
-    ),
-    Rule(
-        id="content-null",
-        severity="error",
-        finds="A message whose content is null, and that calls no tool either.",
-        source=_CONTENT,
-        remedy="leave the message out, or give it a text",
-        find=_null_contents,
-    ),
-    Rule(
-        id="arguments-invalid",
-        severity="error",
-        finds="A tool call whose `arguments` are not a JSON object in a string.",
-        source=_ASSISTANT,
-        remedy="edit the card so that the arguments are a string such as '{}'",
-        find=_bad_arguments,
-    ),
-    Rule(
-        id="tool-id-too-long",
-        severity="error",
-        finds=f"A tool-call id of more than {_LONGEST_ID} characters.",
-        source=_ASSISTANT,
-        remedy="import with --remap-tool-ids, which gives shorter ones",
-        find=_long_ids,
-    ),
-    Rule(
-        id="tool-id-repeated",
-        severity="error",
-        finds="Two tool calls of one message with the same id.",
-        source=_ASSISTANT,
-        remedy="give each call an id of its own, and its result the same one",
-        find=_repeated_ids,
-    ),
-    Rule(
-        id="tool-malformed",
-        severity="error",
-        finds="A `tool_calls` that is no list of calls, a call or a tool of no known type or without its "
-        "value, parameters of a tool that are no schema of an object.",
-        source=_TOOLS,
-        remedy="write calls and tools as functions, parameters as an object's schema",
-        find=_malformed_tools,
-    ),
-    Rule(
-        id="tool-name-invalid",
-        severity="error",
-        finds="A tool, called or defined, whose name is not 1 to 64 letters, digits, `_` and `-`.",
-        source=_TOOLS,
-        remedy="rename the tool in its definition and its calls",
-        find=_names,
-    ),
-    Rule(
-        id="too-many-tools",
-        severity="error",
-        finds=f"More than {_MOST_TOOLS} tools.",
-        source=_TOOLS,
-        remedy="narrow the profile's allowed_tools",
-        find=_too_many_tools,
-    ),
-    *parameters.OPENAI,
+    *exchanges.RULES.by("OpenAI API reference, Create chat completion: messages, tool message"),
+    *contents.RULES.by("OpenAI API reference, Create chat completion: messages"),
+    *_OWN,
+    *parameters.RULES.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *economy.LIMITS.by("OpenAI docs, Models: context window"),
+    *economy.CACHING.by("OpenAI docs, Prompt caching"),
 )

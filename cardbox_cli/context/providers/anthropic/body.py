@@ -1,4 +1,4 @@
-"""The Anthropic Messages request body, and what a card is as content blocks.
+"""The Anthropic Messages request body, and how messages are joined and cached in it.
 
 Source: `anthropic.types.message_create_params` of the package `anthropic`.
 """
@@ -9,22 +9,13 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import (
-    Block,
-    block_id,
-    block_of_call,
-    blocks_of_content,
-    is_text,
-    kind,
-    text_block,
-)
-from cardbox_cli.context.messages import Message, Silence, silence, spoken_body
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import is_text, kind
+from cardbox_cli.context.providers.anthropic.blocks import Block, block_id
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks
+from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
+from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.tool_use_ids import Renamed, with_id, with_unique_ids
-from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import SYSTEM_ROLES, Card, CardDraft, card_text
-from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.layers import CHECKPOINT
 
 # The API requires max_tokens; this is sent where the profile names none.
@@ -52,98 +43,15 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
-# --- cards
-
-
-def role_of(card: Card | CardDraft) -> str:
-    """Who speaks: system, assistant or user, who also brings the tools' results."""
-    if card.role in SYSTEM_ROLES:
-        return "system"
-    return "assistant" if card.role == "assistant" else "user"
-
-
-def content_of(card: Card | CardDraft) -> Any:
-    """What a card is as the content of a message: its original, or a string, or a list of blocks.
-
-    Calls have the ids that the card says; which ones are sent is decided for all of a request's messages.
-    """
-    original = sources.anthropic_blocks(card)
-    return standard_content(card) if original is msgspec.UNSET else original
-
-
-def standard_content(card: Card | CardDraft) -> str | list[Block]:
-    """The content that a card's own fields spell: a string where they hold text and no more."""
-    if card.type == "agent.aside":
-        return []
-    if card.type == "agent.reasoning":
-        return [_thinking_block(card)]
-    body = spoken_body(card)
-    if body["role"] in ("tool", "function"):
-        return [_result_block(card, body)]
-    content = body.get("content")
-    if isinstance(content, str) and len(body) == 2:
-        return content
-    blocks = blocks_of_content(content)
-    blocks += [text_block(body["refusal"])] if isinstance(body.get("refusal"), str) else []
-    calls = body.get("tool_calls")
-    blocks += [block_of_call(call) for call in calls] if isinstance(calls, list) else []
-    if body.get("function_call"):
-        blocks.append(text_block(f"[call of {exact_json.encode(body['function_call']).decode()}]"))
-    is_text_alone = isinstance(content, str) and len(blocks) == (1 if content else 0)
-    return content if isinstance(content, str) and is_text_alone else blocks
-
-
-def as_blocks(content: Any) -> list[Any]:
-    """Content as a list of blocks."""
-    return content if isinstance(content, list) else blocks_of_content(content)
-
-
-def _thinking_block(card: Card | CardDraft) -> Block:
-    signature = card.metadata.get("signature")
-    block = {"type": "thinking", "thinking": card_text(card.content)}
-    return {**block, "signature": signature} if isinstance(signature, str) else block
-
-
-def _result_block(card: Card | CardDraft, body: dict[str, Any]) -> Block:
-    content = body.get("content")
-    call_id = body.get("tool_call_id")
-    if not isinstance(call_id, str) or not call_id:
-        # OpenAI's older functions have no ids, and a tool_result cannot do without.
-        return text_block(f"[result of {body.get('name') or 'a tool'}: {card_text(card.content)}]")
-    said = content if isinstance(content, str) else blocks_of_content(content) or ""
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": said}
-    failed = isinstance(card.content, ToolResultContent) and card.content.status != "success"
-    return {**block, "is_error": True} if failed else block
-
-
-# --- requests
-
-
-def spell(card: Card) -> dict[str, Any] | Silence:
-    """The Anthropic message that `card` is, or the reason why it is none.
-
-    The API refuses empty content, and thinking that it has not signed.
-    """
-    silent = silence(card)
-    if silent is not None:
-        return silent
-    content = content_of(card)
-    if isinstance(content, list):
-        content = [block for block in content if not _is_refused(block)]
-    if not content or (isinstance(content, str) and not content.strip()):
-        return Silence("nothing that Anthropic would take: empty, or thinking without its signature")
-    return {"role": role_of(card), "content": content if isinstance(content, str) else as_blocks(content)}
-
-
-def body(request: Request) -> dict[str, Any]:
+def body(request: Request) -> Body:
     """The JSON body of `request`; without a model when none is known.
 
     All system text stands in `system`, in its order: histories have no place for it. Only layers that stand
-    behind the history keep their place, as words of the user's.
+    behind the history keep their place, as the user's text.
     """
-    said = placed(request.messages)
-    system = [message.body["content"] for message in said if message.body["role"] == "system"]
-    messages, _ = spoken(request.messages)
+    placed_ones = placed(request.messages)
+    system = [message.body["content"] for message in placed_ones if message.body["role"] == "system"]
+    messages, _ = conversation(request.messages)
     return {
         **({} if request.model is None else {"model": request.model}),
         "max_tokens": _max_tokens(request.config),
@@ -155,21 +63,21 @@ def body(request: Request) -> dict[str, Any]:
     }
 
 
-def spoken(messages: Iterable[Message]) -> tuple[list[Message], list[Renamed]]:
+def conversation(messages: Iterable[Message]) -> tuple[list[Message], list[RenamedCall]]:
     """The messages without system text, each tool call under an id of its own; and what was renamed."""
     return with_unique_ids([message for message in placed(messages) if message.body["role"] != "system"])
 
 
 def placed(messages: Iterable[Message]) -> list[Message]:
-    """The messages, with the layers behind the history said by the user: system text has no place there."""
-    said: list[Message] = []
+    """The messages, the layers behind the history as the user's: system text has no place there."""
+    result: list[Message] = []
     is_behind = False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
         if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
             message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
-        said.append(message)
-    return said
+        result.append(message)
+    return result
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
@@ -183,10 +91,36 @@ def results_first(block: Any) -> bool:
     return kind(block) != "tool_result"
 
 
-def _is_refused(block: Any) -> bool:
-    if is_text(block):
-        return not block["text"].strip()
-    return kind(block) == "thinking" and not block.get("signature")
+def steps(messages: Sequence[Message]) -> list[int]:
+    """The step of each message: neighbours of one role are one; system text, which moves, is in none (-1)."""
+    numbers: list[int] = []
+    number, before = 0, None
+    for message in messages:
+        role = message.body["role"]
+        if role != "system":
+            number += role != before
+            before = role
+        numbers.append(-1 if role == "system" else number)
+    return numbers
+
+
+def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+    """The messages as a prefix cache finds them: system text first, then the parts of the others."""
+    roles = [message.body["role"] for message in placed(messages)]
+    system = (place for place, role in enumerate(roles) if role == "system")
+    for number, place in enumerate(system, 1):
+        yield SentMessage("system", number, _in_blocks(messages[place]), [place])
+    # The conversation is every other message, in the same order.
+    places = (place for place, role in enumerate(roles) if role != "system")
+    for number, run in enumerate(runs(conversation(messages)[0]), 1):
+        parts = [(_in_blocks(message), [next(places)]) for message in run]
+        if run[0].body["role"] == "user":
+            parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
+        yield from (SentMessage("messages", number, *part) for part in parts)
+
+
+def _in_blocks(message: Message) -> Body:
+    return {**message.body, "content": as_blocks(message.body["content"])}
 
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:

@@ -1,6 +1,7 @@
-"""Rules of Anthropic's Messages alone. What rendering mends is a warning, what it cannot mend an error.
+"""The rules of Anthropic's Messages: those that all providers share, and its own.
 
-Those about thinking stand in `thinking.py`.
+What rendering mends is a warning, what it cannot mend an error. Those about thinking and about parameters
+stand in `thinking_rules` and `parameter_rules`.
 """
 
 import re
@@ -10,24 +11,28 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import IMAGES, RAW, arguments_of, is_text, kind, text_at, tool_name
-from cardbox_cli.context.formats.anthropic import as_blocks
-from cardbox_cli.context.lint import parameters, thinking
-from cardbox_cli.context.lint.models import takes_prefill
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry
-from cardbox_cli.context.tool_use_ids import Renamed, is_spelled_well
+from cardbox_cli.context.parts import is_text, kind, text_at, tool_name
+from cardbox_cli.context.providers.anthropic import parameter_rules, thinking_rules
+from cardbox_cli.context.providers.anthropic.blocks import IMAGES
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks, own_blocks
+from cardbox_cli.context.providers.anthropic.models import takes_prefill
+from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.context.providers.anthropic.tool_ids import is_allowed
+from cardbox_cli.context.providers.provider import RenamedCall
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.tool_calls import RAW, arguments_of
 from cardbox_cli.model.handwritten.wording import json_kind
 
 _MOST_BREAKPOINTS = 4
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 # Which blocks only one side may send.
 _SIDES = {
-    **dict.fromkeys((*thinking.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
+    **dict.fromkeys((*thinking_rules.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
     "tool_result": "user",
 }
 
@@ -58,51 +63,71 @@ _MESSAGES = "Anthropic API reference, Create a Message: messages"
 _TOOL_USE = "Anthropic docs, Handle tool calls"
 _TOOLS = "Anthropic API reference, Create a Message: tools"
 
+_OWN = Rules(_MESSAGES)
+
 
 # --- the order of messages
 
 
+@_OWN.error("first-message-not-user", remedy="begin the box with what the user said")
 def _first_message(subject: Subject) -> Iterator[Hit]:
-    first = subject.turn(0)
+    """A first message, system text aside, that is not the user's."""
+    sent = subject.view(SentMessages)
+    first = sent.at(0)
     if first is not None and first.role != "user":
-        yield subject.place_in(first, 0), "the first message is the assistant's, not the user's"
+        yield sent.place_in(first, 0), "the first message is the assistant's, not the user's"
 
 
+@_OWN.error(
+    "prefill-refused",
+    source="Anthropic docs, Migration guide: prefill removal",
+    remedy="end with a user's message or with tool results",
+)
 def _prefill(subject: Subject) -> Iterator[Hit]:
-    last = subject.prefill
+    """A last message of the assistant for a model that does not go on with it (Claude 4.6 and later), or
+    with thinking on."""
+    sent = subject.view(SentMessages)
+    last = sent.prefill
     if last is None or last.kinds[-1] == "tool_use":
         return
     if not takes_prefill(subject.request.model):
         model = subject.request.model
         yield (
-            subject.place_in(last, -1),
+            sent.place_in(last, -1),
             f"{model} does not go on with an assistant's message, which is the last",
         )
-    elif thinking.is_on(subject):
-        yield subject.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
+    elif thinking_rules.is_on(subject):
+        yield sent.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
 
 
+@_OWN.error("trailing-whitespace", remedy="edit the card so that its text ends in a word")
 def _trailing_space(subject: Subject) -> Iterator[Hit]:
-    last = subject.prefill
+    """A last message of the assistant that ends in white space."""
+    sent = subject.view(SentMessages)
+    last = sent.prefill
     if last is not None and is_text(last.blocks[-1][0]):
         text = last.blocks[-1][0]["text"]
         if text != text.rstrip():
-            yield subject.place_in(last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
+            yield sent.place_in(last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
 
 
 # --- blocks
 
 
+@_OWN.error("block-on-wrong-side", remedy="write the card anew with the role that its blocks have")
 def _wrong_sides(subject: Subject) -> Iterator[Hit]:
+    """A tool call or thinking of the user, or a tool result of the assistant."""
     for name, side in _SIDES.items():
-        for _, message in subject.blocks.get(name, []):
+        for _, message in subject.view(SentMessages).blocks.get(name, []):
             if message.body["role"] != side:
                 role = message.body["role"]
                 yield subject.place(message), f"a {name} block stands in a message of the {role}"
 
 
+@_OWN.error("block-unknown", remedy="take the block out, or write it as text")
 def _unknown_blocks(subject: Subject) -> Iterator[Hit]:
-    for name, blocks in subject.blocks.items():
+    """A block of a type that no message has, or that a tool's result cannot have in it."""
+    for name, blocks in subject.view(SentMessages).blocks.items():
         for _, message in blocks if name not in _BLOCKS else ():
             yield subject.place(message), f"no message has a block of type {name!r}"
     for inner, message in _within_results(subject):
@@ -111,15 +136,18 @@ def _unknown_blocks(subject: Subject) -> Iterator[Hit]:
 
 
 def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
-    for block, message in subject.blocks.get("tool_result", []):
+    for block, message in subject.view(SentMessages).blocks.get("tool_result", []):
         inner = block.get("content")
         if isinstance(inner, list):
             yield from ((each, message) for each in inner)
 
 
+@_OWN.error("block-malformed", remedy="take the block out, or write it anew with what it lacks")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
+    """A block without what its type must have: a text its text, a call its id, name and input, a result
+    the id of its call, an image or a document its source, thinking its text or its data."""
     for name, needs in _NEEDS.items():
-        for block, message in subject.blocks.get(name, []):
+        for block, message in subject.view(SentMessages).blocks.get(name, []):
             if (problem := _block_problem(block, needs)) is not None:
                 yield subject.place(message), f"a block of type {name!r} {problem}"
     for block, message in (*_in_system(subject), *_within_results(subject)):
@@ -146,19 +174,23 @@ def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
     return None
 
 
+@_OWN.error("image-type", source="Anthropic docs, Vision: image formats", remedy="convert the image")
 def _image_types(subject: Subject) -> Iterator[Hit]:
+    """An image of another type than JPEG, PNG, GIF and WebP."""
     images = [pair for pair in _within_results(subject) if kind(pair[0]) == "image"]
-    for block, message in [*subject.blocks.get("image", []), *images]:
+    for block, message in [*subject.view(SentMessages).blocks.get("image", []), *images]:
         source = block.get("source")
         if kind(source) == "base64" and (media_type := text_at(source, "media_type")) not in IMAGES:
             yield subject.place(message), f"an image is of type {media_type!r}, none of {', '.join(IMAGES)}"
 
 
+@_OWN.error("text-blank", remedy="take the empty text out")
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
+    """Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left out."""
     for message in subject.request.messages:
         if message.body["role"] == "system" and not _has_words(message.body["content"]):
             yield subject.place(message), "the system text is empty"
-    for block, message in subject.blocks.get("tool_result", []):
+    for block, message in subject.view(SentMessages).blocks.get("tool_result", []):
         inner = block.get("content")
         if isinstance(inner, list) and any(is_text(each) and not each["text"].strip() for each in inner):
             yield subject.place(message), "a text block of the tool result is empty"
@@ -168,17 +200,23 @@ def _has_words(content: Any) -> bool:
     return all(not is_text(block) or block["text"].strip() for block in as_blocks(content))
 
 
+@_OWN.error(
+    "cache-breakpoints",
+    source="Anthropic docs, Prompt caching: explicit cache breakpoints",
+    remedy="keep the last ones: what stands before one is cached with it",
+    finds=f"More than {_MOST_BREAKPOINTS} blocks with `cache_control`.",
+)
 def _breakpoints(subject: Subject) -> Iterator[Hit]:
     request = subject.request
-    places: list[Entry | None] = [None for tool in request.tools if tool.get("cache_control")]
+    places: list[RequestEntry | None] = [None for tool in request.tools if tool.get("cache_control")]
     places += [None] * bool(request.config.get("cache_control"))
     for message in request.messages:
         if message.body["role"] == "system" and isinstance(message.body["content"], list):
             for block in message.body["content"]:
                 places += [subject.place(message)] * _marks(block)
-    if any(_marks(block) for blocks in subject.blocks.values() for block, _ in blocks):
-        for turn in subject.turns:
-            for block, message in turn.blocks:
+    if any(_marks(block) for blocks in subject.view(SentMessages).blocks.values() for block, _ in blocks):
+        for merged in subject.view(SentMessages).merged:
+            for block, message in merged.blocks:
                 places += [subject.place(message)] * _marks(block)
     if len(places) > _MOST_BREAKPOINTS:
         words = f"cache breakpoint {_MOST_BREAKPOINTS + 1} of {len(places)}; there may be {_MOST_BREAKPOINTS}"
@@ -197,29 +235,36 @@ def _marks(block: Any) -> int:
 # --- tool calls
 
 
+@_OWN.warning("tool-id-repeated", source=_TOOL_USE)
 def _repeated_ids(subject: Subject) -> Iterator[Hit]:
+    """A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike."""
     for change, repeats in _renamed(subject):
         if repeats and change.card_id is not None:
             place = subject.place_of(change.card_id)
             yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
+@_OWN.warning("tool-id-characters", source=_TOOL_USE)
 def _id_characters(subject: Subject) -> Iterator[Hit]:
+    """A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, with a
+    number behind it where another id is the same then."""
     for change, repeats in _renamed(subject):
         if not repeats and change.card_id is not None:
             yield subject.place_of(change.card_id), f"the id {change.old!r} is sent as {change.new!r}"
 
 
-def _renamed(subject: Subject) -> Iterator[tuple[Renamed, bool]]:
+def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
     """The calls under other ids, and whether that is because an earlier call has theirs."""
     before: set[str] = set()
-    for change in subject.renamed:
-        yield change, change.old in before or is_spelled_well(change.old)
+    for change in subject.view(SentMessages).renamed:
+        yield change, change.old in before or is_allowed(change.old)
         before.add(change.old)
 
 
+@_OWN.error("tool-name-invalid", source=_TOOLS, remedy="rename the tool in its definition and its calls")
 def _names(subject: Subject) -> Iterator[Hit]:
-    for block, message in subject.blocks.get("tool_use", []):
+    """A tool, called or defined, whose name is not 1 to 128 letters, digits, `_` and `-`."""
+    for block, message in subject.view(SentMessages).blocks.get("tool_use", []):
         name = text_at(block, "name")
         # What has no name that is a text is malformed as a block.
         problem = None if name is None else name_problem(name, "called tool", _NAME, 128)
@@ -231,27 +276,37 @@ def _names(subject: Subject) -> Iterator[Hit]:
             yield None, problem
 
 
+@_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
+    """A tool whose `input_schema` is no schema of an object."""
     for number, tool in enumerate(subject.beside.get("tools", [])):
         problem = schema_problem(tool["input_schema"], "input_schema") if "input_schema" in tool else None
         if problem is not None:
             yield None, f"tool {number} {problem}"
 
 
+@_OWN.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
+    """Two tools of one name."""
     names = Counter(name for tool in subject.request.tools if (name := tool_name(tool)) is not None)
     for name, number in names.items():
         if number > 1:
             yield None, f"the tool {name!r} is defined {number} times"
 
 
+@_OWN.warning(
+    "arguments-invalid",
+    source=_TOOL_USE,
+    remedy="edit the card so that the arguments are a string such as '{}'",
+)
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
-    if not any(_is_raw(block.get("input")) for block, _ in subject.blocks.get("tool_use", [])):
+    """A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`."""
+    if not any(
+        _is_raw(block.get("input")) for block, _ in subject.view(SentMessages).blocks.get("tool_use", [])
+    ):
         return
     history = subject.history
-    with_blocks = {
-        card.card_id for card in history.with_originals if sources.anthropic_blocks(card) is not msgspec.UNSET
-    }
+    with_blocks = {card.card_id for card in history.with_originals if own_blocks(card) is not msgspec.UNSET}
     for call in history.calls:
         if call.function is None or call.entry.slot.card_id in with_blocks:
             continue  # blocks are sent as they came
@@ -266,128 +321,12 @@ def _is_raw(called_with: Any) -> bool:
 
 
 RULES = (
-    Rule(
-        id="first-message-not-user",
-        severity="error",
-        finds="A first message, system text aside, that is not the user's.",
-        source=_MESSAGES,
-        remedy="begin the box with what the user said",
-        find=_first_message,
-    ),
-    Rule(
-        id="prefill-refused",
-        severity="error",
-        finds="A last message of the assistant for a model that does not go on with it (Claude 4.6 and "
-        "later), or with thinking on.",
-        source="Anthropic docs, Migration guide: prefill removal",
-        remedy="end with a user's message or with tool results",
-        find=_prefill,
-    ),
-    Rule(
-        id="trailing-whitespace",
-        severity="error",
-        finds="A last message of the assistant that ends in white space.",
-        source=_MESSAGES,
-        remedy="edit the card so that its text ends in a word",
-        find=_trailing_space,
-    ),
-    Rule(
-        id="block-on-wrong-side",
-        severity="error",
-        finds="A tool call or thinking of the user, or a tool result of the assistant.",
-        source=_MESSAGES,
-        remedy="write the card anew with the role that its blocks have",
-        find=_wrong_sides,
-    ),
-    Rule(
-        id="block-unknown",
-        severity="error",
-        finds="A block of a type that no message has, or that a tool's result cannot have in it.",
-        source=_MESSAGES,
-        remedy="take the block out, or say it as text",
-        find=_unknown_blocks,
-    ),
-    Rule(
-        id="block-malformed",
-        severity="error",
-        finds="A block without what its type must have: a text its text, a call its id, name and input, a "
-        "result the id of its call, an image or a document its source, thinking its text or its data.",
-        source=_MESSAGES,
-        remedy="take the block out, or write it anew with what it lacks",
-        find=_malformed_blocks,
-    ),
-    Rule(
-        id="image-type",
-        severity="error",
-        finds="An image of another type than JPEG, PNG, GIF and WebP.",
-        source="Anthropic docs, Vision: image formats",
-        remedy="convert the image",
-        find=_image_types,
-    ),
-    Rule(
-        id="text-blank",
-        severity="error",
-        finds="Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left "
-        "out.",
-        source=_MESSAGES,
-        remedy="take the empty text out",
-        find=_blank_texts,
-    ),
-    Rule(
-        id="cache-breakpoints",
-        severity="error",
-        finds=f"More than {_MOST_BREAKPOINTS} blocks with `cache_control`.",
-        source="Anthropic docs, Prompt caching: explicit cache breakpoints",
-        remedy="keep the last ones: what stands before one is cached with it",
-        find=_breakpoints,
-    ),
-    *thinking.RULES,
-    Rule(
-        id="tool-id-repeated",
-        severity="warning",
-        finds="A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike.",
-        source=_TOOL_USE,
-        find=_repeated_ids,
-    ),
-    Rule(
-        id="tool-id-characters",
-        severity="warning",
-        finds="A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, "
-        "with a number behind it where another id is the same then.",
-        source=_TOOL_USE,
-        find=_id_characters,
-    ),
-    Rule(
-        id="tool-name-invalid",
-        severity="error",
-        finds="A tool, called or defined, whose name is not 1 to 128 letters, digits, `_` and `-`.",
-        source=_TOOLS,
-        remedy="rename the tool in its definition and its calls",
-        find=_names,
-    ),
-    Rule(
-        id="tool-malformed",
-        severity="error",
-        finds="A tool whose `input_schema` is no schema of an object.",
-        source=_TOOLS,
-        remedy="write the input_schema as that of an object",
-        find=_malformed_tools,
-    ),
-    Rule(
-        id="tool-repeated",
-        severity="error",
-        finds="Two tools of one name.",
-        source=_TOOLS,
-        remedy="keep one of the definitions",
-        find=_repeated_tools,
-    ),
-    Rule(
-        id="arguments-invalid",
-        severity="warning",
-        finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
-        source=_TOOL_USE,
-        remedy="edit the card so that the arguments are a string such as '{}'",
-        find=_raw_arguments,
-    ),
-    *parameters.ANTHROPIC,
+    *exchanges.RULES.by("Anthropic docs, Handle tool calls: formatting requirements"),
+    *contents.RULES.by(_MESSAGES),
+    *_OWN,
+    *thinking_rules.RULES,
+    *parameters.RULES.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *parameter_rules.RULES,
+    *economy.LIMITS.by("Anthropic docs, Models overview: context window"),
+    *economy.CACHING.by("Anthropic docs, Prompt caching"),
 )
