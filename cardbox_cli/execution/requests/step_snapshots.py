@@ -123,7 +123,7 @@ def recorded(
 ) -> Recorded:
     """The request that a request box holds, with the parameters of the profile that it was made for.
 
-    `wishes` name another model, and give texts for layers that are not kept. `rules` say what brought the
+    `options` name another model, and give texts for layers that are not kept. `rules` say what brought the
     cards, by their ids.
     """
     prompt, history = _parted(box, rules or {})
@@ -160,8 +160,8 @@ def _parted(box: Source, rules: Mapping[str, str | None]) -> tuple[list[RequestE
 
 
 def _prompt_message(entry: RequestEntry) -> Message:
-    said = "" if entry.slot.card is None else card_text(entry.slot.card.content)
-    body = {"role": "system", "content": said}
+    text = "" if entry.slot.card is None else card_text(entry.slot.card.content)
+    body = {"role": "system", "content": text}
     return Message(layer=SYSTEM_PROMPT, body=body, card_id=entry.slot.card_id)
 
 

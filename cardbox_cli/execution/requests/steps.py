@@ -102,7 +102,7 @@ class TurnRequests:
     def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
         """A recorded step, the last without `at`, and whether the cards still make its request.
 
-        `format` is for steps that do not tell theirs; of `wishes` the texts of layers count. Raises as
+        `format` is for steps that do not name theirs; of `options` the texts of layers count. Raises as
         `request` does, also for a turn that recorded none.
         """
         step = self._step(at) if at is not None else self._last_recorded()
