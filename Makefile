@@ -11,11 +11,12 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/cbx demo
 
+# Tests start many processes, and pytest rewrites each test file: neither should be compiled anew every time.
+test soak: export PYTHONDONTWRITEBYTECODE :=
+
 test: .venv/installed
 	scripts/install-test-packages
-	@# Tests start many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all of cbx anew.
-	$(BIN)/python -m compileall -q cardbox_cli
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 check: .venv/installed
 	$(BIN)/ruff check
@@ -28,11 +29,15 @@ interop: .venv/installed
 	$(BIN)/python interop/prepare.py
 	$(BIN)/python -m pytest -vv -rP interop
 
-# What takes too long for every day: a million messages in and out, killed in between; 5,000 turns of 200 agents
-# by 8 workers that are killed and frozen.
+# What takes too long for every day: the tests marked `soak`. A million messages in and out, and an upgrade of
+# a million rows, killed in between; 5,000 turns of 200 agents by 8 workers that are killed and frozen.
 soak: .venv/installed
-	CBX_SOAK_MESSAGES=1000000 $(BIN)/pytest -n auto tests/cli/commands/test_import.py -k ManyMessages
-	CBX_SOAK_TURNS=5000 $(BIN)/pytest -s tests/execution/test_fleet.py -k every_turn
+	scripts/install-test-packages
+	$(BIN)/pytest -s -m soak
+
+# What users read of the settings, from their table.
+docs/settings.md: cardbox_cli/settings.py scripts/settings-page .venv/installed
+	$(BIN)/python scripts/settings-page > $@
 
 # How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, where a target is missed.
 bench: .venv/installed-bench

@@ -370,4 +370,4 @@ CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO cbx.schema_version (version) VALUES (4) ON CONFLICT DO NOTHING;
+INSERT INTO cbx.schema_version (version) VALUES (6) ON CONFLICT DO NOTHING;

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -31,13 +31,13 @@ from benchmarks.scale_data import (
     fill,
 )
 from cardbox_cli.cli.completion.candidates import offers
-from cardbox_cli.cli.session import Session
+from cardbox_cli.cli.session import ProcessContext, Session
 from cardbox_cli.cli.shell.lines import Shell
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.schema import add_missing_tables
-from cardbox_cli.store.views.completion import glance
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
+from cardbox_cli.store.views.completion import completion_snapshot
 
 SMALL = 10_000
 TARGET = 1.5
@@ -82,10 +82,17 @@ class Side:
 
     def complete(self, words: str) -> None:
         """Look up what the Tab key offers behind `words`."""
-        session = Session(project_id=PROJECT, database_url=self.target.conninfo)
-        found = offers([*words.split(), ""], session, lambda target: glance(target, milliseconds=60_000))
+        session = Session(project_id=PROJECT, database_url=self.target.conninfo, process=_Patient())
+        found = offers([*words.split(), ""], session)
         if not found.items:
             raise RuntimeError(f"nothing completes {words!r}")
+
+
+class _Patient(ProcessContext):
+    """Completion as it is, but for its hurry."""
+
+    def completion_database(self, target: Target) -> AbstractContextManager[Database]:
+        return completion_snapshot(target, milliseconds=60_000)
 
 
 @dataclass(frozen=True)

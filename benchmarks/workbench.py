@@ -17,7 +17,7 @@ import psycopg
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
 
 PROJECT = "bench"
 

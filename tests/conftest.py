@@ -23,8 +23,8 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.store.schema import add_missing_tables
 from tests.foreign.tables import DEPLOYMENT
 from tests.packages import debian_postgres_15
 

@@ -68,7 +68,7 @@ def test_what_the_document_shows_is_what_happens(document: Path, target: Target,
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     outputs = re.split(r"^@@(?:\d+|end)\n", run.stdout, flags=re.MULTILINE)[1:-1]

@@ -3,7 +3,6 @@
 import click
 
 from cardbox_cli import __version__
-from cardbox_cli.cli.session import common_options
 from cardbox_cli.cli.tree import LazyGroup
 
 # Set by the scripts of `cbx completion`: the shell that asks.
@@ -30,19 +29,20 @@ COMMANDS = {
     "why": "Explain why a turn stands still, and how to free it.",
     "shell": "Run commands line by line: one process, one connection.",
     "completion": "Print the script that completes cbx in your shell.",
+    "config": "Show the settings in force, and where each comes from.",
     "db": "Start, inspect, upgrade and remove the database.",
 }
 
 
-def root(kind: type[LazyGroup] = LazyGroup) -> LazyGroup:
+def root() -> LazyGroup:
     """The command tree."""
-    return kind(
+    return LazyGroup(
+        "cardbox_cli.cli.commands",
+        COMMANDS,
         name="cbx",
-        entries=COMMANDS,
         help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",
         epilog="`cbx COMMAND --help` has examples. Start with `cbx demo`.",
         params=[
-            *common_options(),
             click.Option(
                 ["--version"],
                 is_flag=True,
@@ -50,10 +50,8 @@ def root(kind: type[LazyGroup] = LazyGroup) -> LazyGroup:
                 expose_value=False,
                 callback=_version,
                 help="Show the version.",
-            ),
+            )
         ],
-        context_settings={"help_option_names": ["--help", "-h"]},
-        no_args_is_help=True,
     )
 
 

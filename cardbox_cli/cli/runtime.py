@@ -1,4 +1,4 @@
-"""How commands reach the use cases of execution: a runtime on the session's database, its bells wired."""
+"""How commands reach the use cases of execution: a runtime on the session's database."""
 
 import os
 from collections.abc import Iterator
@@ -6,22 +6,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
+from cardbox_cli.settings import Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.settings import Settings
     from cardbox_cli.store.connection.database import Database
 
 
 @contextmanager
 def runtime() -> "Iterator[Runtime]":
-    """The project of this run, for the time of one command; what it commits rings."""
+    """The project of this run, for the time of one command; workers are notified of what it commits."""
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.settings import settings_from
 
-    settings = settings_from(os.environ)
+    settings = settings_from()
     with Wakeups(announce) as wakeups, session().database() as database:
         yield wired(database, session().project_id, settings, wakeups)
 
@@ -41,18 +40,16 @@ def listener(worker_target: str | None) -> "Iterator[Listener]":
         yield opened
 
 
-def wired(database: "Database", project_id: str, settings: "Settings", wakeups: "Wakeups") -> "Runtime":
-    """A project on a connection, its bells and events wired."""
-    from cardbox_cli.execution.notifications.notifier import wakeup_for
+def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
+    """A project on a connection, its notifiers and events wired."""
     from cardbox_cli.execution.runtime import Runtime
 
-    notifiers = wakeups.notifiers(database)
     return Runtime(
         database,
         project_id,
         settings=settings,
-        notify=lambda call: notifiers.notify(wakeup_for(call.row, call.worker_target, call.reason)),
-        events=wakeups.events,
+        notify=wakeups.notifiers(database).notify,
+        publish=wakeups.publish,
     )
 
 

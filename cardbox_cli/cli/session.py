@@ -1,4 +1,4 @@
-"""What every command is told besides its own arguments: project, database, output format, debugging.
+"""What every command gets besides its own arguments: project, database, output format, debugging.
 
 The four options are accepted before and after the subcommand; the later one wins.
 """
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from cardbox_cli.cli.terminal.escaping import printable
+from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import PROJECT
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonl", "yaml", "id")
 
 
-class OwnProcess:
-    """What a command stands on that is all that its process does. `cbx shell` has another ground."""
+class ProcessContext:
+    """What a command gets of its process: connections, and other programs. `cbx shell` has another one."""
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
         """A connection for one command, with its tables in place."""
@@ -35,21 +36,31 @@ class OwnProcess:
 
         return Database.open_target(target)
 
-    def hand_over(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    def completion_database(self, target: "Target") -> "AbstractContextManager[Database]":
+        """A read-only connection for completing a value: it starts no server, and waits for little."""
+        from cardbox_cli.store.views.completion import completion_snapshot
+
+        return completion_snapshot(target, milliseconds=300)
+
+    def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Go on as another program. Answers its exit code where this process stays."""
         os.execve(program, [program, *arguments], environment)
 
 
 @dataclass
 class Session:
-    """The settings of one run, and the way to its database. `pages`: whether it may start a pager."""
+    """The settings of one run, and the way to its database. `pages`: whether it may start a pager.
 
-    project_id: str = field(default_factory=lambda: os.environ.get("CBX_PROJECT") or "default")
+    `given` are those of the options below that the command line has.
+    """
+
+    project_id: str = field(default_factory=PROJECT.value)
     database_url: str | None = None
     output: str = "table"
     debug: bool = False
     pages: bool = field(default=True, repr=False, compare=False)
-    ground: OwnProcess = field(default_factory=OwnProcess, repr=False, compare=False)
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def target(self) -> "Target":
@@ -62,25 +73,25 @@ class Session:
     def database(self) -> "Iterator[Database]":
         """A connection with its tables in place, for the time of one command."""
         self._check_project()
-        with self.ground.database(self.target()) as database:
+        with self.process.database(self.target()) as database:
             yield database
             self._remember(database)
 
     @contextmanager
     def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
         """The cards and boxes of this run's project."""
-        from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedCards
+        from cardbox_cli.cli.id_resolution import ResolvingBoxes, ResolvingCards
 
         with self.database() as database:
-            yield TypedCards(database, self.project_id), TypedBoxes(database, self.project_id)
+            yield ResolvingCards(database, self.project_id), ResolvingBoxes(database, self.project_id)
 
     @contextmanager
     def turns(self) -> "Iterator[TurnViews]":
         """The turns of this run's project, to be looked at."""
-        from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+        from cardbox_cli.cli.id_resolution import ResolvingTurns
 
         with self.database() as database:
-            yield TypedTurns(database, self.project_id)
+            yield ResolvingTurns(database, self.project_id)
 
     @contextmanager
     def inbox(self) -> "Iterator[InboxViews]":
@@ -105,7 +116,7 @@ class Session:
             self._made["turn"] = turn_id
 
     def _remember(self, database: "Database") -> None:
-        from cardbox_cli.cli.parameters.last import remember
+        from cardbox_cli.cli.last import remember
 
         if self._made:
             remember(database.address, self.project_id, self._made)
@@ -133,33 +144,35 @@ def announce(message: str) -> None:
 def common_options() -> list[click.Option]:
     """Fresh copies of the options that every command takes."""
 
-    def kept(name: str, *declarations: str, **attributes: Any) -> click.Option:
+    def stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
         def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
             if value not in (None, False):
-                setattr(context.find_root().obj, name, value)
+                obj = context.find_root().obj
+                setattr(obj, name, value)
+                obj.given |= {declarations[0]}
 
         return click.Option(declarations, expose_value=False, callback=keep, **attributes)
 
     return [
-        kept(
+        stored(
             "project_id",
             "--project",
             "-p",
             metavar="ID",
             help="Project (tenant). Default: CBX_PROJECT, else 'default'.",
         ),
-        kept(
+        stored(
             "database_url",
             "--database-url",
             metavar="URL",
             help="Database. Default: CBX_DATABASE_URL, libpq's variables, else the embedded one.",
         ),
-        kept(
+        stored(
             "output",
             "--output",
             "-o",
             type=click.Choice(FORMATS),
             help="How to print the answer. Default: table.",
         ),
-        kept("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
+        stored("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
     ]

@@ -11,7 +11,7 @@ from cardbox_cli.diagnosis.reading import Blocked, Reader, read_or_say_why
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import Diagnosis, idle, judge
 from cardbox_cli.errors import NotFound
-from cardbox_cli.execution.settings import Settings
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
 
@@ -33,13 +33,13 @@ class Diagnoser:
         self.settings = settings
         self.reader = Reader(self.store, settings)
 
-    def turn(self, typed: str) -> Diagnosis:
+    def turn(self, turn_id: str) -> Diagnosis:
         """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
 
         def read() -> list[Snapshot]:
-            return self.reader.turns([self.store.resolve(typed)])
+            return self.reader.turns([self.store.resolve(turn_id)])
 
-        return self._judged(read, typed)[0]
+        return self._judged(read, turn_id)[0]
 
     def agent(self, agent_id: str) -> Diagnosis:
         """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""

@@ -1,20 +1,12 @@
 """How rows are shown as evidence: in words, with instants and how long ago they were."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
-
-
-def span(length: timedelta) -> str:
-    """A length of time in the unit that fits: 93 s, 12 min, 5 h, 3 d."""
-    seconds = int(length.total_seconds())
-    for unit, size, least in (("d", 86400, 172800), ("h", 3600, 7200), ("min", 60, 600)):
-        if seconds >= least:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
 
 
 def instant(s: Snapshot, moment: datetime | None) -> str:
@@ -22,7 +14,7 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     if moment is None:
         return "an unknown time"
     ahead = moment > s.now
-    distance = span(moment - s.now if ahead else s.now - moment)
+    distance = duration(moment - s.now if ahead else s.now - moment)
     return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"
 
 
@@ -140,6 +132,6 @@ def last_audit(s: Snapshot) -> tuple[Evidence, ...]:
     """What was last done to the turn from outside, if anything was."""
     if s.audit is None:
         return ()
-    said = f": {s.audit.reason}" if s.audit.reason else ""
-    shows = f"{s.audit.action} by {s.audit.actor} {instant(s, s.audit.created_at)}{said}"
+    reason = f": {s.audit.reason}" if s.audit.reason else ""
+    shows = f"{s.audit.action} by {s.audit.actor} {instant(s, s.audit.created_at)}{reason}"
     return (Evidence("cbx.audit", s.audit.audit_id, shows),)

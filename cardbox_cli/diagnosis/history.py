@@ -13,7 +13,7 @@ from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.execution.requests.lint import lint_turn
 from cardbox_cli.execution.requests.request import TurnBoxes
 from cardbox_cli.execution.requests.source import read_source
-from cardbox_cli.execution.worker.calls import pending_calls
+from cardbox_cli.execution.tool_calls import pending_calls
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
@@ -51,7 +51,7 @@ def _asks_next(boxes: TurnBoxes) -> bool:
 
 
 def _boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
-    """What the turn sees, or saw last; None where nobody knows, or cards are gone, which other rules tell."""
+    """What the turn sees, or saw last; None where nobody knows, or cards are gone, which other rules find."""
     if any(box.lost for box in s.boxes):
         return None
     there = {box.pointer: read_source(store, box.box_id) for box in s.boxes if box.exists}

@@ -10,12 +10,13 @@ from typing import TypeVar
 import msgspec
 
 from cardbox_cli.diagnosis.history import with_refused
-from cardbox_cli.diagnosis.snapshot import LOCK_HELD, Snapshot
+from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.settings import Settings
+from cardbox_cli.execution.queue.messages import is_turn
 from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, LostCard, Place
 from cardbox_cli.model.execution.turns import Edge, Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.settings import LOCK_HELD, Settings
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
 
 _Value = TypeVar("_Value")
@@ -37,7 +38,7 @@ class Reader:
         self.settings = settings
 
     def turns(self, turns: Sequence[str]) -> list[Snapshot]:
-        """What is known of these turns and their cards, in this order, without those that no row tells of."""
+        """What is known of these turns and their cards, in this order, without those that no row names."""
         places = self.store.places(turns)
         found = self.at([Place(turn, places[turn]) for turn in turns if turn in places])
         return [with_refused(self.store.database, self.store.project_id, each) for each in found]
@@ -161,7 +162,7 @@ class _Facts:
 
     def _pointers(self, turn: str) -> dict[str, str]:
         """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""
-        row = next((row for row in self.rows.get(turn, []) if row.message_type == "turn"), None)
+        row = next((row for row in self.rows.get(turn, []) if is_turn(row)), None)
         head = next((head for head in self.heads.values() if head.active_agent_turn_id == turn), None)
         found = {name: _pointer(head, row, f"{name}_box_id") for name in ("profile", "context", "output")}
         return {name: box_id for name, box_id in found.items() if box_id is not None}
@@ -173,13 +174,13 @@ class _Facts:
 
 def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
     at_head: str | None = getattr(head, name, None)
-    typed = at_head or (row.pointer(name) if row is not None else None)
-    return typed and (as_box_id(typed) or typed)
+    named = at_head or (row.pointer(name) if row is not None else None)
+    return named and (as_box_id(named) or named)
 
 
 def _report_to(record: TurnRecord) -> tuple[str, str, str]:
-    told = record.report_to or {}
-    return (told.get("agent_id", ""), told.get("agent_turn_id", ""), told.get("tool_call_id", ""))
+    to = record.report_to or {}
+    return (to.get("agent_id", ""), to.get("agent_turn_id", ""), to.get("tool_call_id", ""))
 
 
 def _made_for(edges: Collection[Edge], agent_id: str) -> list[Edge]:
@@ -188,7 +189,7 @@ def _made_for(edges: Collection[Edge], agent_id: str) -> list[Edge]:
 
 def read_or_say_why(reader: Reader, read: Callable[[], _Value]) -> _Value:
     """`read`, within one snapshot. Raises Blocked where a table stays locked."""
-    held = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.total_seconds()]
+    held = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.value]
     if held:
         raise Blocked(held)
     try:

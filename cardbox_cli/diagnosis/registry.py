@@ -47,13 +47,14 @@ def never(_: Snapshot) -> datetime | None:
     return None
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be said of a turn.
+class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that may hold of a turn.
 
     `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
-    the highest `rank` is nearest to the cause. `actor` says who must act next, with words in braces that
-    `verdict.actor` knows. `due` says when something happens by itself. While `aside` is true the rule is only
-    "also seen". `after_end`: whether it is asked of turns that have ended, too.
+    the highest `rank` is nearest to the cause. `proves` may name settings in braces, such as {lease}; `actor`
+    says who must act next, with words in braces that `verdict.actor` knows. `due` says when something happens
+    by itself. While `aside` is true the rule is only "also seen". `after_end`: whether it is asked of turns
+    that have ended, too.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[DiagnosisRule, ...]:
     """Every rule, the nearest to a cause first."""
     known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
     return tuple(sorted(known, key=lambda rule: -rule.rank))

@@ -10,8 +10,8 @@ from functools import cached_property
 import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.execution.settings import Settings
-from cardbox_cli.model.execution.diagnosis import BoxFacts, Call, Child, Lock, ResultCard, Sharer
+from cardbox_cli.execution.queue.messages import is_report, is_turn
+from cardbox_cli.model.execution.diagnosis import AwaitedCall, BoxFacts, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.execution.turns import (
     CONSUMED,
     DISPATCHED,
@@ -20,11 +20,9 @@ from cardbox_cli.model.execution.turns import (
     OPEN,
     PROCESSING,
     QUEUED,
-    REPORTS,
     RUNNING,
     SKIPPED,
     SUSPENDED,
-    TURN,
     AuditEntry,
     Edge,
     Head,
@@ -36,11 +34,7 @@ from cardbox_cli.model.execution.turns import (
     WorkerEntry,
     last_is_over,
 )
-
-# Workers of other systems send no heartbeats; their own sweeps believe them for so long.
-FOREIGN_SILENCE = timedelta(seconds=300)
-# Transactions of cbx and of other systems hold their rows for less.
-LOCK_HELD = timedelta(seconds=10)
+from cardbox_cli.settings import FOREIGN_SILENCE, Settings
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -72,7 +66,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     boxes: tuple[BoxFacts, ...] = ()
     results: tuple[ResultCard, ...] = ()
     children: tuple[Child, ...] = ()
-    call: Call | None = None
+    call: AwaitedCall | None = None
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
     blocker: "Snapshot | None" = None
@@ -83,7 +77,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def turn_row(self) -> InboxRow | None:
         """The row that asked for the turn."""
-        return next((row for row in self.rows if row.message_type == TURN), None)
+        return next((row for row in self.rows if is_turn(row)), None)
 
     @cached_property
     def at_head(self) -> str | None:
@@ -129,7 +123,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.record is not None and self.record.end_status is not None:
             return True
         finished = last_is_over(self.steps)
-        still = {row.status for row in self.rows if row.message_type == TURN and row.status in OPEN}
+        still = {row.status for row in self.rows if is_turn(row) and row.status in OPEN}
         if still:
             # Other systems end a turn first, and its claimed row later.
             return self.record is None and finished and QUEUED not in still
@@ -154,9 +148,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return next(self._carriers(), None)
 
     def _carriers(self) -> Iterator[InboxRow]:
-        yield from (row for row in self.promoted if row.message_type == TURN)
+        yield from (row for row in self.promoted if is_turn(row))
         if self.dispatched or self.running:
-            reports = [row for row in self.promoted if row.message_type in REPORTS]
+            reports = [row for row in self.promoted if is_report(row)]
             at_epoch = [row for row in reports if row.turn_epoch == self.epoch]
             yield from sorted(at_epoch, key=lambda row: row.status != PROCESSING)
             # Other systems leave a report that resumed its turn at the epoch before.
@@ -165,7 +159,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def open_reports(self) -> tuple[InboxRow, ...]:
         """Reports that have arrived and are not done with."""
-        return tuple(row for row in self.rows if row.message_type in REPORTS and row.status in OPEN)
+        return tuple(row for row in self.rows if is_report(row) and row.status in OPEN)
 
     @cached_property
     def due_rows(self) -> tuple[InboxRow, ...]:
@@ -218,7 +212,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def due_since(self, row: InboxRow) -> datetime:
         """Since when this row could have been claimed."""
-        promoted = self.head.updated_at if self.head is not None and row.message_type == TURN else None
+        promoted = self.head.updated_at if self.head is not None and is_turn(row) else None
         return max(moment for moment in (row.next_retry_at, row.created_at, promoted) if moment is not None)
 
     @cached_property
@@ -232,7 +226,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def silent(self) -> bool:
         """Whether a run without a lease has written nothing for longer than other systems allow."""
-        return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE
+        return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE.time
 
     # --- what it waits for
 
@@ -252,11 +246,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def reports_of(self, call: WaitingTool) -> tuple[InboxRow, ...]:
         """The reports of a call, whatever became of them."""
-        return tuple(
-            row
-            for row in self.rows
-            if row.message_type in REPORTS and row.correlation_id == call.tool_call_id
-        )
+        return tuple(row for row in self.rows if is_report(row) and row.correlation_id == call.tool_call_id)
 
     def children_of(self, call: WaitingTool) -> tuple[Child, ...]:
         """The turns whose end answers a call."""

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, Evidence, Rule, Severity, Verdict, rules
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Severity, Verdict, rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING
 
@@ -19,14 +19,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     severity: Severity
     proves: str
-    evidence: tuple[Evidence, ...]
-    next_actor: str | None
-    due_at: datetime | None
-    fix: Command | None
+    evidence: tuple[Evidence, ...] = ()
+    next_actor: str | None = None
+    due_at: datetime | None = None
+    fix: Command | None = None
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
+    """The verdict on one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
     `turn` is None for an agent that has had none, or whose turn cannot be read.
     `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`.
     """
@@ -37,10 +37,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None
     severity: Severity
     proves: str
-    evidence: tuple[Evidence, ...]
-    next_actor: str | None
-    due_at: datetime | None
-    fix: Command | None
+    evidence: tuple[Evidence, ...] = ()
+    next_actor: str | None = None
+    due_at: datetime | None = None
+    fix: Command | None = None
     also: tuple[Seen, ...] = ()
 
     @property
@@ -64,28 +64,20 @@ def judge(snapshot: Snapshot) -> Diagnosis:
     also = tuple(_seen(snapshot, *each) for each in others) + _unchecked(snapshot)
     if chief is None:
         return _unknown(snapshot, also)
-    rule, _ = chief
-    seen = _seen(snapshot, *chief)
     return Diagnosis(
         turn=snapshot.agent_turn_id,
         agent=snapshot.agent_id,
-        verdict=rule.verdict,
-        rule=seen.rule,
-        severity=seen.severity,
-        proves=seen.proves,
-        evidence=seen.evidence,
-        next_actor=seen.next_actor,
-        due_at=seen.due_at,
-        fix=seen.fix,
+        verdict=chief[0].verdict,
         also=also,
+        **msgspec.structs.asdict(_seen(snapshot, *chief)),
     )
 
 
-def _seen(s: Snapshot, rule: Rule, evidence: tuple[Evidence, ...]) -> Seen:
+def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> Seen:
     return Seen(
         rule=rule.name,
         severity=rule.severity,
-        proves=rule.proves,
+        proves=rule.proves.format_map(s.settings.in_words),
         evidence=evidence,
         next_actor=None if rule.actor is None else actor(s, rule.actor),
         due_at=rule.due(s),
@@ -101,10 +93,6 @@ def _unchecked(s: Snapshot) -> tuple[Seen, ...]:
         rule="database-lock",
         severity="ok",
         proves="Locks were not looked up: they are on the primary, and this is a replica.",
-        evidence=(),
-        next_actor=None,
-        due_at=None,
-        fix=None,
     )
     return (unseen,)
 
@@ -118,10 +106,7 @@ def idle(agent_id: str) -> Diagnosis:
         rule="idle",
         severity="ok",
         proves="The agent has had no turn.",
-        evidence=(),
         next_actor="whoever has work for it: `cbx dispatch`",
-        due_at=None,
-        fix=None,
     )
 
 
@@ -153,7 +138,5 @@ def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:
         proves=NO_RULE,
         evidence=(show.head(s), *rows, show.record(s)),
         next_actor="the operator: `cbx turn show` tells its story",
-        due_at=None,
-        fix=None,
         also=also,
     )

@@ -19,7 +19,7 @@ from cardbox_cli.store.roster import RosterStore
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent shall be. None is what is not said: in a new agent the profile's, else what it has."""
+    """What an agent shall be. None is what is not named: in a new agent the profile's, else what it has."""
 
     agent_id: str
     profile_name: str
@@ -30,10 +30,10 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     @property
-    def said(self) -> dict[str, Any]:
-        """Those fields of the agent that are said, but the profile."""
-        named = {name: getattr(self, name) for name in _LABELS}
-        return {name: value for name, value in named.items() if value is not None}
+    def named(self) -> dict[str, Any]:
+        """Those fields of the agent that are not None, but the profile."""
+        values = {name: getattr(self, name) for name in _LABELS}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 _LABELS = {
@@ -131,7 +131,7 @@ def _new(request: AgentRequest, profile: ProfileEntry) -> Agent:
 def _refuse_another(known: Agent, request: AgentRequest, profile: ProfileEntry) -> None:
     differing = [
         f"{_LABELS[name]} {getattr(known, name)!r}"
-        for name, value in request.said.items()
+        for name, value in request.named.items()
         if getattr(known, name) != value
     ]
     if not _has_profile(known, profile):
@@ -170,7 +170,7 @@ def _changed(
         known,
         profile_box_id=profile.profile_box_id,
         metadata={**known.metadata, **request.metadata, "profile_name": profile.name},
-        **{**inherited, **request.said},
+        **{**inherited, **request.named},
     )
     check_worker_target(changed.worker_target)
     return changed

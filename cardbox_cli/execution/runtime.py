@@ -1,20 +1,26 @@
 """What every use case of execution stands on: a project's stores, the settings, and what follows a commit.
 
-A doorbell is rung, and an event sent, when the outermost transaction has committed, and never otherwise. A
-caller whose own transaction a use case joins does that himself, with `follow`.
+Workers are notified, and events published, when the outermost transaction has committed, and never otherwise.
+A caller whose own transaction a use case joins does that himself, with `run_deferred`.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
-from cardbox_cli.execution.notifications.events import Events, NoEvents, Phase, TurnAddress
-from cardbox_cli.execution.settings import Settings, settings_from
+from cardbox_cli.execution.notifications.events import (
+    Phase,
+    Publish,
+    TurnAddress,
+    TurnEvent,
+    end_event,
+    state_event,
+    step_event,
+)
+from cardbox_cli.execution.notifications.notifier import Wakeup, wakeup_for
 from cardbox_cli.model.execution.headers import traceparent_of
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
+from cardbox_cli.settings import Settings, settings_from
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -23,19 +29,9 @@ from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.turns import TurnStore
 
-Notify = Callable[["Call"], None]
-
-
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A doorbell to ring: there is work for a worker target."""
-
-    row: InboxRow
-    worker_target: str
-    reason: str
-
 
 class Runtime:
-    """One project on one database. After a commit `ring` is called and `events` told; by default nobody."""
+    """One project on one database. `notify` and `publish` are called after commits; by default in vain."""
 
     def __init__(
         self,
@@ -43,12 +39,12 @@ class Runtime:
         project_id: str,
         *,
         settings: Settings | None = None,
-        notify: Notify = lambda call: None,
-        events: Events | None = None,
+        notify: Callable[[Wakeup], None] = lambda wakeup: None,
+        publish: Publish | None = None,
     ) -> None:
         self.database = database
         self.project_id = project_id
-        self.settings = settings or settings_from(os.environ)
+        self.settings = settings or settings_from()
         self.cards = CardStore(database, project_id)
         self.boxes = BoxStore(database, project_id)
         self.heads = HeadStore(database, project_id)
@@ -56,69 +52,64 @@ class Runtime:
         self.turns = TurnStore(database, project_id)
         self.roster = RosterStore(database, project_id)
         self._notify = notify
-        self.events: Events = events or NoEvents()
-        self._following: list[Callable[[], None]] = []
+        self._publish = publish
+        self._deferred: list[Callable[[], None]] = []
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction, or a part of the caller's; after the outermost commit the bells ring."""
+        """A transaction, or a part of the caller's; after the outermost commit what was put off is done."""
         outermost = self.database.idle
-        known = len(self._following)
+        known = len(self._deferred)
         try:
             with self.database.transaction():
                 yield
         except BaseException:
-            del self._following[known:]
+            del self._deferred[known:]
             raise
         if outermost:
-            self.follow()
+            self.run_deferred()
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """A transaction that is taken back in the end, and rings nothing."""
-        known = len(self._following)
+        """A transaction that is taken back in the end, and notifies nobody."""
+        known = len(self._deferred)
         try:
             with self.database.aside():
                 yield
         finally:
-            del self._following[known:]
+            del self._deferred[known:]
 
-    def follow(self) -> None:
+    def run_deferred(self) -> None:
         """Do what was put off until the commit."""
-        following, self._following = self._following, []
-        for action in following:
+        deferred, self._deferred = self._deferred, []
+        for action in deferred:
             action()
 
-    def call(self, row: InboxRow, reason: str) -> None:
-        """Ring, after the commit, for the workers of this row's agent; for nobody if it is on no roster."""
+    def notify(self, row: InboxRow, reason: str) -> None:
+        """Wake, after the commit, the workers of this row's agent; nobody if it is on no roster."""
         agent = self.roster.find(row.agent_id)
         if agent is not None:
-            call = Call(row=row, worker_target=agent.worker_target, reason=reason)
-            self.after_commit(lambda: self._notify(call))
+            wakeup = wakeup_for(row, agent.worker_target, reason)
+            self.after_commit(lambda: self._notify(wakeup))
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Do this when the outermost transaction has committed."""
-        self._following.append(action)
+        self._deferred.append(action)
 
-    def tell_state(self, head: Head, status: str, turn_epoch: int, **metadata: Any) -> None:
-        """Say, after the commit, that the turn of this head is in this state now."""
-        if isinstance(self.events, NoEvents):
-            return
-        turn, now = self._address(head, turn_epoch), self.database.now()
-        self.after_commit(
-            lambda: self.events.state(
-                turn, status=status, updated_at=now, output_box_id=head.output_box_id, metadata=metadata
+    def publish_state(self, head: Head, status: str, turn_epoch: int, **metadata: Any) -> None:
+        """Publish, after the commit, that the turn of this head is in this state now."""
+        if self._publish is not None:
+            turn, now = self._address(head, turn_epoch), self.database.now()
+            self._publish_later(
+                state_event(turn, status=status, updated_at=now, output_box_id=head.output_box_id, **metadata)
             )
-        )
 
-    def tell_step(self, head: Head, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> None:
-        """Say, after the commit, that a step has come to this phase."""
+    def publish_step(self, head: Head, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> None:
+        """Publish, after the commit, that a step has come to this phase."""
         turn = self._address(head, head.turn_epoch)
-        self.after_commit(
-            lambda: self.events.step(turn, step_id=step_id, phase=phase, new_card_ids=new_card_ids)
-        )
+        self._publish_later(step_event(turn, step_id=step_id, phase=phase, new_card_ids=new_card_ids))
 
-    def tell_end(
+    def publish_end(
         self,
         head: Head,
         end_status: EndStatus,
@@ -127,11 +118,10 @@ class Runtime:
         error: str | None,
         error_code: str | None,
     ) -> None:
-        """Say, after the commit, that the turn of this head has ended."""
-        turn = self._address(head, head.turn_epoch)
-        self.after_commit(
-            lambda: self.events.task_ended(
-                turn,
+        """Publish, after the commit, that the turn of this head has ended."""
+        self._publish_later(
+            end_event(
+                self._address(head, head.turn_epoch),
                 status=end_status,
                 output_box_id=head.output_box_id,
                 deliverable_card_id=deliverable_card_id,
@@ -139,6 +129,11 @@ class Runtime:
                 error_code=error_code,
             )
         )
+
+    def _publish_later(self, event: TurnEvent) -> None:
+        publish = self._publish
+        if publish is not None:
+            self.after_commit(lambda: publish(event))
 
     def _address(self, head: Head, turn_epoch: int) -> TurnAddress:
         return TurnAddress(

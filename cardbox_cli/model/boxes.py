@@ -53,10 +53,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     box_id: str
-    title: str | None
+    title: str | None = None
     positions: list[int]
     cards: int
-    turns: list[BoxTurn]
+    turns: list[BoxTurn] = []
     updated_at: datetime | None
 
 

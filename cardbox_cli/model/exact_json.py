@@ -1,6 +1,6 @@
 """JSON without loss, and the checks that JSONB would make only after a round trip.
 
-A number that a float cannot spell exactly (1.10, 1e400) becomes a Decimal, so what is read is what is
+A number that a float cannot hold exactly (1.10, 1e400) becomes a Decimal, so what is read is what is
 written. Owns reading, writing, the canonical form that digests are made of, and the refusal of what JSONB
 cannot hold. Knows nothing of cards.
 """
@@ -39,7 +39,7 @@ class BadText(Unstorable):
 
 
 def exact_number(text: str) -> float | Decimal:
-    """The number that `text` spells: a float if that float prints just so, else a Decimal.
+    """The number that `text` is: a float if that float prints just so, else a Decimal.
 
     Raises ValueError for an exponent beyond all bounds.
     """
@@ -57,7 +57,7 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def exact_integer(text: str) -> int | Decimal:
-    """The integer that `text` spells: a Decimal where it has more digits than Python reads as an int."""
+    """The integer that `text` is: a Decimal where it has more digits than Python reads as an int."""
     return int(text) if len(text) <= _INT_DIGITS else Decimal(text)
 
 
@@ -154,7 +154,7 @@ def _check(value: Any, path: str, depth: int) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is what most values are, storable at a glance, so that spelling its place can be saved."""
+    """Whether it is what most values are, storable as it stands, so that its path need not be made."""
     return value is None or (type(value) is str and value.isascii() and "\x00" not in value)
 
 
@@ -178,7 +178,7 @@ def _check_number(number: float | Decimal, path: str) -> None:
 
 
 def canonical(text: bytes) -> bytes:
-    """The one spelling of a JSON text: keys sorted by code point, no spaces, numbers as JSONB prints them.
+    """The one form of a JSON text: keys sorted by code point, no spaces, numbers as JSONB prints them.
 
     Equal for a text and for what JSONB makes of it.
     """

@@ -62,7 +62,7 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the roster: an agent, the profile it was given and the pool of workers that serve it.
 
-    `status` is the roster's, active or not; what the agent does is told by its head.
+    `status` is the roster's, active or not; what the agent does is in its head.
     """
 
     agent_id: str
@@ -121,20 +121,18 @@ def is_subject_token(text: str) -> bool:
 
 def check_agent_id(agent_id: str) -> None:
     """Raise InvalidInput unless an agent can be called so."""
-    if not is_subject_token(agent_id):
-        raise InvalidInput(
-            f"the agent id {shown(agent_id)} must be one word without '.', '*' and '>'",
-            hint="for example researcher-1; ids such as sys.operator are not of agents",
-        )
+    _check_token(agent_id, "agent id", "researcher-1; ids such as sys.operator are not of agents")
 
 
 def check_worker_target(worker_target: str) -> None:
     """Raise InvalidInput unless a pool of workers can be called so."""
-    if not is_subject_token(worker_target):
-        raise InvalidInput(
-            f"the worker target {shown(worker_target)} must be one word without '.', '*' and '>'",
-            hint="for example worker_generic; without one, it is the profile's",
-        )
+    _check_token(worker_target, "worker target", "worker_generic; without one, it is the profile's")
+
+
+def _check_token(text: str, what: str, example: str) -> None:
+    if not is_subject_token(text):
+        message = f"the {what} {shown(text)} must be one word without '.', '*' and '>'"
+        raise InvalidInput(message, hint=f"for example {example}")
 
 
 def check_label(text: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""How things are named: new ids, ids derived from what they name, and the short forms that people type."""
+"""How things are named: new ids, ids derived from what they name, and their short forms."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 SHORT = 8
-MIN_TYPED = 4
+MIN_SHORT = 4
 
 # The namespace of all derived ids, itself uuid5(NAMESPACE_URL, "cbx"). Changing it would make every
 # import a new one.
@@ -51,7 +51,7 @@ def derived_from(parts: Iterable[str]) -> "UUID":
 
 
 def as_box_id(text: str) -> str | None:
-    """The canonical spelling of a box id (dashes, lower case), or None if `text` is no UUID."""
+    """The canonical form of a box id (dashes, lower case), or None if `text` is no UUID."""
     if re.fullmatch(_CANONICAL, text):
         return text
     from uuid import UUID
@@ -67,9 +67,9 @@ def short_id(full_id: str) -> str:
     return full_id[-SHORT:]
 
 
-def fits(typed: str, full_id: str) -> bool:
-    """Whether what somebody typed is the beginning or the end of an id, and long enough to mean it."""
-    return len(typed) >= MIN_TYPED and (full_id.startswith(typed) or full_id.endswith(typed))
+def fits(wanted: str, full_id: str) -> bool:
+    """Whether `wanted` is the beginning or the end of an id, and long enough to mean it."""
+    return len(wanted) >= MIN_SHORT and (full_id.startswith(wanted) or full_id.endswith(wanted))
 
 
 def unique(ids: Iterable[str]) -> list[str]:

@@ -63,23 +63,23 @@ def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
     ]
 
 
-def find_item(items: Sequence[TodoItem], typed: str, box_id: str) -> TodoItem:
-    """The item whose number `typed` is, or whose first or newest card has that id or end or beginning of one.
+def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
+    """The item of the number `wanted`, or whose first or newest card has that id, or beginning or end.
 
     Raises NotFound, or AmbiguousId with the candidates.
     """
-    if _NUMBER.fullmatch(typed) and 1 <= int(typed) <= len(items):
-        return items[int(typed) - 1]
-    whole = [item for item in items if typed in _ids(item)]
-    fitting = whole or [item for item in items if any(fits(typed, card_id) for card_id in _ids(item))]
+    if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(items):
+        return items[int(wanted) - 1]
+    whole = [item for item in items if wanted in _ids(item)]
+    fitting = whole or [item for item in items if any(fits(wanted, card_id) for card_id in _ids(item))]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
         hint = f"`cbx todo list {box_id}` shows the numbers and ids"
-        raise NotFound(f"no todo item {typed!r} in box {box_id}", hint=hint)
+        raise NotFound(f"no todo item {wanted!r} in box {box_id}", hint=hint)
     shown = [item.card_id for item in fitting[:5]]
     raise AmbiguousId(
-        f"{typed!r} fits several: {', '.join(shown)}{' and more' if len(fitting) > len(shown) else ''}",
+        f"{wanted!r} fits several: {', '.join(shown)}{' and more' if len(fitting) > len(shown) else ''}",
         hint="type more characters of the id, or the item's number",
         details={"candidates": shown},
     )
@@ -129,8 +129,8 @@ def _newest(chain: Sequence[Card], replaced: set[str]) -> Card:
 
 def _text(card: Card) -> str:
     text = _data(card).get("text")
-    said = text if isinstance(text, str) else card_text(card.content)
-    return said.strip() or "(no text)"
+    text = text if isinstance(text, str) else card_text(card.content)
+    return text.strip() or "(no text)"
 
 
 def _data(card: Card) -> dict[str, Any]:

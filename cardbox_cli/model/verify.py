@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from cardbox_cli.model.boxes import BoxView, Provenance
+from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.pairing import pair_calls
 
 Kind = Literal[
@@ -39,12 +39,7 @@ def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
 
 def _references(view: BoxView) -> list[BoxFinding]:
     return [
-        BoxFinding(
-            position=slot.position,
-            card_id=slot.card_id,
-            kind=slot.state,
-            message=f"{slot.card_id}: {_LEADS_NOWHERE[slot.state]}",
-        )
+        _at(slot, slot.state, f"{slot.card_id}: {_LEADS_NOWHERE[slot.state]}")
         for slot in view.slots
         if slot.state != "present"
     ]
@@ -53,24 +48,16 @@ def _references(view: BoxView) -> list[BoxFinding]:
 def _exchanges(view: BoxView) -> list[BoxFinding]:
     cards = [slot.card if slot.state == "present" else None for slot in view.slots]
     pairing = pair_calls(cards)
-    findings = [
-        BoxFinding(
-            position=position,
-            card_id=view.slots[position].card_id,
-            kind="call-without-result",
-            message=f"the tool call {call_id!r} has no result",
-        )
+    unanswered = [
+        _at(view.slots[position], "call-without-result", f"the tool call {call_id!r} has no result")
         for position, call_id in pairing.unanswered
     ]
-    for position in pairing.orphans:
-        card = cards[position]
-        call_id = card.tool_call_id if card else None
-        findings.append(
-            BoxFinding(
-                position=position,
-                card_id=view.slots[position].card_id,
-                kind="result-without-call",
-                message=f"no earlier call {call_id!r} waits for this result",
-            )
-        )
-    return findings
+    calls = [(position, card.tool_call_id) for position in pairing.orphans if (card := cards[position])]
+    return unanswered + [
+        _at(view.slots[position], "result-without-call", f"no earlier call {call_id!r} waits for this result")
+        for position, call_id in calls
+    ]
+
+
+def _at(slot: Slot, kind: Kind, message: str) -> BoxFinding:
+    return BoxFinding(position=slot.position, card_id=slot.card_id, kind=kind, message=message)

@@ -177,25 +177,24 @@ def _inherit(
 
 
 def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
-    inherited = [place.card_id for place in plan.cards if place.draft is None]
-    if not inherited:
+    if not plan.inherited_ids:
         return {}
-    found = CardStore(database, project_id).get_many(inherited, include_deleted=True)
+    found = CardStore(database, project_id).get_many(plan.inherited_ids, include_deleted=True)
     return {card.card_id: card for card in found.cards}
 
 
 def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
     """The places of the profile's box, then those of the context box to be."""
-    profile = BoxStore(database, project_id).view(profile_box_id)
-    entries = [RequestEntry(slot=slot, box_id=profile_box_id) for slot in profile.slots]
-    store = CardStore(database, project_id)
-    inherited = [place.card_id for place in plan.cards if place.draft is None]
-    stored = {card.card_id: card for card in store.get_many(inherited, include_deleted=True).cards}
-    hidden = set(store.get_many(inherited).missing_card_ids)
+    boxes = BoxStore(database, project_id)
+    entries = [RequestEntry(slot=slot, box_id=profile_box_id) for slot in boxes.slots(profile_box_id)]
+    known = boxes.known(plan.inherited_ids)
+    known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
+    dangling: tuple[None, CardState] = (None, "dangling")
     for position, place in enumerate(plan.cards):
-        card = card_of(place.draft, project_id) if place.draft else stored.get(place.card_id)
-        slot = Slot(position, place.card_id, card, _fate(card, is_hidden=place.card_id in hidden))
-        entries.append(RequestEntry(slot=slot, box_id="", rule=place.rule))
+        card, state = known.get(place.card_id, dangling)
+        entries.append(
+            RequestEntry(slot=Slot(position, place.card_id, card, state), box_id="", rule=place.rule)
+        )
     return entries
 
 
@@ -204,14 +203,6 @@ def _lint(entries: list[RequestEntry]) -> "list[LintFinding]":
     from cardbox_cli.context.lint.check import check
 
     return check(entries)
-
-
-def _fate(card: Card | None, *, is_hidden: bool) -> CardState:
-    if card is None:
-        return "dangling"
-    if not is_hidden:
-        return "present"
-    return "expired" if card.deleted_at is None else "deleted"
 
 
 def _digest(plan: Plan, inherited: Mapping[str, Card]) -> str:

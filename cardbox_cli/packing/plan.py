@@ -66,6 +66,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return [card.card_id for card in self.cards]
 
     @property
+    def inherited_ids(self) -> list[str]:
+        """Those of cards that are there already, or were to be."""
+        return [card.card_id for card in self.cards if card.draft is None]
+
+    @property
     def drafts(self) -> list[CardDraft]:
         """The cards that are new."""
         return [card.draft for card in self.cards if card.draft is not None]
@@ -199,25 +204,20 @@ def narrow(
 
     A tool call and its results stay or go together. Ids without a card are left out.
     """
-    readable = [place for place in planned if place.card_id in cards]
+    readable = [cards[place.card_id] for place in planned if place.card_id in cards]
     reasons = {place.card_id: "no such card" for place in planned if place.card_id not in cards}
-    groups = exchanges([cards[place.card_id] for place in readable])
-    kept: list[list[int]] = []
-    for group in groups:
-        members = [cards[readable[position].card_id] for position in group]
-        reason = _type_refusal(members, inherit)
-        if reason is None:
-            kept.append(group)
-        else:
+    budget = _Budget(inherit)
+    for group in reversed(exchanges(readable)):
+        members = [readable[position] for position in group]
+        reason = _type_refusal(members, inherit) or budget.refusal(members)
+        if reason is not None:
             reasons.update((card.card_id, reason) for card in members)
-    kept = _newest_that_fit(kept, readable, cards, inherit, reasons)
-    chosen = {readable[position].card_id for group in kept for position in group}
     return (
-        [place for place in planned if place.card_id in chosen],
+        [place for place in planned if place.card_id not in reasons],
         [
             LeftOut(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
             for place in planned
-            if place.card_id not in chosen
+            if place.card_id in reasons
         ],
     )
 
@@ -233,31 +233,24 @@ def _type_refusal(members: Sequence[Card], inherit: "InheritContext") -> str | N
     return None
 
 
-def _newest_that_fit(
-    groups: list[list[int]],
-    readable: Sequence[PlannedCard],
-    cards: Mapping[str, Card],
-    inherit: "InheritContext",
-    reasons: dict[str, str],
-) -> list[list[int]]:
-    card_budget, token_budget = inherit.max_cards, inherit.max_tokens
-    used_cards = used_tokens = 0
-    full: str | None = None
-    kept: list[list[int]] = []
-    for group in reversed(groups):
-        members = [cards[readable[position].card_id] for position in group]
-        used_cards += len(members)
-        if token_budget is not None:
-            used_tokens += sum(card_tokens(card) for card in members)
-        if full is None and card_budget is not None and used_cards > card_budget:
-            full = f"beyond max_cards {card_budget}"
-        elif full is None and token_budget is not None and used_tokens > token_budget:
-            full = f"beyond max_tokens {token_budget}"
-        if full is None:
-            kept.append(group)
-        else:
-            reasons.update((card.card_id, full) for card in members)
-    return kept[::-1]
+class _Budget:
+    """How many cards and tokens may still be inherited. Once it is exceeded nothing fits any more."""
+
+    def __init__(self, inherit: "InheritContext") -> None:
+        self._max_cards, self._max_tokens = inherit.max_cards, inherit.max_tokens
+        self._cards = self._tokens = 0
+        self._full: str | None = None
+
+    def refusal(self, members: Sequence[Card]) -> str | None:
+        """Why these do not fit with those before them; None where they do."""
+        self._cards += len(members)
+        if self._max_tokens is not None:
+            self._tokens += sum(map(card_tokens, members))
+        if self._max_cards is not None and self._cards > self._max_cards:
+            self._full = self._full or f"beyond max_cards {self._max_cards}"
+        if self._max_tokens is not None and self._tokens > self._max_tokens:
+            self._full = self._full or f"beyond max_tokens {self._max_tokens}"
+        return self._full
 
 
 def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:

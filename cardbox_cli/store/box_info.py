@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from cardbox_cli.model.boxes import Provenance
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import decoded_or_none
 
 
 class BoxInfoStore(ProjectStore):
@@ -41,8 +40,7 @@ class BoxInfoStore(ProjectStore):
         """How the box was packed; None if it was not, or if this database does not keep it."""
         if not self.database.keeps_box_info:
             return None
-        text = self._value("provenance_of_box", box_id=box_id)
-        return decoded_or_none(Provenance, text)
+        return self._one(Provenance, "provenance_of_box", box_id=box_id)
 
     def forget(self, box_id: str) -> None:
         """Remove what is kept of a box."""

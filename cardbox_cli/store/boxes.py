@@ -14,31 +14,26 @@ import msgspec
 
 from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Box, BoxView, Provenance, Reference, Slot, digest
-from cardbox_cli.model.cards import decode_card
+from cardbox_cli.model.boxes import Box, BoxView, CardState, Provenance, Reference, Slot, digest
+from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database, jsonb
-from cardbox_cli.store.connection.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 from cardbox_cli.store.heads import HeadStore
-from cardbox_cli.store.views.box_use import BoxUseStore
 
 if TYPE_CHECKING:
     from cardbox_cli.model.diff.boxes import BoxDiff
 
-_PAGE = 200
-# How far a count looks behind the end of a list.
-_COUNTED = 10_000
+_BY_CHANGE = {"key": "box_id", "time": "updated_at"}
 
 
-class BoxFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """When the boxes of a list changed last; None means ever. As in `CardFilter`."""
-
-    since: Moment | None = None
-    until: Moment | None = None
+class BoxFilter(Dated, frozen=True, kw_only=True):
+    """When the boxes of a list changed last."""
 
 
 class FoundBoxes(msgspec.Struct, frozen=True):
@@ -53,10 +48,9 @@ class BoxStore(ProjectStore):
 
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
+        self._cards = CardStore(database, project_id)
         self._info = BoxInfoStore(database, project_id)
         self._use = BoxUseStore(database, project_id)
-
-    # --- writing
 
     def create(
         self,
@@ -74,7 +68,7 @@ class BoxStore(ProjectStore):
         """
         with self.database.transaction():
             if not allow_dangling:
-                self._refuse_absent(card_ids)
+                self._cards.refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
                 raise BoxConflict(f"the box id {box_id!r} is taken", hint="leave the id out to get a new one")
@@ -106,7 +100,7 @@ class BoxStore(ProjectStore):
             )
             if length is None:
                 if not allow_dangling:
-                    self._refuse_absent(card_ids)
+                    self._cards.refuse_absent(card_ids)
                 raise self._no_box(box_id)
             if fence is None:
                 # Only now that the box is held: a turn may have been asked for until then.
@@ -144,7 +138,7 @@ class BoxStore(ProjectStore):
                     hint="read it again with `cbx box show`, then replace",
                 )
             if not allow_dangling:
-                self._refuse_absent(card_ids)
+                self._cards.refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
             provenance = self.provenance(box.box_id)
             if provenance is not None:
@@ -166,7 +160,7 @@ class BoxStore(ProjectStore):
         """
         held = set(box.card_ids)
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._cards.refuse_absent([card_id for card_id in card_ids if card_id not in held])
             provenance = self.provenance(box.box_id)
             return self.create(
                 card_ids,
@@ -180,7 +174,7 @@ class BoxStore(ProjectStore):
         """Set the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive` do."""
         held = set(box.card_ids)
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._cards.refuse_absent([card_id for card_id in card_ids if card_id not in held])
             return self.replace(box.box_id, card_ids, if_ids=if_ids, allow_dangling=True)
 
     def check_replaceable(self, box_id: str) -> None:
@@ -197,20 +191,17 @@ class BoxStore(ProjectStore):
             self._value("delete_box", box_id=box.box_id)
             self._info.forget(box.box_id)
 
-    # --- reading
-
     def get(self, box_id: str) -> Box:
         """The box of this id. Raises NotFound, also for a text that is no UUID."""
-        found = self.get_many([box_id])
-        if not found.boxes:
-            raise self._no_box(box_id)
-        return found.boxes[0]
+        for box in self.get_many([box_id]).boxes:
+            return box
+        raise self._no_box(box_id)
 
     def get_many(self, box_ids: Sequence[str]) -> FoundBoxes:
         """The boxes of these ids in the order of `box_ids`, each once. A missing one is no error."""
         wanted = unique(as_box_id(box_id) or box_id for box_id in box_ids)
-        rows = self._rows("boxes_by_ids", box_ids=[box_id for box_id in wanted if as_box_id(box_id)])
-        boxes = {box.box_id: box for box in self._with_titles([_decode_box(row) for (row,) in rows])}
+        rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in wanted if as_box_id(box_id)])
+        boxes = {box.box_id: box for box in self._with_titles([_decode_box(row) for row in rows])}
         return FoundBoxes(
             boxes=[boxes[box_id] for box_id in wanted if box_id in boxes],
             missing_box_ids=[box_id for box_id in wanted if box_id not in boxes],
@@ -224,7 +215,7 @@ class BoxStore(ProjectStore):
     def existing(self, box_ids: Iterable[str]) -> set[str]:
         """Those of these ids that are boxes of the project."""
         asked = [box_id for box_id in map(as_box_id, box_ids) if box_id]
-        return {box_id for (box_id,) in self._rows("existing_boxes", box_ids=asked)}
+        return set(self._column("existing_boxes", box_ids=asked))
 
     def require(self, box_id: str) -> None:
         """Raise NotFound unless the box exists."""
@@ -246,7 +237,7 @@ class BoxStore(ProjectStore):
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Every place of the box in order, as the id and the card's JSON as the database spells it.
+        """Every place of the box in order, as the id and the card's JSON as the database prints it.
 
         None in its place where a reader sees no card. Cards of other types than `types` are left out. Read as
         they are asked for, within the caller's transaction or snapshot.
@@ -274,13 +265,18 @@ class BoxStore(ProjectStore):
             found = boxes.diff(one.card_ids, other.card_ids)
             differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
             differing += [other.card_ids[place] for place in found.added]
-            rows = self._rows("known_cards", card_ids=unique(differing)) if differing else []
-        known = {card_id: (decode_card(row), state) for card_id, state, row in rows}
+            known = self.known(differing)
         return boxes.compare(one, other, found, known)
+
+    def known(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
+        """What those of these ids stand for that are cards: hidden ones too, each with its state."""
+        wanted = unique(card_ids)
+        rows = self._rows("known_cards", card_ids=wanted) if wanted else []
+        return {card_id: (decode_card(row), state) for card_id, state, row in rows}
 
     def refs(self, card_id: str, *, limit: int | None = None) -> Iterator[Reference]:
         """The boxes that hold this id, a card's or a dangling one, the last changed first, read in pages."""
-        return paged(partial(self._page_of_refs, card_id), page=_PAGE, limit=limit)
+        return paged(partial(self._page_of_refs, card_id), limit=limit)
 
     def count_refs(self, card_id: str) -> int:
         """How many boxes hold this id."""
@@ -288,28 +284,22 @@ class BoxStore(ProjectStore):
 
     def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
         """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
-        return paged(partial(self._page, self._dated(where or BoxFilter())), page=_PAGE, limit=limit)
+        return paged(partial(self._page, self._dated(where or BoxFilter())), limit=limit)
 
     def further(self, where: BoxFilter, last: Box) -> Further:
         """How many boxes `newest` would give after `last`. Counts up to 10,000."""
-        if last.updated_at is None:
-            return Further(0, False)
-        found = self._value("count_further_boxes", **_query(self._dated(where), last, _COUNTED + 1))
-        return Further.counted(found, found, limit=_COUNTED)
+        return self._further("count_further_boxes", **place(self._dated(where), last, 0, **_BY_CHANGE))
 
-    def resolve(self, typed: str) -> str:
-        """The full id that `typed` stands for: an id, or a unique beginning or end of one."""
-        whole = as_box_id(typed)
+    def resolve(self, wanted: str) -> str:
+        """The full id that `wanted` stands for: an id, or a unique beginning or end of one."""
+        whole = as_box_id(wanted)
         if whole is not None:
             return whole
-        piece = typed.lower().replace("-", "")
+        piece = wanted.lower().replace("-", "")
         first, last = _ids_beginning_with(piece)
-        rows = self._rows(
-            "find_box_ids", first=first, last=last, reversed_pattern=f"{like_escape(piece[::-1])}%"
-        )
-        return the_one("box", typed, [box_id for (box_id,) in rows], self.project_id)
-
-    # --- how
+        reversed_pattern = f"{like_escape(piece[::-1])}%"
+        found = self._column("find_box_ids", first=first, last=last, reversed_pattern=reversed_pattern)
+        return the_one("box", wanted, found, self.project_id)
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
         """The box, written; None where its id is taken."""
@@ -330,33 +320,18 @@ class BoxStore(ProjectStore):
             updated_at=written.astimezone(UTC),
         )
 
-    def _dated(self, where: BoxFilter) -> BoxFilter:
-        return BoxFilter(since=self._instant(where.since), until=self._instant(where.until))
-
     def _page(self, where: BoxFilter, after: Box | None, size: int) -> list[Box]:
-        rows = self._rows("list_boxes", **_query(where, after, size))
-        return self._with_titles([_decode_box(row) for (row,) in rows])
+        rows = self._column("list_boxes", **place(where, after, size, **_BY_CHANGE))
+        return self._with_titles([_decode_box(row) for row in rows])
 
     def _page_of_refs(self, card_id: str, after: Reference | None, size: int) -> list[Reference]:
-        rows = self._rows(
-            "boxes_of_card",
-            card_id=card_id,
-            after_time=after.updated_at if after else None,
-            after_id=after.box_id if after else None,
-            limit=size,
-        )
-        box_ids = [row[0] for row in rows]
+        asked = place(BoxFilter(), after, size, **_BY_CHANGE)
+        found = self._all(Reference, "boxes_of_card", card_id=card_id, **asked)
+        box_ids = [each.box_id for each in found]
         titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
         return [
-            Reference(
-                box_id=box_id,
-                title=titles.get(box_id),
-                positions=positions,
-                cards=length,
-                turns=turns.get(box_id, []),
-                updated_at=changed.astimezone(UTC) if changed else None,
-            )
-            for box_id, positions, length, changed in rows
+            msgspec.structs.replace(each, title=titles.get(each.box_id), turns=turns.get(each.box_id, []))
+            for each in found
         ]
 
     def _with_titles(self, boxes: list[Box]) -> list[Box]:
@@ -364,10 +339,9 @@ class BoxStore(ProjectStore):
         return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
 
     def _lock(self, box_id: str) -> Box:
-        row = self._value("lock_box", box_id=_uuid(box_id))
-        if row is None:
-            raise self._no_box(box_id)
-        return self._with_titles([_decode_box(row)])[0]
+        for row in self._column("lock_box", box_id=_uuid(box_id)):
+            return self._with_titles([_decode_box(row)])[0]
+        raise self._no_box(box_id)
 
     def _check_output(self, fence: Fence, box_id: str) -> None:
         head = HeadStore(self.database, self.project_id).hold(fence)
@@ -375,16 +349,6 @@ class BoxStore(ProjectStore):
             raise BoxConflict(
                 f"box {box_id} is not the output box of turn {fence.agent_turn_id}",
                 hint=f"that is box {head.output_box_id}",
-            )
-
-    def _refuse_absent(self, card_ids: Sequence[str]) -> None:
-        absent = CardStore(self.database, self.project_id).absent(card_ids) if card_ids else []
-        if absent:
-            others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise NotFound(
-                f"no card {absent[0]!r}{others} in project {self.project_id!r}",
-                hint="add the cards first, or pass --allow-dangling to reference them before they exist",
-                details={"missing_card_ids": absent},
             )
 
     def _refuse_profile_box(self, box_id: str) -> None:
@@ -398,19 +362,7 @@ class BoxStore(ProjectStore):
             )
 
     def _no_box(self, box_id: str) -> NotFound:
-        return NotFound(
-            f"no box {box_id!r} in project {self.project_id!r}", hint="`cbx box list` shows the newest boxes"
-        )
-
-
-def _query(where: BoxFilter, after: Box | None, limit: int) -> dict[str, Any]:
-    return {
-        "since": where.since,
-        "until": where.until,
-        "after_time": after.updated_at if after else None,
-        "after_id": after.box_id if after else None,
-        "limit": limit,
-    }
+        return self._absent("box", box_id, "`cbx box list` shows the newest boxes")
 
 
 _HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")

@@ -5,7 +5,7 @@ Methods take part in the caller's transaction; alone, each is its own.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -15,15 +15,15 @@ from cardbox_cli.errors import CardConflict, CbxError, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
 from cardbox_cli.model.ids import unique
-from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import Further, Moment, ProjectStore, paged
+from cardbox_cli.store.connection.database import Database, jsonb
+from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
+from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
 _PAGE = 1000
-# How far a count looks behind the end of a list; to search a card costs a hundred times what a look does.
-_COUNTED = 10_000
+# How far a count looks in a search: to search a card costs a hundred times what a look does.
 _COUNTED_IN_SEARCH = 1000
 # To sort so many costs less than to look, newest first, for matches that are rarer.
 _FEW = 10_000
@@ -31,6 +31,8 @@ _FEW = 10_000
 _UNSPACED = (
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
+
+_NO_CARD = "`cbx card list` shows the newest cards"
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -55,7 +57,7 @@ class Counts(msgspec.Struct, frozen=True):
         return Counts(self.inserted + other.inserted, self.unchanged + other.unchanged)
 
 
-class CardFilter(msgspec.Struct, frozen=True, kw_only=True):
+class CardFilter(Dated, frozen=True, kw_only=True):
     """Which cards a list holds; None means any.
 
     `since` and `until` (exclusive) are aware times, or how long ago on the database's clock.
@@ -68,8 +70,6 @@ class CardFilter(msgspec.Struct, frozen=True, kw_only=True):
     step_id: str | None = None
     trace_id: str | None = None
     tool_call_id: str | None = None
-    since: Moment | None = None
-    until: Moment | None = None
     text: str | None = None
     include_deleted: bool = False
 
@@ -83,8 +83,6 @@ class Found(msgspec.Struct, frozen=True):
 
 class CardStore(ProjectStore):
     """The cards of one project."""
-
-    # --- writing
 
     def add(self, draft: CardDraft, *, repair: bool = False) -> Written:
         """Write one card. The same payload again is `unchanged`; with `repair` another overwrites.
@@ -130,17 +128,15 @@ class CardStore(ProjectStore):
         with self.database.transaction():
             found = self.get_many(card_ids, include_deleted=True)
             if found.missing_card_ids:
-                raise _no_card(found.missing_card_ids[0], self.project_id)
-            gone = {card_id for (card_id,) in self._rows("delete_cards", card_ids=list(card_ids))}
+                raise self._absent("card", found.missing_card_ids[0], _NO_CARD)
+            gone = set(self._column("delete_cards", card_ids=list(card_ids)))
         return [card_id for card_id in unique(card_ids) if card_id in gone]
-
-    # --- reading
 
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
         """The card of this id. Raises NotFound, also for a deleted or expired one unless included."""
         found = self.get_many([card_id], include_deleted=include_deleted)
         if not found.cards:
-            raise _no_card(card_id, self.project_id)
+            raise self._absent("card", card_id, _NO_CARD)
         return found.cards[0]
 
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> Found:
@@ -155,8 +151,18 @@ class CardStore(ProjectStore):
 
     def absent(self, card_ids: Sequence[str]) -> list[str]:
         """Those of `card_ids` that are no card of this project (a deleted one is none), in order."""
-        rows = self._rows("absent_card_ids", card_ids=unique(card_ids))
-        return [card_id for (card_id,) in rows]
+        return self._column("absent_card_ids", card_ids=unique(card_ids)) if card_ids else []
+
+    def refuse_absent(self, card_ids: Sequence[str]) -> None:
+        """Raise NotFound where one of these ids is `absent`."""
+        absent = self.absent(card_ids)
+        if absent:
+            others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+            raise NotFound(
+                f"no card {absent[0]!r}{others} in project {self.project_id!r}",
+                hint="add the cards first, or pass --allow-dangling to reference them before they exist",
+                details={"missing_card_ids": absent},
+            )
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """The cards that `where` allows, newest first, read in pages as they are asked for."""
@@ -164,33 +170,25 @@ class CardStore(ProjectStore):
 
     def further(self, where: CardFilter, last: Card) -> Further:
         """How many cards `newest` would give after `last`. Looks at 10,000 cards, or 1000 with a text."""
-        limit = _COUNTED if where.text is None else _COUNTED_IN_SEARCH
+        limit = COUNTED if where.text is None else _COUNTED_IN_SEARCH
         if last.created_at is None:
             return Further(0, False)
         row = self._row("count_further_cards", **_query(self._dated(where), last, limit + 1))
         assert row is not None
         return Further.counted(row[0], row[1], limit=limit)
 
-    def resolve(self, typed: str) -> str:
-        """The full id that `typed` stands for: an id, or a unique beginning or end of one.
+    def resolve(self, wanted: str) -> str:
+        """The full id that `wanted` stands for: an id, or a unique beginning or end of one.
 
         Raises NotFound, or AmbiguousId with the candidates.
         """
-        escaped = like_escape(typed)
-        rows = self._rows(
-            "find_card_ids",
-            typed=typed,
-            pattern=f"{escaped}%",
-            reversed_pattern=f"{like_escape(typed[::-1])}%",
-        )
+        patterns = {
+            "pattern": f"{like_escape(wanted)}%",
+            "reversed_pattern": f"{like_escape(wanted[::-1])}%",
+        }
+        rows = self._rows("find_card_ids", wanted=wanted, **patterns)
         whole = [card_id for card_id, is_whole in rows if is_whole]
-        return the_one("card", typed, whole or [card_id for card_id, _ in rows], self.project_id)
-
-    # --- how
-
-    def _dated(self, where: CardFilter) -> CardFilter:
-        since, until = self._instant(where.since), self._instant(where.until)
-        return msgspec.structs.replace(where, since=since, until=until)
+        return the_one("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
 
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
         asked = _query(where, after, size)
@@ -233,25 +231,26 @@ class CardStore(ProjectStore):
         )
 
 
+def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> None:
+    """Build the index behind word searches, without blocking writers; replaces a broken attempt."""
+    from cardbox_cli.store.migrations.upgrade import build_index
+
+    build_index(database, "public.idx_cards_text", "public.cards", query("index_text"), announce)
+
+
 def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:
-    filters = {name: getattr(where, name) for name in CardFilter.__struct_fields__ if name != "text"}
     return {
-        **filters,
+        **place(where, after, limit, key="card_id"),
         **_text_search(where.text),
         "types": None if where.types is None else list(where.types),
-        "after_time": after.created_at if after else None,
-        "after_id": after.card_id if after else None,
-        "limit": limit,
     }
 
 
 def _columns(draft: CardDraft) -> dict[str, Any]:
     return {
-        "card_id": draft.card_id,
+        **{name: getattr(draft, name) for name in draft.__struct_fields__},
         "content": jsonb(draft.content),
         "tool_calls": None if draft.tool_calls is None else jsonb(draft.tool_calls),
-        "tool_call_id": draft.tool_call_id,
-        "ttl_seconds": draft.ttl_seconds,
         "metadata": jsonb(draft.metadata),
     }
 
@@ -287,9 +286,3 @@ def _text_search(text: str | None) -> dict[str, Any]:
 
 def _substrings(pieces: list[str]) -> list[str]:
     return [f"%{like_escape(piece)}%" for piece in pieces]
-
-
-def _no_card(card_id: str, project_id: str) -> NotFound:
-    return NotFound(
-        f"no card {card_id!r} in project {project_id!r}", hint="`cbx card list` shows the newest cards"
-    )

@@ -52,13 +52,13 @@ class Collector(ProjectStore):
         return Rubbish(
             expired=self._value("count_expired"),
             deleted=self._value("count_deleted") if deleted else 0,
-            box_info=self._value("count_stray_box_info") if self.database.keeps_box_info else 0,
+            box_info=self._value("count_orphaned_box_info") if self.database.keeps_box_info else 0,
         )
 
     def purge(
         self, *, deleted: bool, batch_size: int = BATCH_SIZE, advance: Advance = lambda _: None
     ) -> Rubbish:
-        """Purge it; what went. `advance` is told the size of each batch after its commit.
+        """Purge it; what went. `advance` gets the size of each batch after its commit.
 
         Must not be called within a transaction: the batches would be none.
         """
@@ -78,8 +78,6 @@ class Collector(ProjectStore):
         )
         return [Dangling(self.project_id, box_id, count) for box_id, count in rows]
 
-    # --- how
-
     def _purge_cards(self, query: str, after: str, batch_size: int, advance: Advance) -> int:
         purged = 0
         while True:
@@ -97,21 +95,19 @@ class Collector(ProjectStore):
         after = _NIL
         while True:
             with self.database.transaction():
-                stray = [
-                    box_id for (box_id,) in self._rows("lock_stray_box_info", after=after, limit=batch_size)
-                ]
+                orphans = self._column("lock_orphaned_box_info", after=after, limit=batch_size)
                 # A box of this id may have come back before the lock was ours; this statement sees it.
-                count = self._run("purge_box_info", box_ids=stray) if stray else 0
-            if not stray:
+                count = self._run("purge_box_info", box_ids=orphans) if orphans else 0
+            if not orphans:
                 return purged
-            after = stray[-1]
+            after = orphans[-1]
             purged += count
             advance(count)
 
 
 def projects(database: Database) -> list[str]:
     """Every project that the database holds anything of."""
-    found = {project_id for (project_id,) in database.rows("projects_with_rows")}
+    found = database.column("projects_with_rows")
     if database.keeps_box_info:
-        found |= {project_id for (project_id,) in database.rows("projects_with_box_info")}
-    return sorted(found)
+        found += database.column("projects_with_box_info")
+    return sorted(set(found))

@@ -5,14 +5,14 @@ compare-and-set on the turn and its epoch.
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.errors import StaleEpoch
-from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, Move
 from cardbox_cli.model.execution.turns import Fence, Head, InboxRow
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import decoded_or_none
 
 
 class HeadStore(ProjectStore):
@@ -32,15 +32,15 @@ class HeadStore(ProjectStore):
 
     def get(self, agent_id: str) -> Head | None:
         """The head of this agent."""
-        return self._head("head", agent_id)
+        return self._one(Head, "head", agent_id=agent_id)
 
     def lock(self, agent_id: str) -> Head | None:
         """The head of this agent, held until the end of the transaction."""
-        return self._head("lock_head", agent_id)
+        return self._one(Head, "lock_head", agent_id=agent_id)
 
     def try_lock(self, agent_id: str) -> Head | None:
         """`lock`, or None where another transaction holds it."""
-        return self._head("try_lock_head", agent_id)
+        return self._one(Head, "try_lock_head", agent_id=agent_id)
 
     def hold(self, fence: Fence) -> Head:
         """Lock the head for a write of this turn. Raises StaleEpoch, which says why it is elsewhere."""
@@ -49,18 +49,17 @@ class HeadStore(ProjectStore):
             raise self.stale(fence, head)
         return head
 
-    def lease(
-        self, row: InboxRow, *, depth: int, trace_id: str | None, parent_step_id: str | None
-    ) -> int | None:
-        """Give the agent of a queued turn to it; the new epoch, or None where the agent is not idle."""
+    def assign(self, row: InboxRow) -> int | None:
+        """Assign the agent of a queued turn to it; the new epoch, or None where the agent is not idle."""
+        lineage = row.lineage
         epoch: int | None = self._value(
-            "lease_head",
+            "assign_head",
             agent_id=row.agent_id,
             agent_turn_id=row.turn_id,
             channel_id=row.channel_id,
-            depth=depth,
-            trace_id=trace_id,
-            parent_step_id=parent_step_id,
+            depth=lineage.depth,
+            trace_id=lineage.trace_id,
+            parent_step_id=lineage.parent_step_id,
             profile_box_id=row.pointer("profile_box_id"),
             context_box_id=row.pointer("context_box_id"),
             output_box_id=row.pointer("output_box_id"),
@@ -70,25 +69,15 @@ class HeadStore(ProjectStore):
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
         """Make the move of this name; the epoch after it. Raises StaleEpoch where it may not be made."""
         known = HEAD_MOVES[move]
-        epoch: int | None = self._value(
-            "move_head",
-            **msgspec.structs.asdict(fence),
-            sources=list(known.sources),
-            target=known.target,
-            epoch=known.epoch,
-            waiting=waiting,
-            deadline=deadline,
-        )
-        if epoch is None:
-            raise self.stale(fence, self.get(fence.agent_id))
-        return epoch
+        return self._moved("move_head", fence, known, target=known.target, waiting=waiting, deadline=deadline)
 
     def free(self, fence: Fence, move: str) -> int:
         """Make the agent idle by `end` or `stop`; the epoch after it. Raises StaleEpoch."""
-        known = HEAD_MOVES[move]
-        epoch: int | None = self._value(
-            "free_head", **msgspec.structs.asdict(fence), sources=list(known.sources), epoch=known.epoch
-        )
+        return self._moved("free_head", fence, HEAD_MOVES[move])
+
+    def _moved(self, query: str, fence: Fence, move: Move, **values: Any) -> int:
+        place = {**msgspec.structs.asdict(fence), "sources": list(move.sources), "epoch": move.epoch}
+        epoch: int | None = self._value(query, **place, **values)
         if epoch is None:
             raise self.stale(fence, self.get(fence.agent_id))
         return epoch
@@ -125,16 +114,12 @@ class HeadStore(ProjectStore):
             return ""
         row = self._row("why_fence_fell", agent_turn_id=fence.agent_turn_id)
         end_status, action, actor, reason, epoch = row or (None,) * 5
-        said = []
+        known = []
         if end_status is not None:
-            said.append(f"it ended ({end_status})")
+            known.append(f"it ended ({end_status})")
         if action is not None and epoch is not None and epoch > fence.turn_epoch:
-            said.append(f"{action} by {actor}" + (f": {reason}" if reason else ""))
-        return f"; {', '.join(said)}" if said else ""
-
-    def _head(self, query: str, agent_id: str) -> Head | None:
-        row = self._value(query, agent_id=agent_id)
-        return decoded_or_none(Head, row)
+            known.append(f"{action} by {actor}" + (f": {reason}" if reason else ""))
+        return f"; {', '.join(known)}" if known else ""
 
 
 def _standing(head: Head) -> str:

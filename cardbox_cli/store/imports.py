@@ -4,18 +4,18 @@ Their id lists are made, compared and stored in the database, so that a conversa
 costs this process nothing. Which boxes a conversation may become is the importer's business.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count, islice, takewhile
 
 import msgspec
 
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore, Counts
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.views.box_use import BoxUseStore
 
 # Cards per COPY: enough to be fast, few enough for the server to sort in memory.
 _BATCH = 5000
@@ -58,8 +58,8 @@ class ImportStore(ProjectStore):
         remaining = iter(drafts)
         while added := self._cards.add_labelled(islice(remaining, _BATCH)):
             self.database.run("note_import_ids")
-            for label, count in added.items():
-                counts[label] = counts.get(label, Counts(0, 0)) + count
+            for label, number in added.items():
+                counts[label] = counts.get(label, Counts(0, 0)) + number
         return counts
 
     def place(self, conversations: Sequence[Wanted]) -> dict[int, str]:
@@ -94,13 +94,13 @@ class ImportStore(ProjectStore):
             "box_ids": list(turn),
             "parent_ids": [None if not boxes else jsonb(boxes) for boxes in parents],
         }
-        made = {box_id for (box_id,) in self._rows("insert_import_boxes", **wanted)}
+        made = set(self._column("insert_import_boxes", **wanted))
         self._info.keep_titles((box_id, turn[box_id].title) for box_id in turn if box_id in made)
         if len(made) == len(turn):
             return made
-        grown = {box_id for (box_id,) in self._rows("grow_import_boxes", **wanted)}
+        grown = set(self._column("grow_import_boxes", **wanted))
         self._use.refuse_change(list(grown))
-        return made | grown | {box_id for (box_id,) in self._rows("import_boxes_in_place", **wanted)}
+        return made | grown | set(self._column("import_boxes_in_place", **wanted))
 
     def _parents(self, conversation: Wanted, version: int) -> list[str]:
         parents = [] if version == 1 else [conversation.versions(version - 1)]
@@ -111,20 +111,14 @@ class ImportStore(ProjectStore):
     def _newest(self, versions: Callable[[int], str]) -> list[str]:
         """The last of these boxes that exists, if one does."""
         newest: list[str] = []
-        for known in self._existing(versions):
-            newest = [known]
-        return newest
-
-    def _existing(self, versions: Callable[[int], str]) -> Iterator[str]:
-        first = 1
-        while True:
+        for first in count(1, _VERSIONS):
             asked = [versions(number) for number in range(first, first + _VERSIONS)]
             there = self._boxes.existing(asked)
-            for box_id in asked:
-                if box_id not in there:
-                    return
-                yield box_id
-            first += _VERSIONS
+            known = list(takewhile(there.__contains__, asked))
+            newest = known[-1:] or newest
+            if len(known) < _VERSIONS:
+                break
+        return newest
 
 
 def _one_per_box(waiting: Sequence[Wanted], version: dict[int, int]) -> dict[str, Wanted]:

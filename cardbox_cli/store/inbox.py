@@ -10,12 +10,11 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.lifecycle import INBOX_MOVES
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, InboxRow, Lease
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
+from cardbox_cli.store.connection.rows import decoded
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,70 +36,51 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
 class InboxStore(ProjectStore):
     """The inbox rows of one project's agents, and their leases."""
 
-    # --- rows
-
     def insert(self, row: NewRow) -> InboxRow | None:
         """Write a row; None where its id, or its type and correlation id, are taken."""
         values = msgspec.structs.asdict(row)
         values["payload"], values["context_headers"] = jsonb(row.payload), jsonb(row.context_headers)
-        return decoded_or_none(InboxRow, self._value("insert_inbox", **values))
+        return self._one(InboxRow, "insert_inbox", **values)
 
     def get(self, inbox_id: str) -> InboxRow:
         """The row of this id. Raises NotFound."""
-        row = decoded_or_none(InboxRow, self._value("inbox_row", inbox_id=inbox_id))
+        row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
         if row is None:
-            raise NotFound(
-                f"no inbox row {inbox_id!r} in project {self.project_id!r}",
-                hint="`cbx inbox list` shows them",
-            )
+            raise self._absent("inbox row", inbox_id, "`cbx inbox list` shows them")
         return row
 
     def lock(self, inbox_id: str) -> InboxRow | None:
         """The row of this id, held until the end of the transaction."""
-        return decoded_or_none(InboxRow, self._value("lock_inbox_row", inbox_id=inbox_id))
+        return self._one(InboxRow, "lock_inbox_row", inbox_id=inbox_id)
 
     def by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
         """The row of this type that has this correlation id."""
-        return decoded_or_none(
-            InboxRow,
-            self._value("inbox_by_correlation", message_type=message_type, correlation_id=correlation_id),
-        )
+        asked = {"message_type": message_type, "correlation_id": correlation_id}
+        return self._one(InboxRow, "inbox_by_correlation", **asked)
 
     def of_turn(self, agent_turn_id: str) -> list[InboxRow]:
         """The rows of a turn, the oldest first."""
-        return all_decoded(InboxRow, self._rows("inbox_of_turn", agent_turn_id=agent_turn_id))
+        return self._all(InboxRow, "inbox_of_turn", agent_turn_id=agent_turn_id)
 
     def turn_row(self, agent_turn_id: str) -> InboxRow | None:
         """The row that asks for a turn: the oldest one, where other programs wrote several."""
-        return decoded_or_none(InboxRow, self._value("turn_row", agent_turn_id=agent_turn_id))
+        return self._one(InboxRow, "turn_row", agent_turn_id=agent_turn_id)
 
     def open_of_agent(self, agent_id: str) -> list[InboxRow]:
         """What an agent still has before it, the oldest first."""
-        return all_decoded(InboxRow, self._rows("open_inbox_of_agent", agent_id=agent_id))
+        return self._all(InboxRow, "open_inbox_of_agent", agent_id=agent_id)
 
     def oldest_queued(self, agent_id: str) -> InboxRow | None:
         """The turn that is next for an agent, held until the end of the transaction."""
-        return decoded_or_none(InboxRow, self._value("oldest_queued", agent_id=agent_id))
+        return self._one(InboxRow, "oldest_queued", agent_id=agent_id)
 
     def is_repeated(self, row: InboxRow) -> bool:
         """Whether an older row asks for the same turn, as some programs' watchdogs make them."""
-        return bool(
-            self._value(
-                "has_older_row",
-                agent_id=row.agent_id,
-                agent_turn_id=row.agent_turn_id,
-                created_at=row.created_at,
-                inbox_id=row.inbox_id,
-            )
-        )
+        return bool(self.database.value("has_older_row", **msgspec.structs.asdict(row)))
 
     def queue_position(self, row: InboxRow) -> int:
         """The place of a queued row among those of its agent, from 1."""
-        return int(
-            self._value(
-                "queue_position", agent_id=row.agent_id, created_at=row.created_at, inbox_id=row.inbox_id
-            )
-        )
+        return int(self.database.value("queue_position", **msgspec.structs.asdict(row)))
 
     def output_box_user(self, box_id: str, agent_id: str, *, to_come: bool) -> tuple[str, str] | None:
         """A turn of another agent that writes to this box, and that agent; `to_come`: queued ones count."""
@@ -122,7 +102,8 @@ class InboxStore(ProjectStore):
         `attempts` is added to the retry count; the next try is `delay` from now.
         """
         known = INBOX_MOVES[move]
-        rows = self._rows(
+        return self._all(
+            InboxRow,
             "move_inbox",
             inbox_ids=list(inbox_ids),
             sources=list(known.sources),
@@ -132,49 +113,41 @@ class InboxStore(ProjectStore):
             delay=delay,
             error=error,
         )
-        return all_decoded(InboxRow, rows)
 
     def close(self, agent_turn_id: str) -> None:
         """Consume what is still due or claimed of a turn that has ended, and end its leases."""
-        closed = [row[0] for row in self._rows("close_inbox_of_turn", agent_turn_id=agent_turn_id)]
+        closed = self._column("close_inbox_of_turn", agent_turn_id=agent_turn_id)
         if closed and self.database.keeps_turns:
             self.drop_leases(closed)
 
     def point(self, agent_turn_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
         """Replace the boxes that a turn's row points to; None keeps one."""
-        self._run(
-            "point_inbox",
-            agent_turn_id=agent_turn_id,
-            context_box_id=context_box_id,
-            output_box_id=output_box_id,
-        )
+        boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
+        self._run("point_inbox", agent_turn_id=agent_turn_id, **boxes)
 
     def idle_with_queued(self) -> list[str]:
         """The agents that are idle though a turn is queued for them."""
-        return [agent_id for (agent_id,) in self._rows("idle_agents_with_queued")]
+        return self._column("idle_agents_with_queued")
 
     def unclaimed(self, age: timedelta) -> list[InboxRow]:
         """The oldest row of each worker target that is due for so long."""
-        return all_decoded(InboxRow, self._rows("unclaimed_since", age=age))
-
-    # --- claims
+        return self._all(InboxRow, "unclaimed_since", age=age)
 
     def claim(
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
         wanted = {"target": target, "owner": owner, "lease": lease}
-        rows = self._rows("claim_due", **wanted, limit=limit)
-        claimed = all_decoded(InboxRow, rows)
+        claimed = self._all(InboxRow, "claim_due", **wanted, limit=limit)
         if len(claimed) < limit and self._value("more_due"):
             served = [row.agent_id for row in claimed]
-            rows = self._rows("claim_due_by_agent", **wanted, limit=limit - len(claimed), served=served)
-            claimed += all_decoded(InboxRow, rows)
+            left = limit - len(claimed)
+            claimed += self._all(InboxRow, "claim_due_by_agent", **wanted, limit=left, served=served)
         return [(row, _new_lease(row, owner, lease)) for row in claimed]
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
         """Consume those of these rows that `owner` has claimed; their ids."""
-        return [row[0] for row in self._rows("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)]
+        return self._column("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)
 
     def count_unfinished(self, target: str) -> int:
         """How many rows of this target are due or claimed."""
@@ -182,16 +155,15 @@ class InboxStore(ProjectStore):
 
     def lease(self, inbox_id: str) -> Lease | None:
         """Who has claimed this row."""
-        return decoded_or_none(Lease, self._value("lease", inbox_id=inbox_id))
+        return self._one(Lease, "lease", inbox_id=inbox_id)
 
     def lock_lease(self, inbox_id: str) -> Lease | None:
         """Who has claimed this row, held until the end of the transaction."""
-        return decoded_or_none(Lease, self._value("lock_lease", inbox_id=inbox_id))
+        return self._one(Lease, "lock_lease", inbox_id=inbox_id)
 
     def leases_of_turn(self, agent_id: str, agent_turn_id: str) -> list[Lease]:
         """The leases of a turn's rows."""
-        rows = self._rows("leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
-        return all_decoded(Lease, rows)
+        return self._all(Lease, "leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
 
     def carry(self, inbox_id: str, turn_epoch: int) -> InboxRow:
         """The row, which is held, carries its turn on at a new epoch; the row as it then is."""
@@ -208,12 +180,11 @@ class InboxStore(ProjectStore):
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
         """Extend the leases of this owner, after `hold_agents`; the epoch of each that he still has."""
-        rows = self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease)
-        return {row[0]: row[1] for row in rows}
+        return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:
         """Leases whose time is over, or whose row is not claimed any more."""
-        return all_decoded(Lease, self._rows("expired_leases", limit=limit))
+        return self._all(Lease, "expired_leases", limit=limit)
 
 
 def _new_lease(row: InboxRow, owner: str, lease: timedelta) -> Lease:

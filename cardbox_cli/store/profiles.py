@@ -45,26 +45,25 @@ class ProfileStore(ProjectStore):
             box = BoxStore(self.database, self.project_id).create(
                 [card.card_id], title=f"profile {profile['name']}"
             )
-            self._run("lock_profile_name", name=profile["name"])
-            self._run("drop_profile_name", name=profile["name"])
+            name = profile["name"]
+            self._run("lock_profile_name", name=name)
+            self._run("drop_profile_name", name=name)
             self._run(
                 "save_profile",
                 profile_box_id=box.box_id,
-                name=profile["name"],
+                name=name,
                 worker_target=profile["worker_target"],
                 tags=jsonb(profile["tags"]),
                 system_prompt=prompt,
             )
-            return self.get(profile["name"])
+            return self.get(name)
 
     def get(self, name: str) -> ProfileEntry:
         """The profile of this name, in whatever case. Raises NotFound."""
         entry = self.find(name)
         if entry is None:
-            raise NotFound(
-                f"no profile {name!r} in project {self.project_id!r}",
-                hint="`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one",
-            )
+            hint = "`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one"
+            raise self._absent("profile", name, hint)
         return entry
 
     def find(self, name: str) -> ProfileEntry | None:
@@ -97,11 +96,4 @@ class ProfileStore(ProjectStore):
 
 
 def _entry(row: tuple[Any, ...]) -> ProfileEntry:
-    name, profile_box_id, worker_target, tags, updated_at = row
-    return ProfileEntry(
-        name=name,
-        profile_box_id=profile_box_id,
-        worker_target=worker_target,
-        tags=tags,
-        updated_at=datetime.fromisoformat(updated_at),
-    )
+    return msgspec.convert(dict(zip(ProfileEntry.__struct_fields__, row, strict=True)), ProfileEntry)

@@ -6,20 +6,18 @@ nothing is kept of projects, and their settings are the defaults.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.model.identity import Project, ProjectSettings
 from cardbox_cli.store.connection.database import Database, jsonb
-from cardbox_cli.store.connection.project_store import Further, paged
+from cardbox_cli.store.connection.project_store import COUNTED, Further, paged
 from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
 
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"
-_PAGE = 200
-_COUNTED = 10_000
 
 
 def ensure_project(database: Database, project_id: str, actor: str) -> None:
@@ -77,9 +75,7 @@ class ProjectsStore:
     def get(self, project_id: str) -> Project:
         """The project of this id. Raises NotFound."""
         project = self.find(project_id)
-        if project is None:
-            raise _no_project(project_id)
-        return project
+        return _no_project(project_id) if project is None else project
 
     def find(self, project_id: str) -> Project | None:
         """The project of this id, or None."""
@@ -100,7 +96,7 @@ class ProjectsStore:
             self.database.require(table)
         with self.database.transaction():
             if self.database.value("lock_project", project_id=project_id) is None:
-                raise _no_project(project_id)
+                _no_project(project_id)
             before = self.settings(project_id)
             after = msgspec.structs.replace(before, **changes)
             if after != before:
@@ -120,16 +116,16 @@ class ProjectsStore:
             place = None if after is None else after.project_id
             return all_decoded(Project, self.database.rows("list_projects", after=place, limit=size))
 
-        return paged(read, page=_PAGE, limit=limit)
+        return paged(read, limit=limit)
 
     def further(self, last: Project) -> Further:
         """How many projects `list` would give after `last`. Counts up to 10,000."""
-        found = self.database.value("count_further_projects", after=last.project_id, limit=_COUNTED + 1)
-        return Further.counted(found, found, limit=_COUNTED)
+        found = self.database.value("count_further_projects", after=last.project_id, limit=COUNTED + 1)
+        return Further.counted(found, found)
 
 
-def _no_project(project_id: str) -> NotFound:
-    return NotFound(
+def _no_project(project_id: str) -> NoReturn:
+    raise NotFound(
         f"no project {project_id!r}",
         hint="`cbx project list` shows them; `cbx project create`, or the first profile, tool or "
         "agent, makes one",

@@ -5,21 +5,20 @@ an agent does afterwards is in its head, which others write. Methods take part i
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.turns import new_edge_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Further, ProjectStore, paged
-from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
+from cardbox_cli.store.connection.rows import decoded
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"
-_PAGE = 200
-_COUNTED = 10_000
+
+_Agent = TypeVar("_Agent", bound=Agent)
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,14 +31,9 @@ class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
 class RosterStore(ProjectStore):
     """The agents of one project."""
 
-    # --- reading
-
     def get(self, agent_id: str) -> Agent:
         """The agent of this id. Raises NotFound."""
-        agent = self.find(agent_id)
-        if agent is None:
-            raise self._no_agent(agent_id)
-        return agent
+        return self._known(self.find(agent_id), agent_id)
 
     def find(self, agent_id: str) -> Agent | None:
         """The agent of this id, or None."""
@@ -52,27 +46,20 @@ class RosterStore(ProjectStore):
     def entry(self, agent_id: str) -> RosterEntry:
         """The agent of this id and its head. Raises NotFound."""
         self._require(_TABLE, _HEADS)
-        row = self._value("roster_entry", agent_id=agent_id)
-        if row is None:
-            raise self._no_agent(agent_id)
-        return decoded(RosterEntry, row)
+        return self._known(self._one(RosterEntry, "roster_entry", agent_id=agent_id), agent_id)
 
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
         """Agents and their heads by id, page by page."""
         self._require(_TABLE, _HEADS)
 
         def read(after: RosterEntry | None, size: int) -> "list[RosterEntry]":
-            rows = self._rows("list_agents", **_query(where, after), limit=size)
-            return all_decoded(RosterEntry, rows)
+            return self._all(RosterEntry, "list_agents", **_query(where, after), limit=size)
 
-        return paged(read, page=_PAGE, limit=limit)
+        return paged(read, limit=limit)
 
     def further(self, where: AgentFilter, last: Agent) -> Further:
         """How many agents `list` would give after `last`. Counts up to 10,000."""
-        found = self._value("count_further_agents", **_query(where, last), limit=_COUNTED + 1)
-        return Further.counted(found, found, limit=_COUNTED)
-
-    # --- writing
+        return self._further("count_further_agents", **_query(where, last))
 
     def add(self, agent: Agent) -> Agent | None:
         """Write a new agent, which is active from now; as it is stored, or None where its id is taken.
@@ -80,8 +67,7 @@ class RosterStore(ProjectStore):
         Waits for another transaction that is adding the same.
         """
         self._require(_TABLE)
-        row = self._value("insert_agent", **_written(agent))
-        return decoded_or_none(Agent, row)
+        return self._one(Agent, "insert_agent", **_written(agent))
 
     def change(self, agent: Agent) -> Agent:
         """Write a locked agent anew; as it is stored. Its status stays, and metadata is merged."""
@@ -105,42 +91,25 @@ class RosterStore(ProjectStore):
             metadata=jsonb({**agent.metadata, **values}),
         )
 
-    # --- how
-
     def _agent(self, query: str, agent_id: str) -> Agent | None:
         self._require(_TABLE)
-        row = self._value(query, agent_id=agent_id)
-        return decoded_or_none(Agent, row)
+        return self._one(Agent, query, agent_id=agent_id)
 
-    def _require(self, *tables: str) -> None:
-        for table in tables:
-            self.database.require(table)
-
-    def _no_agent(self, agent_id: str) -> NotFound:
-        return NotFound(
-            f"no agent {agent_id!r} in project {self.project_id!r}",
-            hint="`cbx agent list` shows the agents, `cbx agent provision` makes one",
-        )
+    def _known(self, agent: _Agent | None, agent_id: str) -> _Agent:
+        if agent is None:
+            hint = "`cbx agent list` shows the agents, `cbx agent provision` makes one"
+            raise self._absent("agent", agent_id, hint)
+        return agent
 
 
+# What the edge keeps of an agent.
 _RECORDED = ("profile_box_id", "worker_target", "tags", "display_name", "owner_agent_id")
 
 
 def _written(agent: Agent) -> dict[str, Any]:
-    return {
-        "agent_id": agent.agent_id,
-        "profile_box_id": agent.profile_box_id,
-        "worker_target": agent.worker_target,
-        "tags": jsonb(agent.tags),
-        "display_name": agent.display_name,
-        "owner_agent_id": agent.owner_agent_id,
-        "metadata": jsonb(agent.metadata),
-    }
+    values = msgspec.structs.asdict(agent)
+    return {**values, "tags": jsonb(agent.tags), "metadata": jsonb(agent.metadata)}
 
 
 def _query(where: AgentFilter, after: Agent | None) -> dict[str, Any]:
-    return {
-        "worker_target": where.worker_target,
-        "tag": where.tag,
-        "after": None if after is None else after.agent_id,
-    }
+    return {**msgspec.structs.asdict(where), "after": None if after is None else after.agent_id}

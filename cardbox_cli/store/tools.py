@@ -9,16 +9,17 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from cardbox_cli.errors import Conflict, NotFound
+from cardbox_cli.errors import Conflict
 from cardbox_cli.model.identity import Tool, check_tool
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
+from cardbox_cli.store.connection.rows import decoded
 from cardbox_cli.store.projects import ensure_project
 
 _TABLE = "resource.tools"
 # The options that cbx gives a meaning to, and sets.
 _OWN_OPTIONS = ("exec", "timeout_seconds")
+_NO_TOOL = "`cbx tool list` shows the names, `cbx tool add` adds one"
 
 
 class Added(NamedTuple):
@@ -40,10 +41,10 @@ class ToolStore(ProjectStore):
         self.database.require(_TABLE)
         with self.database.transaction():
             ensure_project(self.database, self.project_id, actor)
-            row = self._value("insert_tool", **_written(tool))
-            if row is not None:
-                return Added(decoded(Tool, row), "added")
-            stored = self._tool("lock_tool", tool.tool_name)
+            made = self._one(Tool, "insert_tool", **_written(tool))
+            if made is not None:
+                return Added(made, "added")
+            stored = self._one(Tool, "lock_tool", tool_name=tool.tool_name)
             if stored is None:
                 raise Conflict(f"tool {tool.tool_name!r} was removed meanwhile", hint="add it again")
             return self._replace(stored, tool, replace=replace)
@@ -63,19 +64,19 @@ class ToolStore(ProjectStore):
         """Remove a tool. Raises NotFound."""
         self.database.require(_TABLE)
         if not self._run("delete_tool", tool_name=tool_name):
-            raise self._no_tool(tool_name)
+            raise self._absent("tool", tool_name, _NO_TOOL)
 
     def get(self, tool_name: str) -> Tool:
         """The tool of this name. Raises NotFound."""
         tool = self.find(tool_name)
         if tool is None:
-            raise self._no_tool(tool_name)
+            raise self._absent("tool", tool_name, _NO_TOOL)
         return tool
 
     def find(self, tool_name: str) -> Tool | None:
         """The tool of this name, or None."""
         self.database.require(_TABLE)
-        return self._tool("tool_by_name", tool_name)
+        return self._one(Tool, "tool_by_name", tool_name=tool_name)
 
     def all(self) -> list[Tool]:
         """All tools of the project by name."""
@@ -87,17 +88,7 @@ class ToolStore(ProjectStore):
 
     def _list(self, names: list[str] | None) -> list[Tool]:
         self.database.require(_TABLE)
-        return all_decoded(Tool, self._rows("list_tools", names=names))
-
-    def _tool(self, query: str, tool_name: str) -> Tool | None:
-        row = self._value(query, tool_name=tool_name)
-        return decoded_or_none(Tool, row)
-
-    def _no_tool(self, tool_name: str) -> NotFound:
-        return NotFound(
-            f"no tool {tool_name!r} in project {self.project_id!r}",
-            hint="`cbx tool list` shows the names, `cbx tool add` adds one",
-        )
+        return self._all(Tool, "list_tools", names=names)
 
 
 def _with_what_others_keep(tool: Tool, stored: Tool) -> Tool:
@@ -110,11 +101,5 @@ def _with_what_others_keep(tool: Tool, stored: Tool) -> Tool:
 
 
 def _written(tool: Tool) -> dict[str, Any]:
-    return {
-        "tool_name": tool.tool_name,
-        "description": tool.description,
-        "parameters": jsonb(tool.parameters),
-        "target_subject": tool.target_subject,
-        "after_execution": tool.after_execution,
-        "options": jsonb(tool.options),
-    }
+    values = msgspec.structs.asdict(tool)
+    return {**values, "parameters": jsonb(tool.parameters), "options": jsonb(tool.options)}

@@ -13,15 +13,12 @@ from cardbox_cli.model.execution import turns as model
 from cardbox_cli.model.execution.turns import AuditEntry, Edge, Fence, Head, Step, TurnRecord, WaitingTool
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import all_decoded, decoded_or_none
 
 
 class TurnStore(ProjectStore):
     """The turns of one project."""
 
-    # --- the record that cbx keeps
-
-    def keep(
+    def begin_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None, report_to: dict[str, str] | None
     ) -> None:
         """Begin the record of a turn, or complete its `output_start`."""
@@ -34,12 +31,20 @@ class TurnStore(ProjectStore):
                 report_to=None if report_to is None else jsonb(report_to),
             )
 
+    def begun_record(
+        self, agent_turn_id: str, agent_id: str, *, output_start: int | None = None
+    ) -> TurnRecord:
+        """The record of a turn, begun if there was none. Only where the tables of cbx are there."""
+        self.begin_record(agent_turn_id, agent_id, output_start=output_start, report_to=None)
+        record = self.record(agent_turn_id)
+        assert record is not None
+        return record
+
     def record(self, agent_turn_id: str) -> TurnRecord | None:
         """What cbx keeps of a turn; None for one that cbx has not met."""
         if not self.database.keeps_turns:
             return None
-        row = self._value("turn_record", agent_turn_id=agent_turn_id)
-        return decoded_or_none(TurnRecord, row)
+        return self._one(TurnRecord, "turn_record", agent_turn_id=agent_turn_id)
 
     def end(
         self,
@@ -94,10 +99,7 @@ class TurnStore(ProjectStore):
         """What was done to a turn from outside its run, in order."""
         if not self.database.keeps_turns:
             return []
-        rows = self._rows("audit_of_turn", agent_turn_id=agent_turn_id)
-        return all_decoded(AuditEntry, rows)
-
-    # --- boxes of a turn
+        return self._all(AuditEntry, "audit_of_turn", agent_turn_id=agent_turn_id)
 
     def box_length(self, box_id: str) -> int | None:
         """How many cards a box holds; None for an unknown box."""
@@ -110,15 +112,9 @@ class TurnStore(ProjectStore):
 
     def last_deliverable(self, agent_turn_id: str, output_box_id: str, output_start: int) -> str | None:
         """The last deliverable of a turn that its output box holds at or behind `output_start`."""
-        card_id: str | None = self._value(
-            "last_deliverable",
-            agent_turn_id=agent_turn_id,
-            box_id=output_box_id,
-            output_start=output_start,
-        )
+        output = {"box_id": output_box_id, "output_start": output_start}
+        card_id: str | None = self._value("last_deliverable", agent_turn_id=agent_turn_id, **output)
         return card_id
-
-    # --- steps
 
     def begin_step(
         self,
@@ -132,18 +128,13 @@ class TurnStore(ProjectStore):
         """Write the beginning of a step of the turn that `head` is at."""
         self._run(
             "insert_step",
-            agent_id=head.agent_id,
-            step_id=step_id,
-            agent_turn_id=head.active_agent_turn_id,
-            channel_id=head.active_channel_id,
-            parent_step_id=head.parent_step_id,
-            trace_id=head.trace_id,
-            status=status,
-            profile_box_id=head.profile_box_id,
-            context_box_id=head.context_box_id,
-            output_box_id=head.output_box_id,
-            request_box_id=request_box_id,
-            metadata=jsonb(metadata or {}),
+            **{
+                **msgspec.structs.asdict(head),
+                "step_id": step_id,
+                "status": status,
+                "request_box_id": request_box_id,
+                "metadata": jsonb(metadata or {}),
+            },
         )
 
     def move_step(
@@ -173,10 +164,7 @@ class TurnStore(ProjectStore):
 
     def steps(self, agent_turn_id: str) -> list[Step]:
         """The steps of a turn in order."""
-        rows = self._rows("steps_of_turn", agent_turn_id=agent_turn_id)
-        return all_decoded(Step, rows)
-
-    # --- waiting tools
+        return self._all(Step, "steps_of_turn", agent_turn_id=agent_turn_id)
 
     def wait_for(self, fence: Fence, step_id: str, calls: Iterable[tuple[str, str]]) -> None:
         """The turn will wait for the results of these calls, as (tool_call_id, tool_name)."""
@@ -191,44 +179,28 @@ class TurnStore(ProjectStore):
 
     def waiting_tools(self, agent_turn_id: str) -> list[WaitingTool]:
         """The calls that a turn waits or waited for, in order."""
-        rows = self._rows("waiting_tools", agent_turn_id=agent_turn_id)
-        return all_decoded(WaitingTool, rows)
+        return self._all(WaitingTool, "waiting_tools", agent_turn_id=agent_turn_id)
 
     def open_waiting_of(self, agent_id: str) -> list[WaitingTool]:
         """The calls that the last turn of an agent that waits for any still waits for."""
-        rows = self._rows("open_waiting_of_agent", agent_id=agent_id)
-        return all_decoded(WaitingTool, rows)
+        return self._all(WaitingTool, "open_waiting_of_agent", agent_id=agent_id)
 
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
         """Note that the result of a call is there; False where nobody waits for it."""
-        return (
-            self._value(
-                "receive_waiting_tool",
-                agent_turn_id=agent_turn_id,
-                tool_call_id=tool_call_id,
-                card_id=card_id,
-            )
-            is not None
-        )
+        return self._note("receive_waiting_tool", agent_turn_id, tool_call_id, card_id)
 
     def apply(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
         """Note that the result of a call is in the output box; False where nobody waits for it."""
-        return (
-            self._value(
-                "apply_waiting_tool", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id, card_id=card_id
-            )
-            is not None
-        )
+        return self._note("apply_waiting_tool", agent_turn_id, tool_call_id, card_id)
 
     def lock_waiting(self, agent_turn_id: str, tool_call_id: str) -> WaitingTool | None:
         """What a turn waits or last waited for under this call id, held until the end of the transaction."""
-        row = self._value("lock_waiting_tool", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
-        return decoded_or_none(WaitingTool, row)
+        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
+        return self._one(WaitingTool, "lock_waiting_tool", **call)
 
     def drop_waiting(self, agent_turn_id: str) -> list[WaitingTool]:
         """Nobody waits for the open calls of this turn any more; these."""
-        rows = self._rows("drop_waiting_tools", agent_turn_id=agent_turn_id)
-        return all_decoded(WaitingTool, rows)
+        return self._all(WaitingTool, "drop_waiting_tools", agent_turn_id=agent_turn_id)
 
     def move_waiting(self, fence: Fence) -> None:
         """The calls that a suspended turn waits for are those of its new epoch."""
@@ -236,31 +208,28 @@ class TurnStore(ProjectStore):
 
     def overdue(self) -> list[Head]:
         """The suspended heads whose deadline has passed."""
-        return all_decoded(Head, self._rows("overdue_heads"))
+        return self._all(Head, "overdue_heads")
 
     def held_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
         """Those of these ids that cards of the project have already."""
-        return {row[0] for row in self._rows("held_tool_call_ids", tool_call_ids=list(tool_call_ids))}
-
-    # --- edges
+        return set(self._column("held_tool_call_ids", tool_call_ids=list(tool_call_ids)))
 
     def insert_edge(self, edge: Edge) -> None:
         """Write an edge; a second one of the same correlation, primitive and phase is dropped."""
-        values = msgspec.structs.asdict(edge)
-        del values["created_at"]
-        self._run("insert_edge", **{**values, "metadata": jsonb(edge.metadata)})
+        self._run("insert_edge", **{**msgspec.structs.asdict(edge), "metadata": jsonb(edge.metadata)})
 
     def enqueue_edge(self, agent_turn_id: str) -> Edge | None:
         """The edge by which a turn was asked for."""
-        row = self._value("enqueue_edge", agent_turn_id=agent_turn_id)
-        return decoded_or_none(Edge, row)
+        return self._one(Edge, "enqueue_edge", agent_turn_id=agent_turn_id)
 
     def edges(self, agent_turn_id: str) -> list[Edge]:
         """The edges that begin or end at a turn, in order."""
-        rows = self._rows("edges_of_turn", agent_turn_id=agent_turn_id)
-        return all_decoded(Edge, rows)
+        return self._all(Edge, "edges_of_turn", agent_turn_id=agent_turn_id)
 
     def head_of(self, agent_turn_id: str) -> Head | None:
         """The head that is at this turn; None when it is not active."""
-        row = self._value("head_of_turn", agent_turn_id=agent_turn_id)
-        return decoded_or_none(Head, row)
+        return self._one(Head, "head_of_turn", agent_turn_id=agent_turn_id)
+
+    def _note(self, query: str, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
+        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
+        return self._value(query, **call, card_id=card_id) is not None

@@ -7,11 +7,10 @@ import msgspec
 from cardbox_cli.model.execution.turns import WorkerEntry
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import all_decoded
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself. `served_project_id` is None when it serves all projects."""
+    """What a worker announces of itself. `served_project_id` is None when it serves all projects."""
 
     worker_id: str
     served_project_id: str | None
@@ -22,7 +21,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def announce(database: Database, worker: Announcement, *, lease: timedelta) -> None:
-    """The worker lives; to be said again before `lease` is over."""
+    """The worker lives; to be announced again before `lease` is over."""
     database.run("announce_worker", **msgspec.structs.asdict(worker), lease=lease)
 
 
@@ -38,12 +37,12 @@ def forget_dead(database: Database) -> int:
 
 def due_projects(database: Database, target: str) -> list[str]:
     """The projects that have due work for a target."""
-    return [project_id for (project_id,) in database.rows("due_projects", target=target)]
+    return database.column("due_projects", target=target)
 
 
 def unsettled_projects(database: Database, target: str) -> list[str]:
     """The projects where something of a target is open: due, claimed, queued, or suspended."""
-    return [project_id for (project_id,) in database.rows("unsettled_projects", target=target)]
+    return database.column("unsettled_projects", target=target)
 
 
 class WorkerStore(ProjectStore):
@@ -51,4 +50,4 @@ class WorkerStore(ProjectStore):
 
     def all(self, target: str | None = None) -> list[WorkerEntry]:
         """Those of one target if it is named, dead ones that are not forgotten yet too."""
-        return all_decoded(WorkerEntry, self._rows("workers", target=target))
+        return self._all(WorkerEntry, "workers", target=target)

@@ -1,11 +1,9 @@
 """A command that fails as only a bug can, for the test of what is said then."""
 
-from cardbox_cli.cli.tree import everyday
-
-app = everyday("Explode.")
+from cardbox_cli.cli.tree import verb
 
 
-@app.command()
+@verb(examples="cbx explode")
 def command() -> None:
     """Divide by zero."""
     1 / 0  # noqa: B018  # it is the failure that counts

@@ -19,6 +19,7 @@ from cardbox_cli.cli.root import COMMANDS
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.migrations.version import newest
 from tests.cli import exploding
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
@@ -153,7 +154,7 @@ TABLE = [
         ("box", "shwo"),
         2,
         "usage",
-        "`cbx box` has no command 'shwo'. Did you mean 'show'?",
+        "`cbx box` has no command 'shwo'; did you mean 'show'?",
         "`cbx box --help` shows what it takes",
     ),
     Row(
@@ -302,7 +303,7 @@ TABLE = [
         ("card", "list"),
         7,
         "schema-too-new",
-        "the database has schema version 99, this cbx knows up to 4",
+        f"the database has schema version 99, this cbx knows up to {newest()}",
         "use the newer cbx that upgraded it",
     ),
     Row(
@@ -474,10 +475,10 @@ class TestBeforeACommandIsKnown:
     @pytest.mark.parametrize(
         ("command", "message"),
         [
-            (("-o", "json", "nope"), "there is no command 'nope'."),
-            (("nope", "-o", "json"), "there is no command 'nope'."),
-            (("--output", "json", "bx"), "there is no command 'bx'. Did you mean 'box'?"),
-            (("-ojson", "box", "shw"), "`cbx box` has no command 'shw'. Did you mean 'show'?"),
+            (("-o", "json", "nope"), "`cbx` has no command 'nope'"),
+            (("nope", "-o", "json"), "`cbx` has no command 'nope'"),
+            (("--output", "json", "bx"), "`cbx` has no command 'bx'; did you mean 'box'?"),
+            (("-ojson", "box", "shw"), "`cbx box` has no command 'shw'; did you mean 'show'?"),
             (("box", "show", "--output=json"), "Missing argument 'BOX...'."),
             (("box", "show", "-o", "jsonl"), "Missing argument 'BOX...'."),
             (("box", "--no-such", "-o", "json"), "No such option '--no-such'."),

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.migrations.version import newest
 from tests.cli.conftest import lines, succeed
 from tests.conftest import TABLES, Cbx, Databases, Result
 from tests.foreign.tables import (
@@ -274,7 +275,7 @@ class TestInit:
         assert cbx("box", "show", BOX, "-o", "json").json()["title"] is None
         assert "title" not in succeed(cbx("box", "show", BOX))
         status = cbx("db", "status", "-o", "json").json()
-        assert (status["schema_version"], status["one_result_per_tool_call"]) == (4, True)
+        assert (status["schema_version"], status["one_result_per_tool_call"]) == (newest(), True)
 
     def test_profiles_that_are_there_are_used_and_left_as_they_are(
         self, cbx: Cbx, connection: Connection, feed: Feed

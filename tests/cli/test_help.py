@@ -1,9 +1,9 @@
 """What the commands say of themselves, and what saying it costs. Walks the whole tree of commands."""
 
+import copy
 import re
 import shlex
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import click
@@ -11,12 +11,18 @@ import pytest
 
 from cardbox_cli.cli.root import COMMANDS, root
 from cardbox_cli.cli.session import Session
-from cardbox_cli.cli.tree import LazyGroup, verbs
+from cardbox_cli.cli.tree import LazyGroup
 from cardbox_cli.packing.recipe_files import read_recipe
 from tests.cli.conftest import Shell, succeed
 from tests.conftest import Cbx
 
 Path = tuple[str, ...]
+
+
+def verbs(noun: click.Group) -> dict[str, click.Command]:
+    """The verbs of a noun by name, all of them loaded."""
+    context = click.Context(noun)
+    return {name: verb for name in noun.list_commands(context) if (verb := noun.get_command(context, name))}
 
 
 def tree() -> dict[Path, click.Command]:
@@ -44,22 +50,19 @@ def parse(words: list[str]) -> tuple[Path, dict[str, Any], Session]:
     """Parse a command line as `cbx` does and stop before the command runs: its words, what it was given."""
     reached: list[tuple[Path, dict[str, Any]]] = []
 
-    def stop_at(path: Path, command: click.Command) -> None:
-        if isinstance(command, click.Group):
-            for verb, child in verbs(command).items():
-                stop_at((*path, verb), child)
-        else:
-            command.callback = lambda **given: reached.append((path, given))
-
     class Parser(LazyGroup):
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            command = super().get_command(ctx, cmd_name)
-            if command is not None:
-                stop_at((cmd_name,), command)
+            command = copy.copy(super().get_command(ctx, cmd_name))
+            path = (*ctx.command_path.split()[1:], cmd_name)
+            if isinstance(command, LazyGroup):
+                command.__class__ = Parser
+            elif command is not None:
+                command.callback = lambda **given: reached.append((path, given))
             return command
 
     session = Session()
-    parser = Parser(name="cbx", entries=COMMANDS, params=root().params)
+    parser = root()
+    parser.__class__ = Parser
     parser.main(words, prog_name="cbx", standalone_mode=False, obj=session)
     [(path, given)] = reached
     return path, given, session
@@ -75,10 +78,6 @@ def fillers(command: click.Command) -> list[str]:
 
 
 class TestTheRoot:
-    def test_its_lines_are_the_help_of_the_modules(self) -> None:
-        for name, line in COMMANDS.items():
-            assert line == import_module(f"cardbox_cli.cli.commands.{name}").app.info.help, name
-
     def test_it_lists_every_command(self, offline: Cbx) -> None:
         listed = succeed(offline("--help")).split("Commands:\n")[1].split("\n\n")[0]
         pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in listed.splitlines()]
@@ -133,9 +132,9 @@ class TestEveryCommand:
     @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
     def test_a_noun_lists_its_verbs(self, path: Path, offline: Cbx) -> None:
         listed = succeed(offline(*path, "--help")).split("Commands:\n")[1]
-        assert [line.split()[0] for line in listed.splitlines()] == [
-            verb for noun, verb in VERBS_OF_NOUNS if noun == path[0]
-        ]
+        pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in listed.splitlines()]
+        assert [name for name, _ in pairs] == [verb for noun, verb in VERBS_OF_NOUNS if noun == path[0]]
+        assert all(re.match(r"[A-Z].+\.", text) for _, text in pairs)
 
 
 VERBS_OF_NOUNS = [path for path in VERBS if len(path) == 2]

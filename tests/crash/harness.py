@@ -2,7 +2,7 @@
 
 A `Scene` is a place where commands run: variables that lead them to a database, and a folder of files. A
 `Stage` makes any number of scenes that are alike. `explore` kills a command at every point that it passes, looks
-at what is left, and runs it again. The points are those of `cardbox_cli/store/faults.py`: before each statement,
+at what is left, and runs it again. The points are those of `cardbox_cli/faults.py`: before each statement,
 before and after each COMMIT, and the steps of making a server.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from cardbox_cli.store.connection.faults import FAULT, LOG
+from cardbox_cli.settings import TEST_FAULT, TEST_FAULT_LOG
 from cardbox_cli.store.embedded import EmbeddedServer
 from tests.conftest import PROJECT, TEMPLATE, Databases, Result
 from tests.crash.processes import Command, fork, until
@@ -51,7 +51,7 @@ class Scene:
         """Run `cbx`; how it ended, and the points that it passed, such as "commit:1"."""
         log = self.folder / "points"
         log.unlink(missing_ok=True)
-        result = self.run(*arguments, stdin=stdin, **{LOG: str(log)})
+        result = self.run(*arguments, stdin=stdin, **{TEST_FAULT_LOG.name: str(log)})
         return result, log.read_text().splitlines() if log.exists() else []
 
     def kill(self, point: str, *arguments: str, stdin: bytes = b"") -> None:
@@ -60,14 +60,14 @@ class Scene:
 
     def strike(self, point: str, *arguments: str, stdin: bytes = b"") -> bool:
         """`kill` for a command that does not always come to the same points: whether it was killed."""
-        result = self.run(*arguments, stdin=stdin, **{FAULT: f"SIGKILL:{point}"})
+        result = self.run(*arguments, stdin=stdin, **{TEST_FAULT.name: f"SIGKILL:{point}"})
         assert result.code in (-signal.SIGKILL, 0), f"at {point} it was not killed, but failed: {result}"
         return result.code != 0
 
     @contextmanager
     def stopped(self, point: str, *arguments: str, stdin: bytes = b"") -> Iterator[Command]:
         """A `cbx` that waits at `point` until it may `go_on`."""
-        with self.started(*arguments, stdin=stdin, **{FAULT: f"SIGSTOP:{point}"}) as command:
+        with self.started(*arguments, stdin=stdin, **{TEST_FAULT.name: f"SIGSTOP:{point}"}) as command:
             command.wait_until_stopped()
             yield command
 

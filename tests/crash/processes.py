@@ -41,7 +41,7 @@ _LAZY = (
     "execution.recovery.reaping",
     "execution.notifications.service",
     "conversations.importing",
-    "store.schema",
+    "store.migrations.upgrade",
     "store.embedded",
 )
 _FORKS.set_forkserver_preload(

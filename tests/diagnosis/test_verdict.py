@@ -2,13 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import judge
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.model.execution.turns import (
     Head,
     InboxRow,
@@ -18,6 +17,7 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
     WorkerEntry,
 )
+from cardbox_cli.settings import Settings
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 TURN = "turn_1"
@@ -167,10 +167,13 @@ snapshots = st.builds(
     blocker=st.none(),
     locks=st.just(()),
 )
+# The first draw builds all strategies, which takes long on a machine that is busy.
+SLOW = [HealthCheck.too_slow]
 # Where only waiting, the owner of a lock, or starting a worker helps.
 WITHOUT_FIX = {"database-lock", "no-live-worker", "queued-behind-stuck"}
 
 
+@settings(deadline=None, suppress_health_check=SLOW)
 @given(snapshots)
 def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)
@@ -186,6 +189,7 @@ def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     assert "{" not in (verdict.next_actor or "")
 
 
+@settings(deadline=None, suppress_health_check=SLOW)
 @given(snapshots)
 def test_what_is_also_seen_is_no_more_a_cause(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cardbox_cli.diagnosis.registry import rules
-from cardbox_cli.store.connection.database import OWN_EXECUTION, Database
+from cardbox_cli.settings import Settings
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.tables import OWN_EXECUTION
 from tests.conftest import Cbx
 from tests.diagnosis.conftest import World
 
@@ -196,7 +198,15 @@ ROW = re.compile(r"^\| `([a-z-]+)` \| (\w+) \| (.*?) \| (.*?) \|$", re.MULTILINE
 def test_the_documentation_has_every_rule() -> None:
     page = (Path(__file__).parents[2] / "docs" / "why.md").read_text(encoding="utf-8")
     shown = [tuple(cell.replace("\\|", "|") for cell in row) for row in ROW.findall(page)]
-    known = [(rule.name, rule.verdict, rule.proves, rule.fix.shown if rule.fix else "—") for rule in rules()]
+    known = [
+        (
+            rule.name,
+            rule.verdict,
+            rule.proves.format_map(Settings().in_words),
+            rule.fix.shown if rule.fix else "—",
+        )
+        for rule in rules()
+    ]
     assert shown == known
 
 

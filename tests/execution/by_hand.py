@@ -1,6 +1,6 @@
 """The moves of a worker, made one by one."""
 
-from cardbox_cli.execution.queue.claims import Task, begin, claim
+from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
@@ -9,7 +9,7 @@ from cardbox_cli.model.execution.turns import Fence, new_step_id
 OWNER = "w"
 
 
-def take(runtime: Runtime, owner: str = OWNER) -> Task:
+def take(runtime: Runtime, owner: str = OWNER) -> ClaimedWork:
     """Claim the one row that is due, and find out what it asks for."""
     [claimed] = claim(runtime, target=None, owner=owner)
     return begin(runtime, claimed.row, owner=owner)

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from cardbox_cli.execution.queue.claims import Task, begin, claim
+from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
 from cardbox_cli.execution.queue.reports import Reported, report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import ToolResultContent
@@ -29,19 +29,21 @@ class Desk:
 
     # --- what a worker does
 
-    def take(self) -> Task:
+    def take(self) -> ClaimedWork:
         """Claim what is due, and find out what it asks for."""
         [claimed] = claim(self.runtime, target=None, owner=self.owner)
         return begin(self.runtime, claimed.row, owner=self.owner)
 
-    def enter(self) -> Task:
+    def enter(self) -> ClaimedWork:
         """Take up a turn and begin its first step."""
         task = self.take()
-        assert task.kind == "run", task.said
+        assert task.kind == "run", task.outcome
         enter_turn(self.runtime, task.fence)
         return task
 
-    def suspend(self, task: Task, *calls: str, seconds: float = 300, step_id: str | None = None) -> None:
+    def suspend(
+        self, task: ClaimedWork, *calls: str, seconds: float = 300, step_id: str | None = None
+    ) -> None:
         """Let a running turn wait for these calls."""
         runtime = self.runtime
         with runtime.transaction():
@@ -53,7 +55,7 @@ class Desk:
             runtime.heads.move(task.fence, "suspend", waiting=len(calls), deadline=deadline)
             assert runtime.inbox.consume([task.row.inbox_id], owner=self.owner)
 
-    def waiting(self, *calls: str, seconds: float = 300) -> Task:
+    def waiting(self, *calls: str, seconds: float = 300) -> ClaimedWork:
         """Take up a turn, and let it wait for these calls."""
         task = self.enter()
         self.suspend(task, *calls, seconds=seconds)

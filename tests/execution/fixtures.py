@@ -9,10 +9,11 @@ import pytest
 
 from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import DispatchRequest, DispatchResult
+from cardbox_cli.execution.notifications.notifier import Wakeup
 from cardbox_cli.execution.provision import AgentRequest, provision
-from cardbox_cli.execution.runtime import Call, Runtime
-from cardbox_cli.execution.settings import Settings
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
@@ -25,10 +26,10 @@ Asked = Callable[..., DispatchResult]
 
 
 class Heard:
-    """For whom a runtime rang, in order."""
+    """Whom a runtime notified, in order."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.wakeups: list[Wakeup] = []
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def runtime(database: Database, heard: Heard) -> Runtime:
     )
     for agent_id in ("clerk", "scribe"):
         provision(database, PROJECT, AgentRequest(agent_id=agent_id, profile_name="clerk"))
-    return Runtime(database, PROJECT, settings=Settings(), notify=heard.calls.append)
+    return Runtime(database, PROJECT, settings=Settings(), notify=heard.wakeups.append)
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def desk(runtime: Runtime, watched: None) -> Desk:
 def second(target: Target, runtime: Runtime, heard: Heard) -> Iterator[Desk]:
     """Another worker's desk, on a connection of its own."""
     with Database.open_target(target) as opened:
-        yield Desk(second_runtime(opened, runtime, notify=heard.calls.append), "w2")
+        yield Desk(second_runtime(opened, runtime, notify=heard.wakeups.append), "w2")
 
 
 @pytest.fixture

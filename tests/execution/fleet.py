@@ -1,6 +1,6 @@
 """A fleet: worker processes, agents, turns that are asked for from several threads, and troubles on the way.
 
-Workers are killed and frozen, doorbells dropped, results reported late or never. Owns how the fleet is run,
+Workers are killed and frozen, notifications dropped, results reported late or never. Owns how the fleet is run,
 within a limit of time, and what is said when it hangs. What must be true afterwards is the tests' to say.
 """
 
@@ -22,11 +22,11 @@ import msgspec
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
 from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
-from cardbox_cli.execution.notifications.notifier import wakeup_for
+from cardbox_cli.execution.notifications.notifier import Wakeup
 from cardbox_cli.execution.notifications.service import Wakeups
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.reports import report_result
-from cardbox_cli.execution.runtime import Call, Runtime
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.identity import NO_PARAMETERS, Tool
@@ -126,10 +126,10 @@ class _Desk:
             self._database = Database.open_target(self._target)
         notifiers = self._wakeups.notifiers(self._database)
 
-        def notify(call: Call) -> None:
-            # Half of all doorbells are lost.
+        def notify(wakeup: Wakeup) -> None:
+            # Half of all notifications are lost.
             if self._rng.random() < 0.5:
-                notifiers.notify(wakeup_for(call.row, call.worker_target, call.reason))
+                notifiers.notify(wakeup)
 
         return Runtime(self._database, PROJECT, notify=notify)
 
@@ -140,7 +140,7 @@ class _Desk:
 
 
 class Fleet:
-    """Agents in project PROJECT of `target`, and their workers. `elsewhere` is a database where nobody rings."""
+    """Agents in project PROJECT of `target`, and their workers. `elsewhere` is a database where nobody notifies."""
 
     def __init__(self, target: Target, elsewhere: Target, scale: Scale, seed: str, folder: Path) -> None:
         self.target = target
@@ -319,7 +319,7 @@ class Fleet:
     # --- workers
 
     def _start_worker(self, slot: int) -> "subprocess.Popen[bytes]":
-        """A worker. Every second one hears no doorbell."""
+        """A worker. Every second one gets no wakeup."""
         kept = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH")
         environment = {
             **{name: os.environ[name] for name in kept if name in os.environ},

@@ -65,7 +65,7 @@ def asked_and_ended(events: Iterable[Event]) -> tuple[dict[str, list[str]], dict
     ended: dict[str, list[str]] = {}
     for event in events:
         row = event.row
-        if event.source == INBOX and event.before is None and row["message_type"] == t.TURN:
+        if event.source == INBOX and event.before is None and row["message_type"] == "turn":
             asked.setdefault(row["agent_id"], []).append(row["agent_turn_id"])
         if event.source == TURNS and row["end_status"] is not None:
             ended.setdefault(row["agent_id"], []).append(row["agent_turn_id"])
@@ -97,7 +97,7 @@ def _transactions(events: Iterable[Event]) -> Iterator[tuple[int, list[Event]]]:
 
 
 def _is_new_report(event: Event) -> bool:
-    return event.source == INBOX and event.before is None and event.row["message_type"] in t.REPORTS
+    return event.source == INBOX and event.before is None and event.row["message_type"] != "turn"
 
 
 class _Replay:
@@ -164,7 +164,7 @@ class _Replay:
         claimed = {key for key, row in self.inbox.items() if row["status"] == t.PROCESSING}
         if claimed != self.leases.keys():
             yield f"leases of {sorted(self.leases)}, but claimed are {sorted(claimed)}"
-        turns = [row for row in self.inbox.values() if row["message_type"] == t.TURN]
+        turns = [row for row in self.inbox.values() if row["message_type"] == "turn"]
         taken = [row["agent_turn_id"] for row in turns if row["status"] in (*t.DUE, t.PROCESSING)]
         if taken and taken != [turn_id]:
             yield f"the turns {taken} are due or claimed, and the agent is at {turn_id}"
@@ -176,7 +176,7 @@ class _Replay:
 
     def _carries(self, lease: Row) -> bool:
         """A turn's own row carries it whenever it is claimed, a report from when it has resumed its turn."""
-        if self.inbox.get(lease["inbox_id"], {}).get("message_type") == t.TURN:
+        if self.inbox.get(lease["inbox_id"], {}).get("message_type") == "turn":
             return True
         at = lease["agent_turn_id"], lease["turn_epoch"]
         return self.head.get("status") in (t.DISPATCHED, t.RUNNING) and at == (
@@ -225,7 +225,7 @@ def _inbox_problems(before: Row | None, after: Row | None) -> Iterator[str]:
         yield f"an inbox row was deleted: {before}"
         return
     if before is None:
-        first = t.QUEUED if after["message_type"] == t.TURN else t.PENDING
+        first = t.QUEUED if after["message_type"] == "turn" else t.PENDING
         if after["status"] != first:
             yield f"an inbox row began as {after}"
         return

@@ -1,4 +1,4 @@
-"""Many workers, agents and turns at once, with workers killed and frozen and doorbells dropped.
+"""Many workers, agents and turns at once, with workers killed and frozen and notifications dropped.
 
 What is looked at afterwards was written down by triggers of the database. CBX_FLEET_SEED repeats a seed.
 """
@@ -20,15 +20,8 @@ from tests.conftest import PROJECT, Databases
 from tests.execution import history
 from tests.execution.fleet import Fleet, Kind, Scale
 
-# How many turns; `make soak` sets 5,000.
-TURNS = int(os.environ.get("CBX_SOAK_TURNS") or 90)
-SCALE = (
-    Scale(workers=3, concurrency=3, agents=15, turns=TURNS, dispatchers=3, troubles=5, seconds=600)
-    if TURNS < 1000
-    else Scale(
-        workers=8, concurrency=4, agents=200, turns=TURNS, dispatchers=4, troubles=TURNS // 50, seconds=2400
-    )
-)
+SMALL = Scale(workers=3, concurrency=3, agents=15, turns=90, dispatchers=3, troubles=5, seconds=600)
+LARGE = Scale(workers=8, concurrency=4, agents=200, turns=5000, dispatchers=4, troubles=100, seconds=2400)
 
 # What a turn of each kind leaves in its output box.
 CALLED = ["agent.thought", "tool.call", "tool.result", "agent.thought", "task.deliverable"]
@@ -58,14 +51,17 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
     databases.close()
 
 
+@pytest.mark.parametrize(
+    "scale", [SMALL, pytest.param(LARGE, marks=pytest.mark.soak)], ids=["small", "large"]
+)
 def test_every_turn_ends_once_and_in_order(
-    databases: Databases, target: Target, database: Database, seed: str, tmp_path: Path
+    databases: Databases, target: Target, database: Database, seed: str, tmp_path: Path, scale: Scale
 ) -> None:
     history.begin(database)
-    fleet = Fleet(target, databases.target("postgres"), SCALE, seed, tmp_path)
+    fleet = Fleet(target, databases.target("postgres"), scale, seed, tmp_path)
     fleet.run()
     print(f"{len(fleet.asked)} turns, {fleet.killed} workers killed, {fleet.frozen} frozen", flush=True)
-    assert fleet.killed + fleet.frozen == SCALE.troubles
+    assert fleet.killed + fleet.frozen == scale.troubles
     judge(database, fleet)
 
 

@@ -5,7 +5,7 @@ import pytest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.schema import add_missing_tables
+from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from tests.conftest import PROJECT
 from tests.foreign.writer import Deployment
 

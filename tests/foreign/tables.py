@@ -47,6 +47,12 @@ DEFINING = {
     " FROM pg_attribute JOIN our_tables t ON t.oid = attrelid ORDER BY 1, attnum",
     "tables": "SELECT oid::regclass::text, relfilenode, reloptions, relhastriggers, relowner, relacl::text"
     " FROM our_tables ORDER BY 1",
+    "comments": "SELECT objoid::regclass::text, objsubid, description"
+    " FROM pg_description JOIN our_tables t ON t.oid = objoid ORDER BY 1, 2",
+    "triggers": "SELECT tgrelid::regclass::text, pg_get_triggerdef(g.oid)"
+    " FROM pg_trigger g JOIN our_tables t ON t.oid = tgrelid ORDER BY 1, 2",
+    "functions": "SELECT oid::regprocedure::text, pg_get_functiondef(oid) FROM pg_proc"
+    " WHERE pronamespace::regnamespace::text IN ('public', 'resource', 'state', 'cbx') ORDER BY 1",
 }
 OUR_TABLES = """
 CREATE TEMP VIEW our_tables AS SELECT * FROM pg_class

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.store.migrations.version import newest
 from tests.cli.commands.test_worker import CLIENT
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
@@ -49,8 +50,19 @@ def test_init_adds_tables_of_cbx_and_touches_no_other(deployment: Deployment, cb
 def test_upgrade_touches_no_other_either(deployment: Deployment, initialized: Cbx) -> None:
     deployment.connection.execute("UPDATE cbx.schema_version SET version = 2")
     defined = definitions(deployment.connection)
-    assert initialized("db", "upgrade", "-o", "json").json() == {"before": 2, "after": 4}
+    assert succeed(initialized("db", "upgrade")) == f"schema version {newest()}, was 2\n"
     assert definitions(deployment.connection) == defined
+
+
+def test_upgrade_without_init_adds_tables_of_cbx_alone(deployment: Deployment, cbx: Cbx) -> None:
+    suspended(deployment)
+    defined, filled = definitions(deployment.connection), rows(deployment.connection)
+    succeed(cbx("db", "upgrade"))
+    after = definitions(deployment.connection)
+    theirs = {kind: [row for row in found if not row[0].startswith("cbx.")] for kind, found in after.items()}
+    assert theirs == defined
+    assert {name: found for name, found in rows(deployment.connection).items() if name in filled} == filled
+    assert succeed(cbx("db", "init")) == "nothing is missing\n"
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from cardbox_cli.errors import Conflict, InvalidInput, NotFound
 from cardbox_cli.model.identity import NO_PARAMETERS, Agent, Tool
-from cardbox_cli.store import projects as projects_module
-from cardbox_cli.store import roster as roster_module
+from cardbox_cli.store.connection import project_store
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import ProjectsStore, ensure_project, is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
@@ -67,7 +66,7 @@ class TestProjects:
             projects.update("other", title="Two")
 
     def test_a_list_reads_page_by_page(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(projects_module, "_PAGE", 2)
+        monkeypatch.setattr(project_store, "PAGE", 2)
         projects = ProjectsStore(database)
         for name in "edcba":
             projects.create(name, title=name, owner_id="me")
@@ -81,7 +80,7 @@ class TestRoster:
     def test_a_list_reads_page_by_page_and_shows_its_own(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(roster_module, "_PAGE", 2)
+        monkeypatch.setattr(project_store, "PAGE", 2)
         ours, theirs = RosterStore(database, PROJECT), RosterStore(database, "other")
         for name in "edcba":
             ours.add(agent(name, worker_target="gpu" if name in "bd" else "w", tags=["x", name]))

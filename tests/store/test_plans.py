@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from cardbox_cli.store.boxes import BoxFilter, BoxStore
-from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.cards import CardFilter, CardStore, index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.gc import Collector
-from cardbox_cli.store.schema import index_text
 from cardbox_cli.store.views import completion
 from tests.conftest import PROJECT, Databases
 

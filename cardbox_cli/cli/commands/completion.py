@@ -6,23 +6,27 @@ from typing import Annotated
 import click
 import typer
 
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 
-app = everyday("Print the script that completes cbx in your shell.")
 
-
-@app.command(
-    epilog=examples(
-        "  source <(cbx completion bash)\n"
-        "  source <(cbx completion zsh)\n"
-        "  cbx completion fish > ~/.config/fish/completions/cbx.fish"
-    )
+@verb(
+    examples="source <(cbx completion bash)\n"
+    "source <(cbx completion zsh)\n"
+    "cbx completion fish > ~/.config/fish/completions/cbx.fish"
 )
 def command(
-    shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), help="The shell that you type in.")],
+    shell: Annotated[
+        str,
+        typer.Argument(
+            metavar="|".join(SHELLS),
+            click_type=OneOf(lambda: SHELLS, what=None),
+            help="The shell that you type in.",
+        ),
+    ],
 ) -> None:
     """Print the script that completes commands, options, recipes, profiles, boxes and cards."""
     if shell not in SHELLS:

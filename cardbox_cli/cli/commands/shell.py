@@ -7,33 +7,27 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name, standard_input
+from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import Shell
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 
-if TYPE_CHECKING:
-    pass
 
-app = everyday("Run commands line by line: one process, one connection.")
-
-
-@app.command(
-    epilog=examples(
-        "  cbx -p demo shell\n"
-        "  cbx shell nightly.cbx --keep-going\n"
-        "  cbx box list -o id | sed 's/^/box verify /' | cbx shell -"
-    )
+@verb(
+    examples="cbx -p demo shell\n"
+    "cbx shell nightly.cbx --keep-going\n"
+    "cbx box list -o id | sed 's/^/box verify /' | cbx shell -"
 )
 def command(
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="Commands, one a line; - for stdin. Default: the terminal."),
+        typer.Argument(click_type=FILE, help="Commands, one a line; - for stdin. Default: the terminal."),
     ] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", "-k", help="Run the lines after a failure, too.")
@@ -45,7 +39,7 @@ def command(
     failure; Tab completes, and Ctrl-D, exit or quit leave. Common options given here are those of each line
     that has none of its own.
     """
-    if isinstance(session().ground, Shell):
+    if isinstance(session().process, Shell):
         raise UsageError("a shell does not start another one", hint="go on in this one")
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():

@@ -1,43 +1,41 @@
 """`cbx why`: what a turn waits for, who must act next, and the command that frees it. Never writes."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli.parameters.last import LAST, recall
+from cardbox_cli.cli.last import LAST, recall
+from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.settings import PROJECT, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
-    from cardbox_cli.diagnosis.registry import Evidence
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
-app = everyday("Explain why a turn stands still, and how to free it.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx why turn_0198c2f0\n"
-        "  cbx why --agent researcher\n"
-        "  cbx why --all\n"
-        "  cbx why --all -o json | jq -r '.[].fix | select(. != null)'"
-    )
+@verb(
+    examples="cbx why turn_0198c2f0\n"
+    "cbx why --agent researcher\n"
+    "cbx why --all\n"
+    "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
+    pages=True,
 )
-def why(
+def command(
     turn: Annotated[
         str | None,
-        typer.Argument(metavar="[TURN]", help="A turn's id, a unique beginning or end of it, or @last."),
+        typer.Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last."),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next or last one."),
+        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Everything in the project that is not well, in one pass.")
@@ -50,10 +48,9 @@ def why(
     if sum((turn is not None, agent is not None, all_)) != 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
     from cardbox_cli.diagnosis.diagnose import Diagnoser
-    from cardbox_cli.execution.settings import settings_from
 
     with session().database() as database:
-        diagnoser = Diagnoser(database, session().project_id, settings_from(os.environ))
+        diagnoser = Diagnoser(database, session().project_id, settings_from())
         if all_:
             _survey(diagnoser)
         else:
@@ -64,8 +61,8 @@ def why(
             )
 
 
-def _meant(typed: str, address: str) -> str:
-    return recall(address, session().project_id, "turn") if typed == LAST else typed
+def _meant(given: str, address: str) -> str:
+    return recall(address, session().project_id, "turn") if given == LAST else given
 
 
 def _one(diagnosis: "Diagnosis") -> None:
@@ -78,8 +75,7 @@ def _survey(diagnoser: "Diagnoser") -> None:
     survey = diagnoser.survey()
     output.emit_list(
         [_as_json(each) for each in survey.problems],
-        columns=["TURN", "VERDICT", "RULE", "FIX"],
-        row=_line,
+        columns=_PROBLEM,
         item_id=lambda each: each["turn"],
         empty="nothing is stuck",
     )
@@ -88,9 +84,17 @@ def _survey(diagnoser: "Diagnoser") -> None:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
 
-def _line(problem: dict[str, Any]) -> list[str]:
-    helps = problem["fix"] or problem["next_actor"] or "-"
-    return [problem["turn"], problem["verdict"], problem["rule"] or "-", helps]
+_PROBLEM = (
+    Column("TURN", lambda problem: problem["turn"]),
+    Column("VERDICT", lambda problem: problem["verdict"]),
+    Column("RULE", lambda problem: problem["rule"] or NOTHING),
+    Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING),
+)
+_EVIDENCE = (
+    Column("TABLE", lambda evidence: evidence.table),
+    Column("ROW", lambda evidence: evidence.row),
+    Column("SHOWS", lambda evidence: evidence.shows),
+)
 
 
 def _counted(survey: "Survey") -> str:
@@ -106,34 +110,26 @@ def _counted(survey: "Survey") -> str:
 def _page(diagnosis: "Diagnosis") -> None:
     rule = f": {diagnosis.rule}" if diagnosis.rule else ""
     colour = "" if diagnosis.well else "red"
-    output.say_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
-    output.say(diagnosis.proves)
+    output.print_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
+    output.print_text(diagnosis.proves)
     if diagnosis.evidence:
-        output.say()
-        _rows(diagnosis.evidence)
-    output.say()
+        output.print_text()
+        print_table(_EVIDENCE, diagnosis.evidence)
+    output.print_text()
     output.facts(_what_next(diagnosis))
     if diagnosis.also:
-        output.say()
-        output.say("also seen")
+        output.print_text()
+        output.print_text("also seen")
         for seen in diagnosis.also:
-            output.say(f"  {seen.rule}: {seen.proves}")
+            output.print_text(f"  {seen.rule}: {seen.proves}")
 
 
 def _named(diagnosis: "Diagnosis") -> str:
     return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
 
 
-def _rows(evidence: "Sequence[Evidence]") -> None:
-    output.print_table(["TABLE", "ROW", "SHOWS"], [[each.table, each.row, each.shows] for each in evidence])
-
-
 def _what_next(diagnosis: "Diagnosis") -> list[tuple[str, str | None]]:
-    return [
-        ("next", diagnosis.next_actor),
-        ("by", time(diagnosis.due_at)),
-        ("fix", _command(diagnosis.fix)),
-    ]
+    return [("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", _command(diagnosis.fix))]
 
 
 # --- for programs
@@ -164,5 +160,4 @@ def _command(words: Sequence[str] | None) -> str | None:
     if words is None:
         return None
     project = session().project_id
-    default = os.environ.get("CBX_PROJECT") or "default"
-    return shlex.join(["cbx", *words, *(["--project", project] if project != default else [])])
+    return shlex.join(["cbx", *words, *(["--project", project] if project != PROJECT.value() else [])])

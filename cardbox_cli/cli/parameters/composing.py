@@ -1,11 +1,12 @@
-"""The options that say how a request is composed, and the wishes that they come to."""
+"""The options that say how a request is composed, and what they come to."""
 
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, read_text
+from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.layers import (
     EXPERIENCE,
@@ -21,6 +22,7 @@ from cardbox_cli.model.layers import (
 if TYPE_CHECKING:
     from cardbox_cli.context.request import ComposeOptions
 
+Model = Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")]
 Layers = Annotated[
     list[str] | None,
     typer.Option(
@@ -34,15 +36,18 @@ Experience = Annotated[
     bool, typer.Option("--experience", help="Add what earlier turns with the same profile delivered.")
 ]
 KnowledgeQuery = Annotated[
-    str | None,
-    typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds."),
+    str | None, typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
 ]
 Query = Annotated[
     str | None, typer.Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
 ]
 ProcessKind = Annotated[
     str | None,
-    typer.Option("--process", metavar="|".join(PROCESS_NAMES), help="Default: the profile's, or react."),
+    typer.Option(
+        "--process",
+        click_type=OneOf(lambda: PROCESS_NAMES, what="kind"),
+        help="Default: the profile's, or react.",
+    ),
 ]
 Share = Annotated[
     bool | None,
@@ -56,7 +61,7 @@ LayoutName = Annotated[
     str | None,
     typer.Option(
         "--layout",
-        metavar="|".join(LAYOUTS),
+        click_type=OneOf(lambda: LAYOUTS, what="layout"),
         help="cache puts experience, knowledge and todo behind the history. Default: the profile's.",
     ),
 ]
@@ -74,17 +79,13 @@ def options(
     layout: str | None = None,
     is_composed: bool = True,
 ) -> "ComposeOptions":
-    """The wishes that the options spell. `is_composed` False: perhaps for a request that was sent before.
+    """The compose options that they come to. `is_composed` False: perhaps for a request that was sent before.
 
     Raises UsageError, and InvalidInput for a name that is no layer's.
     """
     from cardbox_cli.context.request import ComposeOptions
 
-    if process is not None:
-        check_choice(process, "--process", PROCESS_NAMES, what="kind")
-    if layout is not None:
-        check_choice(layout, "--layout", LAYOUTS, what="layout")
-    spelled = ComposeOptions(
+    chosen = ComposeOptions(
         model=None if model is None else _not_blank(model, "--model"),
         process=cast("ProcessName | None", process),
         share=share,
@@ -93,8 +94,8 @@ def options(
         query=None if query is None else _not_blank(_text(query), "--query"),
     )
     if is_composed:
-        check_words(spelled)
-    return spelled
+        check_words(chosen)
+    return chosen
 
 
 def check_query(query: str | None) -> None:

@@ -8,18 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
-import typer
+import click
 
-from cardbox_cli.cli.parameters.last import LAST
+from cardbox_cli.cli.escaping import printable
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
-from cardbox_cli.cli.terminal.escaping import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
+from cardbox_cli.files import replacing
 from cardbox_cli.model import exact_json
-
-# Some thirty years.
-MAX_SECONDS = 1e9
 
 
 def read_text(path: str) -> str:
@@ -73,7 +71,8 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
     """
     try:
         if path.exists() and not path.is_file():  # such as /dev/stdout
-            _write(path, pieces)
+            with path.open("w", encoding="utf-8") as file:
+                file.writelines(pieces)
         else:
             _replace(path.resolve(), pieces)
     except OSError as exc:
@@ -82,37 +81,14 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[str]) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        _write(unfinished, pieces)
+    with replacing(path, mode=0o666, ending=f".{os.getpid()}") as file:
         if path.exists():
-            unfinished.chmod(path.stat().st_mode)
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _write(path: Path, pieces: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), path.stat().st_mode)
         file.writelines(pieces)
 
 
-def check_choice(given: str, option: str, known: tuple[str, ...], *, what: str) -> None:
-    """Raise UsageError unless `given` is one of the known."""
-    if given not in known:
-        raise UsageError(f"{option}: unknown {what} {given!r}", hint=f"{what}s are {', '.join(known)}")
-
-
-def check_seconds(seconds: float | None) -> float | None:
-    """The callback of options in seconds. Raises BadParameter for NaN, and for more than clocks can count."""
-    if seconds is not None and not seconds <= MAX_SECONDS:
-        raise typer.BadParameter(f"{seconds} is no number of seconds up to {MAX_SECONDS:,.0f}.")
-    return seconds
-
-
 def parse_json(text: str, option: str) -> Any:
-    """The JSON value that `text` spells, or that of the file @FILE. Raises InvalidInput naming `option`."""
+    """The JSON value of `text`, or that of the file @FILE. Raises InvalidInput naming `option`."""
     if text.startswith("@"):
         text = read_text(text[1:])
     try:
@@ -126,14 +102,14 @@ def parse_json(text: str, option: str) -> Any:
         raise InvalidInput(f"{option}: {exc}") from exc
 
 
-def resolved_or_typed(resolve: Callable[[str], str], typed: str) -> str:
+def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
     """The full id that `typed` stands for, or `typed` itself where it stands for none; not for `@last`."""
     try:
-        return resolve(typed)
+        return resolve(given)
     except NotFound:
-        if typed == LAST:
+        if given == LAST:
             raise
-        return typed
+        return given
 
 
 def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
@@ -196,11 +172,14 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{question} Not without --yes here", hint="add --yes to do it without a question")
-    import click
-
     if not click.confirm(printable(question), err=True):
-        announce("nothing was done")
-        raise click.exceptions.Exit(DECLINED)
+        decline("nothing was done")
+
+
+def decline(reason: str) -> NoReturn:
+    """End the command where a person said no, or wants out."""
+    announce(reason)
+    raise click.exceptions.Exit(DECLINED)
 
 
 # The exit code after a person said no.

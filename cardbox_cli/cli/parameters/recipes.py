@@ -1,14 +1,17 @@
 """How commands find recipes and read the arguments that they take."""
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input
+from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
+from cardbox_cli.settings import HANDOVERS
 
 if TYPE_CHECKING:
     from cardbox_cli.packing.recipe_files import LoadedRecipe
@@ -17,10 +20,24 @@ if TYPE_CHECKING:
 _ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
 
 
+Arguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        "-a",
+        metavar="K=V",
+        help="An argument of the recipe: key=text, key=@file, key:=json. Repeat a key for a list.",
+    ),
+]
+ArgumentFiles = Annotated[
+    list[str] | None,
+    typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
+]
+
+
 def recipe_folders() -> list[Path]:
     """Where recipes are looked up by name, before those that ship."""
-    named = os.environ.get("CBX_HANDOVERS")
-    return [Path("handovers"), *([Path(named)] if named else [])]
+    return [Path("handovers"), *([Path(named)] if (named := HANDOVERS.text()) else [])]
 
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":

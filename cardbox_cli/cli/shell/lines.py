@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.root import root
-from cardbox_cli.cli.session import OwnProcess, Session, announce
+from cardbox_cli.cli.session import ProcessContext, Session, announce
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 LEAVE = ("exit", "quit")
 
 
-class Shell(OwnProcess):
-    """The ground of commands that share a process. `settings` are what each of them starts from."""
+class Shell(ProcessContext):
+    """The context of commands that share a process. `settings` are what each of them starts from."""
 
     def __init__(self, settings: Session) -> None:
-        from cardbox_cli.store.connection.cached import KeptDatabase
+        from cardbox_cli.store.connection.cached import CachedDatabase
 
-        self.settings = replace(settings, ground=self)
+        self.settings = replace(settings, process=self)
         self.left = False
-        self._kept = KeptDatabase()
+        self._cached = CachedDatabase()
         self._commands = root()
 
     def __enter__(self) -> "Shell":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._kept.close()
+        self._cached.close()
 
     def run_script(self, lines: Iterable[str], name: str, *, keep_going: bool) -> int:
         """Run lines to the first failure, or to the end; the exit code of the first that failed."""
@@ -57,7 +57,7 @@ class Shell(OwnProcess):
         return failed
 
     def run(self, line: str) -> int:
-        """Run one line; its exit code, its failure told. Nothing that it was told stays for the next one."""
+        """Run one line; its exit code, its failure reported. None of its options stay for the next one."""
         own = replace(self.settings)
         try:
             words = split(line)
@@ -75,13 +75,13 @@ class Shell(OwnProcess):
 
         return boundary.run(run_words, words, own)
 
-    # --- the ground of a command
+    # --- the context of a command
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
         """The connection of this shell, or one to the other database that the line names."""
-        return self._kept.lend(target)
+        return self._cached.lend(target)
 
-    def hand_over(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run the program as a child, the terminal its own; its exit code."""
         sys.stdout.flush()
         # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 def answer(findings: "list[LintFinding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
-    output.emit_items(findings, table=lambda: _say(findings), item_id=lambda found: found.card_id or "")
+    output.emit_items(
+        findings, table=lambda: _print_text(findings), item_id=lambda found: found.card_id or ""
+    )
     refuse(findings, hint=None)
 
 
@@ -67,23 +70,23 @@ def _place(found: "LintFinding") -> str:
     return f" at card {short_id(found.card_id)}, position {found.position}"
 
 
-def _say(findings: "list[LintFinding]") -> None:
+def _print_text(findings: "list[LintFinding]") -> None:
     if not findings:
         announce("nothing found")
         return
-    rows = [
-        [
-            "-" if found.position is None else str(found.position),
-            short_id(found.card_id) if found.card_id else "-",
-            short_id(found.box_id) if found.box_id else "-",
-            found.severity,
-            found.rule,
-            found.message,
-        ]
-        for found in findings
-    ]
-    output.print_table(["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"], rows, whole=True)
+    print_table(_FINDING, findings, whole=True)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     if remedies:
-        output.say()
-        output.print_table(["RULE", "REMEDY"], [list(pair) for pair in remedies.items()], whole=True)
+        output.print_text()
+        print_table(_REMEDY, remedies.items(), whole=True)
+
+
+_FINDING = (
+    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
+    Column("CARD", lambda found: short_id(found.card_id) if found.card_id else NOTHING),
+    Column("BOX", lambda found: short_id(found.box_id) if found.box_id else NOTHING),
+    Column("SEVERITY", lambda found: found.severity),
+    Column("RULE", lambda found: found.rule),
+    Column("MESSAGE", lambda found: found.message),
+)
+_REMEDY = (Column("RULE", lambda pair: pair[0]), Column("REMEDY", lambda pair: pair[1]))

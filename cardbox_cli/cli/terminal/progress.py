@@ -1,11 +1,12 @@
 """How far a long piece of work is: a bar on stderr, where that is a terminal."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
+
+from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -16,9 +17,9 @@ _SHORT = 0.5
 
 @contextmanager
 def bar(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar for the time of this context; what it yields is told how much of `total` is done so far.
+    """A bar for the time of this context; what it yields is called with how much of `total` is done so far.
 
-    Work that goes over the same ground again starts the bar anew.
+    Work that begins again starts the bar anew.
     """
     shown = _Bar(what, total, in_bytes)
     try:
@@ -32,7 +33,7 @@ class _Bar:
         self._what = what
         self._total = total
         self._in_bytes = in_bytes
-        self._visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._visible = sys.stderr.isatty() and TERM.text() != "dumb"
         self._began = monotonic()
         self._progress: Progress | None = None
 

@@ -12,18 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
-from typing import Annotated, Never, TypeVar
+from typing import Never, TypeVar
 
 import click
-import typer
 
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import clipped
 from cardbox_cli.errors import UsageError
-
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
-Interval = Annotated[
-    float, typer.Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")
-]
+from cardbox_cli.settings import TERM
 
 _Seen = TypeVar("_Seen")
 
@@ -43,7 +39,7 @@ def keep_showing(
 
     Of what is higher than the terminal the first lines are shown, with `end` the last.
     """
-    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    can_draw = sys.stdout.isatty() and TERM.text() != "dumb"
     before: list[_Seen] = []
     with _alarm() as resized_within:
         while True:
@@ -102,7 +98,7 @@ def _draw(show: Callable[[_Seen], None], seen: _Seen, end: bool) -> None:
     lines = canvas.getvalue().splitlines()
     room = max(1, rows - 1)
     fitting = lines[-room:] if end else lines[:room]
-    drawn = "".join(f"{_ERASE_LINE}{output.clipped(line, columns)}\n" for line in fitting)
+    drawn = "".join(f"{_ERASE_LINE}{clipped(line, columns)}\n" for line in fitting)
     sys.stdout.write(_HOME + drawn + _ERASE_BELOW)
     sys.stdout.flush()
 
@@ -117,24 +113,24 @@ _ERASE_BELOW = "\x1b[J"
 @contextmanager
 def _alarm() -> Iterator[Callable[[float], bool]]:
     """A wait for so many seconds that ends early, and answers True, when the terminal changes its size."""
-    notifier, rung = os.pipe()
-    os.set_blocking(rung, False)
-    ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(rung, b"!"))
+    resized, resize = os.pipe()
+    os.set_blocking(resize, False)
+    ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
     poll = select.poll()
-    poll.register(notifier, select.POLLIN)
+    poll.register(resized, select.POLLIN)
     # Asked for nothing, it still tells when the reader is gone.
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
         ready = [descriptor for descriptor, _ in poll.poll(int(min(_LONGEST, seconds) * 1000))]
-        if ready and notifier not in ready:
+        if ready and resized not in ready:
             raise BrokenPipeError
-        return bool(ready and os.read(notifier, 1024))
+        return bool(ready and os.read(resized, 1024))
 
     try:
         yield resized_within
     finally:
         # Of a handler that is not Python's we know nothing.
         signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
-        os.close(notifier)
-        os.close(rung)
+        os.close(resized)
+        os.close(resize)

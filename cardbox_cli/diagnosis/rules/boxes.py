@@ -3,7 +3,7 @@ and an output box of two turns.
 """
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import STOP_SHARER, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.diagnosis import LossKind
@@ -23,7 +23,7 @@ def _made_again(s: Snapshot, pointer: str) -> bool:
     return pointer == "output" and s.queued
 
 
-def _lost(kind: LossKind, says: str) -> Rule:
+def _lost(kind: LossKind, says: str) -> DiagnosisRule:
     def holds(s: Snapshot) -> Proof:
         lost = tuple(
             Evidence("public.cards", card.card_id, f"{says}; in the {box.pointer} box {box.box_id}")
@@ -34,7 +34,7 @@ def _lost(kind: LossKind, says: str) -> Rule:
         )
         return lost or None
 
-    return Rule(
+    return DiagnosisRule(
         name=f"{kind}-card",
         proves=f"A card of the context or profile {_LOSSES[kind]}: a model would see less than was packed.",
         verdict="stuck",
@@ -87,7 +87,7 @@ _END = Remedy(
 )
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="missing-box",
         proves="The profile, context or output box that the turn points to does not exist.",
         verdict="stuck",
@@ -99,7 +99,7 @@ RULES = (
     _lost("dangling", "no such row"),
     _lost("deleted", "deleted"),
     _lost("expired", "expired"),
-    Rule(
+    DiagnosisRule(
         name="history-refused",
         proves="By its documentation, the provider refuses what the turn asks its model next, or asked last.",
         verdict="stuck",
@@ -111,7 +111,7 @@ RULES = (
         aside=lambda s: s.ended or _goes_on(s),
         after_end=True,
     ),
-    Rule(
+    DiagnosisRule(
         name="shared-output",
         proves="Two agents are at turns that write to one output box.",
         verdict="stuck",

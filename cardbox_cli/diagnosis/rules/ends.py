@@ -1,7 +1,7 @@
-"""Rules about ends: who was to be told of one and was not."""
+"""Rules about ends that were to be reported and were not."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, Evidence, Proof, Rule
+from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.remedies import REAP
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import CONSUMED, SKIPPED, WAITING
@@ -36,9 +36,9 @@ def _child_not_reported(s: Snapshot) -> Proof:
 
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="not-reported",
-        proves="The turn has ended, and the tool call that waits for its end was never told.",
+        proves="The turn has ended, and the tool call that waits for its end was never answered.",
         verdict="stuck",
         rank=40,
         holds=_not_reported,
@@ -46,7 +46,7 @@ RULES = (
         fix=REAP,
         after_end=True,
     ),
-    Rule(
+    DiagnosisRule(
         name="answer-not-reported",
         proves="A turn that was to answer a call of this one has ended, and its end was never reported.",
         verdict="stuck",

@@ -1,7 +1,7 @@
-"""The rule of turns that are over. What else is well is said beside what may be wrong, subject by subject."""
+"""The rule of turns that are over. What else is well stands beside what may be wrong, subject by subject."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Evidence, Proof, Rule
+from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.snapshot import Snapshot
 
 
@@ -16,7 +16,7 @@ def _ended(s: Snapshot) -> Proof:
 
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="ended",
         proves="The turn is over.",
         verdict="ended",

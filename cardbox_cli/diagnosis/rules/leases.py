@@ -1,12 +1,13 @@
 """Rules about who works on a turn: claims whose worker is gone, silence while running, leases of nothing."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.registry import REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import REAP, fenced_command
-from cardbox_cli.diagnosis.snapshot import FOREIGN_SILENCE, Snapshot
+from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
+from cardbox_cli.settings import FOREIGN_SILENCE
 
 
 def _expired(s: Snapshot, row: InboxRow) -> bool:
@@ -18,7 +19,7 @@ def _abandoned(s: Snapshot, row: InboxRow) -> bool:
     """Claimed by nobody whom cbx knows of, and longer ago than other systems allow, or nobody knows when."""
     if s.lease_of(row) is not None:
         return False
-    return row.processed_at is None or s.age(row.processed_at) > FOREIGN_SILENCE
+    return row.processed_at is None or s.age(row.processed_at) > FOREIGN_SILENCE.time
 
 
 def _crashed(s: Snapshot) -> tuple[InboxRow, ...]:
@@ -90,7 +91,7 @@ def _lease_ends(s: Snapshot) -> datetime | None:
     lease = s.lease_of(s.carrier)
     if lease is not None:
         return lease.expires_at
-    return s.last_sign + FOREIGN_SILENCE if s.last_sign else None
+    return s.last_sign + FOREIGN_SILENCE.time if s.last_sign else None
 
 
 def _orphan_leases(s: Snapshot) -> tuple[Lease, ...]:
@@ -126,13 +127,11 @@ def _reclaim(reason: str) -> Remedy:
     return Remedy(shown, build)
 
 
-_MINUTES = int(FOREIGN_SILENCE / timedelta(minutes=1))
-
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="crashed-claim",
         proves="A row is claimed and its lease is over; or it has no lease, and was claimed more than"
-        f" {_MINUTES} min ago or at no known time.",
+        f" {FOREIGN_SILENCE} ago or at no known time.",
         verdict="stuck",
         rank=70,
         holds=_crashed_claim,
@@ -140,7 +139,7 @@ RULES = (
         fix=_reclaim("its claim has crashed"),
         aside=lambda s: s.running and s.worked_on,
     ),
-    Rule(
+    DiagnosisRule(
         name="dead-while-running",
         proves="A worker entered the turn and its lease is over: it has missed its heartbeats.",
         verdict="stuck",
@@ -149,9 +148,9 @@ RULES = (
         actor=f"{REAPER}, or the operator",
         fix=_reclaim("its worker is dead"),
     ),
-    Rule(
+    DiagnosisRule(
         name="suspect-while-running",
-        proves=f"The turn runs without a lease of cbx and nothing of it was written for {_MINUTES} min:"
+        proves=f"The turn runs without a lease of cbx and nothing of it was written for {FOREIGN_SILENCE}:"
         " its worker may be dead.",
         verdict="stuck",
         severity="warning",
@@ -160,7 +159,7 @@ RULES = (
         actor="the system that runs it, or the operator",
         fix=_reclaim("its worker is silent"),
     ),
-    Rule(
+    DiagnosisRule(
         name="running",
         proves="A worker is at it and sends heartbeats, or another system's worker wrote lately.",
         verdict="healthy",
@@ -170,7 +169,7 @@ RULES = (
         actor="worker {owner}",
         due=_lease_ends,
     ),
-    Rule(
+    DiagnosisRule(
         name="orphan-lease",
         proves="There is a lease on a row that nobody has claimed.",
         verdict="stuck",

@@ -1,14 +1,15 @@
-"""Rules about turns that wait to be run: in a queue, for a doorbell, for a worker, for a lock."""
+"""Rules about turns that wait to be run: in a queue, for a wakeup, for a worker, for a lock."""
 
 from datetime import datetime, timedelta
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Evidence, Proof, Rule
+from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
-from cardbox_cli.diagnosis.snapshot import LOCK_HELD, Snapshot
+from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import NO_RULE, judge
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
 from cardbox_cli.model.execution.turns import DUE, IDLE, PROCESSING, InboxRow
+from cardbox_cli.settings import LOCK_HELD
 
 # --- queued
 
@@ -76,7 +77,7 @@ def _no_live_worker(s: Snapshot) -> Proof:
     return (*_late(s), *show.workers(s))
 
 
-def _lost_doorbell(s: Snapshot) -> Proof:
+def _lost_wakeup(s: Snapshot) -> Proof:
     if not s.unclaimed or s.unserved or s.workers_are_busy or not s.dispatched:
         return None
     return (show.head(s), *_late(s), *show.workers(s))
@@ -157,7 +158,7 @@ def _claim_is_late(s: Snapshot) -> datetime | None:
 
 
 def _database_lock(s: Snapshot) -> Proof:
-    held = tuple(lock for lock in s.locks or () if lock.seconds > LOCK_HELD.total_seconds())
+    held = tuple(lock for lock in s.locks or () if lock.seconds > LOCK_HELD.value)
     proof = tuple(
         Evidence(
             lock.table,
@@ -171,15 +172,16 @@ def _database_lock(s: Snapshot) -> Proof:
 
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="database-lock",
-        proves="A transaction of another session has held a row or a table of the turn for more than 10 s.",
+        proves="A transaction of another session has held a row or a table of the turn for more than"
+        f" {LOCK_HELD}.",
         verdict="stuck",
         rank=100,
         holds=_database_lock,
         actor="the owner of database process {pids}: end its transaction",
     ),
-    Rule(
+    DiagnosisRule(
         name="queued-behind-stuck",
         proves="The agent is at another turn, and that one is stuck.",
         verdict="stuck",
@@ -189,7 +191,7 @@ RULES = (
         due=_blockers_due,
         fix=OF_BLOCKER,
     ),
-    Rule(
+    DiagnosisRule(
         name="queued-behind",
         proves="The agent is at another turn, which goes on; this one is next or behind others.",
         verdict="waiting",
@@ -199,7 +201,7 @@ RULES = (
         actor="{blocker_actor}, for turn {blocker}",
         due=_blockers_due,
     ),
-    Rule(
+    DiagnosisRule(
         name="queued-on-idle",
         proves="The turn is queued although its agent is at none: nobody promoted it.",
         verdict="stuck",
@@ -208,7 +210,7 @@ RULES = (
         actor="whoever promotes: a worker's next look, `cbx reap`, or the operator",
         fix=NUDGE_OR_REBUILD,
     ),
-    Rule(
+    DiagnosisRule(
         name="being-promoted",
         proves="Its agent has just become idle; another system promotes in a transaction of its own.",
         verdict="waiting",
@@ -217,24 +219,24 @@ RULES = (
         holds=_promotion,
         actor="the system that ran the turn before",
     ),
-    Rule(
+    DiagnosisRule(
         name="no-live-worker",
-        proves="Work is due for longer than CBX_UNCLAIMED (30 s), and no live worker serves its target.",
+        proves="Work is due for longer than {unclaimed}, and no live worker serves its target.",
         verdict="stuck",
         rank=55,
         holds=_no_live_worker,
         actor="the operator: start a worker, `cbx worker run --target {target} --exec CMD`",
     ),
-    Rule(
+    DiagnosisRule(
         name="lost-doorbell",
-        proves="The turn is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
+        proves="The turn is due for longer than {unclaimed}, and no worker has claimed it.",
         verdict="stuck",
         rank=50,
-        holds=_lost_doorbell,
-        actor="a worker of target {target}, once it hears of it",
+        holds=_lost_wakeup,
+        actor="a worker of target {target}, once it looks or is notified",
         fix=NUDGE,
     ),
-    Rule(
+    DiagnosisRule(
         name="workers-busy",
         proves="Work is due for longer than that, and every live worker of the target has all that it takes.",
         verdict="waiting",
@@ -243,18 +245,18 @@ RULES = (
         holds=_workers_busy,
         actor="a worker of target {target}, when one of its turns is done",
     ),
-    Rule(
+    DiagnosisRule(
         name="never-entered",
-        proves="A live worker claimed the turn more than a lease ago and has not begun its first step.",
+        proves="A live worker claimed the turn longer ago than {lease} and has not begun its first step.",
         verdict="stuck",
         rank=58,
         holds=_never_entered,
         actor="worker {owner}, or the operator, who takes the claim away",
         fix=fenced("reclaim", "claimed and never entered"),
     ),
-    Rule(
+    DiagnosisRule(
         name="retry-far-ahead",
-        proves="The next try is further away than twice the longest backoff.",
+        proves="The next try is further away than twice {backoff_cap}.",
         verdict="stuck",
         rank=46,
         holds=_retry_far,
@@ -262,7 +264,7 @@ RULES = (
         due=_first_retry,
         fix=fenced("requeue", "its next try is far ahead"),
     ),
-    Rule(
+    DiagnosisRule(
         name="retrying",
         proves="A try has failed, and the next one is due soon.",
         verdict="waiting",
@@ -272,7 +274,7 @@ RULES = (
         actor="a worker of target {target}",
         due=_first_retry,
     ),
-    Rule(
+    DiagnosisRule(
         name="dispatched",
         proves=f"The turn was promoted or claimed a moment ago; next: {HEAD_MOVES['enter'].when}.",
         verdict="healthy",

@@ -1,13 +1,12 @@
 """Rules about rows that contradict each other: epochs, rows that are missing, done with or dead too early."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import REBUILD, fenced, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, TURN, InboxRow, Lease
-
-# Failed tries after which a row counts as poison although some are left.
-POISON = 3
+from cardbox_cli.execution.queue.messages import is_turn
+from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
+from cardbox_cli.settings import POISON
 
 
 def _head_lost(s: Snapshot) -> Proof:
@@ -84,7 +83,7 @@ def _dead(s: Snapshot) -> tuple[InboxRow, ...]:
     """The rows that nobody will try again, though the turn needs them."""
     waiting = {call.tool_call_id for call in s.open_calls}
     dead = (row for row in s.rows if row.status == ERROR)
-    return tuple(row for row in dead if row.message_type == TURN or row.correlation_id in waiting)
+    return tuple(row for row in dead if is_turn(row) or row.correlation_id in waiting)
 
 
 def _dead_letter(s: Snapshot) -> Proof:
@@ -94,25 +93,25 @@ def _dead_letter(s: Snapshot) -> Proof:
 def _poison(s: Snapshot) -> Proof:
     if s.at_head is None or s.worked_on:
         return None
-    worst = tuple(row for row in s.rows if row.status in OPEN and row.retry_count >= POISON)
+    worst = tuple(row for row in s.rows if row.status in OPEN and row.retry_count >= POISON.value)
     return tuple(show.row(s, row) for row in worst) or None
 
 
 def _again(s: Snapshot) -> Command:
     dead = _dead(s)[0]
-    if dead.message_type == TURN and s.at_head is not None:
+    if is_turn(dead) and s.at_head is not None:
         return fenced_command("requeue", s, "its row is dead")
     return ("inbox", "retry", dead.inbox_id)
 
 
 def _make_anew(s: Snapshot) -> Command:
-    """The head of an active turn knows what its row said; of one that is not active nobody does."""
+    """The head of an active turn knows what its row held; of one that is not active nobody does."""
     verb = "requeue" if s.at_head is not None else "fail"
     return fenced_command(verb, s, "its inbox row is gone")
 
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="head-lost",
         proves="The turn was promoted, and its agent has no head.",
         verdict="stuck",
@@ -121,7 +120,7 @@ RULES = (
         actor="the operator",
         fix=REBUILD,
     ),
-    Rule(
+    DiagnosisRule(
         name="wrong-epoch",
         proves="The promoted row or the lease of the turn is of another epoch than the head, stale or future,"
         " or the agent is not at the turn: no worker may enter it.",
@@ -131,7 +130,7 @@ RULES = (
         actor="the operator",
         fix=fenced("requeue", "its row is of another epoch"),
     ),
-    Rule(
+    DiagnosisRule(
         name="consumed-not-applied",
         proves="The row of the turn is consumed, and the turn has not ended: nobody will go on with it.",
         verdict="stuck",
@@ -140,7 +139,7 @@ RULES = (
         actor="the operator",
         fix=fenced("requeue", "its row was consumed before it ran"),
     ),
-    Rule(
+    DiagnosisRule(
         name="edge-without-row",
         proves="The turn was asked for, and there is no inbox row that would make a worker run it.",
         verdict="stuck",
@@ -149,7 +148,7 @@ RULES = (
         actor="the operator",
         fix=Remedy("`cbx turn requeue`; `cbx turn fail` where the agent is not at the turn", _make_anew),
     ),
-    Rule(
+    DiagnosisRule(
         name="row-lost",
         proves="The agent is at the turn, and neither an inbox row nor a request of it is there.",
         verdict="stuck",
@@ -158,7 +157,7 @@ RULES = (
         actor="the operator",
         fix=fenced("requeue", "its inbox row is gone"),
     ),
-    Rule(
+    DiagnosisRule(
         name="dead-letter",
         proves="A row of the turn was given up, and the turn has not ended.",
         verdict="stuck",
@@ -170,9 +169,9 @@ RULES = (
             _again,
         ),
     ),
-    Rule(
+    DiagnosisRule(
         name="poison-retry",
-        proves=f"A row of the turn has failed {POISON} times or more.",
+        proves=f"A row of the turn has failed {POISON} or more.",
         verdict="stuck",
         severity="warning",
         rank=72,

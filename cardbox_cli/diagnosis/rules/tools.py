@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, Command, Evidence, Proof, Remedy, Rule
+from cardbox_cli.diagnosis.registry import REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import NUDGE, REAP, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
@@ -149,7 +149,7 @@ def _stale_calls(s: Snapshot) -> Proof:
 
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         name="waiting-for-tool",
         proves="The turn waits for the results of tool calls, and its deadline has not passed.",
         verdict="waiting",
@@ -159,7 +159,7 @@ RULES = (
         actor="whoever answers {calls}",
         due=_deadline,
     ),
-    Rule(
+    DiagnosisRule(
         name="result-arriving",
         proves="A report of a result is due or claimed since a moment ago.",
         verdict="waiting",
@@ -168,7 +168,7 @@ RULES = (
         holds=_report_arrives,
         actor="a worker of target {target}",
     ),
-    Rule(
+    DiagnosisRule(
         name="deadline-passed",
         proves="The deadline of the calls that the turn waits for has passed, and nobody acted.",
         verdict="stuck",
@@ -177,7 +177,7 @@ RULES = (
         actor=REAPER,
         fix=REAP,
     ),
-    Rule(
+    DiagnosisRule(
         name="no-deadline",
         proves="The turn waits for results without any deadline: nobody will wake it if they do not come.",
         verdict="stuck",
@@ -187,16 +187,16 @@ RULES = (
         actor="whoever answers {calls}, or the operator",
         fix=fenced("requeue", "it waits without a deadline"),
     ),
-    Rule(
+    DiagnosisRule(
         name="report-not-claimed",
-        proves="A report is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it.",
+        proves="A report is due for longer than {unclaimed}, and no worker has claimed it.",
         verdict="stuck",
         rank=66,
         holds=_report_waits,
-        actor="a worker of target {target}, once it hears of it",
+        actor="a worker of target {target}, once it looks or is notified",
         fix=NUDGE,
     ),
-    Rule(
+    DiagnosisRule(
         name="result-not-applied",
         proves="The result of a call is stored, and no report of it is on its way to the turn.",
         verdict="stuck",
@@ -205,7 +205,7 @@ RULES = (
         actor=f"{REAPER}; the operator where the result itself is gone",
         fix=Remedy("`cbx reap`; `cbx turn requeue` where the result itself is gone", _report_or_requeue),
     ),
-    Rule(
+    DiagnosisRule(
         name="report-consumed-not-applied",
         proves="The report of a result is consumed, and its call still waits for it.",
         verdict="stuck",
@@ -214,7 +214,7 @@ RULES = (
         actor="the operator",
         fix=Remedy("`cbx inbox retry`", _retry_report),
     ),
-    Rule(
+    DiagnosisRule(
         name="waiting-count-drift",
         proves="The head counts other calls than wait: with none left, nobody will wake the turn.",
         verdict="stuck",
@@ -225,7 +225,7 @@ RULES = (
         fix=fenced("requeue", "it waits for calls that are not there"),
         aside=_calls_wait,
     ),
-    Rule(
+    DiagnosisRule(
         name="stale-calls",
         proves="The calls that the suspended turn waits for are of another epoch than its head.",
         verdict="stuck",

@@ -4,14 +4,17 @@ Reads, locks what must not change until the turn is asked for, and makes the out
 `dispatch.py`'s.
 """
 
+from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from cardbox_cli.errors import BoxConflict
-from cardbox_cli.execution.dispatch.request import DispatchRequest, Lineage, refuse
+from cardbox_cli.execution.dispatch.request import DispatchRequest, refuse
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.boxes import BoxView
 from cardbox_cli.model.card_types import PROFILE
-from cardbox_cli.model.execution.headers import as_trace_id, depth_of, new_trace_id, trace_id_of
+from cardbox_cli.model.execution.headers import Lineage, as_trace_id, new_trace_id
 from cardbox_cli.model.execution.turns import MAX_DEPTH, Head, InboxRow
 from cardbox_cli.model.identity import PLATFORM, Agent
 from cardbox_cli.model.ids import as_box_id, new_box_id
@@ -78,19 +81,20 @@ class Admission:
 
     def context_box(self) -> str:
         """The box that the turn reads, held."""
-        typed = self._request.context_box_id
-        if not typed:
+        given = self._request.context_box_id
+        if not given:
             refuse("rejected", "missing_context_box_id", "no context box is named")
-        box_id = as_box_id(typed)
+        box_id = as_box_id(given)
         # Held, so that nobody who found it unused changes it while the turn is being asked for.
         if box_id is None or not self._runtime.boxes.share(box_id):
             refuse(
                 "rejected",
                 "context_box_not_found",
-                f"no box {typed!r} in project {self._runtime.project_id!r}",
+                f"no box {given!r} in project {self._runtime.project_id!r}",
             )
         return box_id
 
+    @cached_property
     def _parent_row(self) -> InboxRow | None:
         parent = self._request.parent
         if parent is None:
@@ -101,25 +105,30 @@ class Admission:
         return row
 
     def lineage(self) -> Lineage:
-        """Where the turn stands below its parent."""
-        row = self._parent_row()
-        depth = -1 if row is None else depth_of(row.context_headers)
-        trace_id = None if row is None else trace_id_of(row.context_headers)
-        given = self._request.trace_id
-        if given is not None and as_trace_id(given) is None:
-            refuse("rejected", "protocol_violation", f"the trace id {given!r} is not 32 hex digits")
-        policy = self._request.depth_policy
-        depth = 0 if policy == "root" else max(depth, 0) if policy == "peer" else depth + 1
+        """Where the turn stands below its parent; a root has none, even one that somebody asked for."""
+        request, row = self._request, self._parent_row
+        above = None if row is None else row.lineage
+        if request.trace_id is not None and as_trace_id(request.trace_id) is None:
+            refuse(
+                "rejected", "protocol_violation", f"the trace id {request.trace_id!r} is not 32 hex digits"
+            )
+        depths = {"root": 0, "peer": above.depth if above else 0, "descend": above.depth + 1 if above else 0}
+        depth = depths[request.depth_policy]
         if depth >= MAX_DEPTH:
             refuse(
                 "rejected",
                 "recursion_depth_exceeded",
                 f"the turn would be {depth} descents deep; the limit is {MAX_DEPTH - 1}",
             )
-        return Lineage(
-            depth=depth,
-            trace_id=as_trace_id(given or "") or trace_id or new_trace_id(),
-            parent_agent_id=None if row is None else row.agent_id,
+        trace_id = as_trace_id(request.trace_id or "") or (above.trace_id if above else None)
+        lineage = Lineage(depth=depth, trace_id=trace_id or new_trace_id())
+        if request.parent is None or row is None or request.depth_policy == "root":
+            return lineage
+        return msgspec.structs.replace(
+            lineage,
+            parent_agent_id=row.agent_id,
+            parent_turn_id=request.parent.agent_turn_id,
+            parent_step_id=request.parent.step_id,
         )
 
     def check_source(self) -> None:
@@ -141,12 +150,12 @@ class Admission:
 
     def output_box(self, agent_id: str) -> str:
         """The box that the turn writes, made if it is not there, and that no other agent's turn writes."""
-        typed = self._request.output_box_id
-        if typed is None:
+        given = self._request.output_box_id
+        if given is None:
             return self._runtime.boxes.ensure(new_box_id()).box_id
-        box_id = as_box_id(typed)
+        box_id = as_box_id(given)
         if box_id is None:
-            refuse("rejected", "output_box_not_found", f"the output box {typed!r} is no box id")
+            refuse("rejected", "output_box_not_found", f"the output box {given!r} is no box id")
         try:
             self._runtime.boxes.ensure(box_id)
         except BoxConflict as exc:
@@ -161,20 +170,13 @@ class Admission:
             )
         return box_id
 
-    def above(self) -> tuple[str | None, str | None]:
-        """The turn and step that the new turn is below: none for a root, even one that somebody asked for."""
-        parent = self._request.parent
-        if parent is None or self._request.depth_policy == "root":
-            return None, None
-        return parent.agent_turn_id, parent.step_id
-
-    def report_to(self, lineage: Lineage) -> dict[str, str] | None:
+    def report_to(self) -> dict[str, str] | None:
         """The call that waits for the end of the turn."""
-        parent = self._request.parent
-        if parent is None or parent.tool_call_id is None or lineage.parent_agent_id is None:
+        parent, row = self._request.parent, self._parent_row
+        if parent is None or parent.tool_call_id is None or row is None:
             return None
         return {
-            "agent_id": lineage.parent_agent_id,
+            "agent_id": row.agent_id,
             "agent_turn_id": parent.agent_turn_id,
             "tool_call_id": parent.tool_call_id,
         }

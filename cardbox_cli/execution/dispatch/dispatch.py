@@ -1,7 +1,7 @@
 """Dispatch: a turn is asked for. One transaction: it is accepted whole, or leaves no row.
 
-Owns the inbox row and the edge of a request, and its idempotency. Whether it is accepted is `admission.py`'s,
-promotion, which follows in the same transaction, `promotion.py`'s.
+Owns the order of a request's steps, and its idempotency. Whether it is accepted is `admission.py`'s, its row
+and edge `queue/messages.py`'s, promotion, which follows in the same transaction, `queue/promotion.py`'s.
 """
 
 import hashlib
@@ -11,33 +11,29 @@ import msgspec
 
 from cardbox_cli.errors import CorrelationConflict
 from cardbox_cli.execution.dispatch.admission import Admission
-from cardbox_cli.execution.dispatch.promotion import promote_next
 from cardbox_cli.execution.dispatch.request import (
     Dispatched,
     DispatchRequest,
     DispatchResult,
-    Lineage,
     Refusal,
     refuse,
 )
+from cardbox_cli.execution.queue.messages import TURN, Message, Sender, send
+from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.execution.headers import depth_of, trace_id_of, turn_headers
+from cardbox_cli.model.execution.headers import Lineage
 from cardbox_cli.model.execution.turns import (
     DEFAULT_CHANNEL,
     QUEUED,
-    TURN,
-    Edge,
+    Fence,
     Head,
     InboxRow,
-    edge_context,
-    new_edge_id,
     new_turn_id,
 )
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.packing.pack import Check, Packed, pack
-from cardbox_cli.store.inbox import NewRow
 from cardbox_cli.store.projects import ensure_project
 
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
@@ -106,7 +102,7 @@ class _Dispatch:
         self._admission.check_source()
         digest = self._digest(agent, profile_box_id, lineage.depth)
         if request.correlation_id is not None:
-            earlier = runtime.inbox.by_correlation(TURN, request.correlation_id)
+            earlier = runtime.inbox.by_correlation(TURN.name, request.correlation_id)
             if earlier is not None:
                 return self._replay(earlier, digest)
         if not self.queue:
@@ -121,27 +117,25 @@ class _Dispatch:
         }
         if self.check is not None:
             self._check(self.check, head, boxes)
-        row = self._enqueue(
-            agent.agent_id, lineage, payload={**boxes, "runtime_config": request.runtime_config}
-        )
+        payload = {**boxes, "runtime_config": request.runtime_config}
+        report_to = self._admission.report_to()
+        row = self._send(agent.agent_id, lineage, payload, request_sha256=digest, report_to=report_to)
         if row is None:
             return self._replay_of_another(digest)
-        report_to = self._admission.report_to(lineage)
-        self._write_edge(row, lineage, digest, report_to)
-        runtime.turns.keep(row.turn_id, agent.agent_id, output_start=None, report_to=report_to)
+        runtime.turns.begin_record(row.turn_id, agent.agent_id, output_start=None, report_to=report_to)
         promoted = promote_next(runtime, agent.agent_id)
         if request.emit_state and promoted is not None:
-            leased = runtime.heads.get(agent.agent_id)
-            if leased is not None:
-                runtime.tell_state(leased, "dispatched", leased.turn_epoch)
+            assigned = runtime.heads.get(agent.agent_id)
+            if assigned is not None:
+                runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
         return Dispatched(self._result(runtime.inbox.get(row.inbox_id), created=True), packed=packed)
 
     # --- idempotency
 
     def _digest(self, agent: Agent, profile_box_id: str, depth: int) -> str:
         """SHA-256 of what makes two requests the same."""
-        typed = self.request.context_box_id or ""
-        seen = as_box_id(typed) or typed
+        given = self.request.context_box_id or ""
+        seen = as_box_id(given) or given
         if self.request.handover is not None and self.request.correlation_id is not None:
             planned = self._pack(dry_run=True)
             seen = f"plan {planned.digest if planned else None}"
@@ -172,7 +166,9 @@ class _Dispatch:
         # Most dispatches are not checked, and the rules take a while to load.
         from cardbox_cli.execution.requests.lint import lint_turn_to_be
 
-        check(lint_turn_to_be(self.runtime, self.request, head, **boxes))
+        request = self.request
+        is_packed = request.handover is not None
+        check(lint_turn_to_be(self.runtime, head, request.runtime_config, is_packed=is_packed, **boxes))
 
     # --- writing
 
@@ -190,73 +186,30 @@ class _Dispatch:
             dry_run=dry_run,
         )
 
-    def _enqueue(self, agent_id: str, lineage: Lineage, *, payload: dict[str, Any]) -> InboxRow | None:
-        request = self.request
+    def _send(
+        self, agent_id: str, lineage: Lineage, payload: dict[str, Any], **details: Any
+    ) -> InboxRow | None:
+        request, parent = self.request, self.request.parent
         turn_id = new_turn_id()
         named = {"display_name": request.display_name, "metadata": request.metadata}
-        parent_turn_id, parent_step_id = self._admission.above()
-        return self.runtime.inbox.insert(
-            NewRow(
-                inbox_id=turn_id,
-                agent_id=agent_id,
-                message_type=TURN,
-                status=QUEUED,
-                channel_id=request.channel_id,
-                enqueue_mode="call",
-                correlation_id=request.correlation_id or turn_id,
-                agent_turn_id=turn_id,
-                payload={**payload, **{name: value for name, value in named.items() if value is not None}},
-                context_headers=turn_headers(
-                    project_id=self.runtime.project_id,
-                    channel_id=request.channel_id,
-                    agent_id=agent_id,
-                    agent_turn_id=turn_id,
-                    turn_epoch=0,
-                    depth=lineage.depth,
-                    trace_id=lineage.trace_id,
-                    parent_agent_id=lineage.parent_agent_id if parent_turn_id else None,
-                    parent_turn_id=parent_turn_id,
-                    parent_step_id=parent_step_id,
-                ),
-            )
+        message = Message(
+            type=TURN,
+            fence=Fence(agent_id, turn_id, 0),
+            channel_id=request.channel_id,
+            lineage=lineage,
+            correlation_id=request.correlation_id or turn_id,
+            payload={**payload, **{name: value for name, value in named.items() if value is not None}},
+            inbox_id=turn_id,
         )
-
-    def _write_edge(
-        self, row: InboxRow, lineage: Lineage, digest: str, report_to: dict[str, str] | None
-    ) -> None:
-        parent = self.request.parent
-        parent_step_id = self._admission.above()[1]
-        self.runtime.turns.insert_edge(
-            Edge(
-                edge_id=new_edge_id(),
-                channel_id=row.channel_id,
-                primitive="enqueue",
-                edge_phase="request",
-                source_agent_id=self.request.source_agent_id,
-                source_agent_turn_id=parent.agent_turn_id if parent else None,
-                source_step_id=parent.step_id if parent else None,
-                target_agent_id=row.agent_id,
-                target_agent_turn_id=row.turn_id,
-                correlation_id=row.correlation_id,
-                enqueue_mode="call",
-                recursion_depth=lineage.depth,
-                trace_id=lineage.trace_id,
-                parent_step_id=parent_step_id,
-                metadata={
-                    "message_type": TURN,
-                    "enqueue_mode": "call",
-                    "inbox_id": row.inbox_id,
-                    "recursion_depth": lineage.depth,
-                    "cg_ctx": edge_context(row),
-                    "request_sha256": digest,
-                    "report_to": report_to,
-                },
-                created_at=None,
-            )
+        sender = Sender(
+            request.source_agent_id,
+            parent.agent_turn_id if parent else None,
+            parent.step_id if parent else None,
         )
+        return send(self.runtime, message, sender, details)
 
     def _result(self, row: InboxRow, *, created: bool) -> DispatchResult:
-        queued = row.status == QUEUED
+        queued, lineage = row.status == QUEUED, row.lineage
         return DispatchResult(
             status="accepted",
             agent_id=row.agent_id,
@@ -266,7 +219,7 @@ class _Dispatch:
             context_box_id=row.pointer("context_box_id"),
             output_box_id=row.pointer("output_box_id"),
             inbox_id=row.inbox_id,
-            recursion_depth=depth_of(row.context_headers),
-            trace_id=trace_id_of(row.context_headers),
+            recursion_depth=lineage.depth,
+            trace_id=lineage.trace_id,
             created=created,
         )

@@ -83,14 +83,6 @@ class Dispatched(msgspec.Struct, frozen=True):
     packed: Packed | None = None
 
 
-class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a new turn stands: how deep, in which trace, and whose turn it is asked for by."""
-
-    depth: int
-    trace_id: str
-    parent_agent_id: str | None
-
-
 class Refusal(Exception):
     """The answer to a request that is not accepted. Leaves the transaction, so that nothing of it stays."""
 

@@ -1,11 +1,11 @@
-"""What the world is told of turns, after the commit: their ends, their steps, their states.
+"""What is published of turns, after the commit: their ends, their steps, their states.
 
 Observers listen to these events; nothing in cbx depends on them, and each may be lost.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,54 +26,69 @@ class TurnAddress(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
 
 
-class Events(Protocol):
-    """Who is told. No method raises, and none blocks for longer than seconds."""
+class TurnEvent(msgspec.Struct, frozen=True):
+    """Something that happened to a turn, as others read it; what is None in `body` is left out."""
 
-    def task_ended(
-        self,
-        turn: TurnAddress,
-        *,
-        status: EndStatus,
-        output_box_id: str | None,
-        deliverable_card_id: str | None,
-        tool_result_card_id: str | None = None,
-        error: str | None = None,
-        error_code: str | None = None,
-        duration_ms: int | None = None,
-    ) -> None:
-        """The turn has ended."""
-
-    def step(
-        self,
-        turn: TurnAddress,
-        *,
-        step_id: str,
-        phase: Phase,
-        metadata: Mapping[str, Any] | None = None,
-        new_card_ids: Sequence[str] = (),
-    ) -> None:
-        """A step of the turn has come to `phase`."""
-
-    def state(
-        self,
-        turn: TurnAddress,
-        *,
-        status: str,
-        updated_at: datetime,
-        output_box_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """The agent's head is now `status`. Metadata: activity, current_tool and the like."""
+    turn: TurnAddress
+    kind: Literal["task", "step", "state"]
+    body: dict[str, Any]
 
 
-class NoEvents:
-    """Nobody is told."""
+# Publishes an event. Never raises, nor blocks for longer than seconds.
+Publish = Callable[[TurnEvent], None]
 
-    def task_ended(self, turn: TurnAddress, **_: Any) -> None:
-        """Nothing."""
 
-    def step(self, turn: TurnAddress, **_: Any) -> None:
-        """Nothing."""
+def end_event(
+    turn: TurnAddress,
+    *,
+    status: EndStatus,
+    output_box_id: str | None,
+    deliverable_card_id: str | None,
+    error: str | None = None,
+    error_code: str | None = None,
+) -> TurnEvent:
+    """The turn has ended."""
+    body = {
+        "agent_turn_id": turn.agent_turn_id,
+        "status": status,
+        "output_box_id": output_box_id,
+        "deliverable_card_id": deliverable_card_id,
+        "error": error,
+        "error_code": error_code,
+    }
+    return TurnEvent(turn, "task", body)
 
-    def state(self, turn: TurnAddress, **_: Any) -> None:
-        """Nothing."""
+
+def step_event(
+    turn: TurnAddress, *, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()
+) -> TurnEvent:
+    """A step of the turn has come to `phase`."""
+    body = {
+        "agent_turn_id": turn.agent_turn_id,
+        "step_id": step_id,
+        "phase": phase,
+        "metadata": {},
+        "new_card_ids": list(new_card_ids),
+    }
+    return TurnEvent(turn, "step", body)
+
+
+def state_event(
+    turn: TurnAddress,
+    *,
+    status: str,
+    updated_at: datetime,
+    output_box_id: str | None = None,
+    **metadata: Any,
+) -> TurnEvent:
+    """The agent's head is now `status`. Metadata: activity, current_tool and the like."""
+    body = {
+        "agent_id": turn.agent_id,
+        "agent_turn_id": turn.agent_turn_id,
+        "status": status,
+        "turn_epoch": turn.turn_epoch,
+        "updated_at": updated_at.astimezone(UTC),
+        "output_box_id": output_box_id,
+        "metadata": metadata,
+    }
+    return TurnEvent(turn, "state", body)

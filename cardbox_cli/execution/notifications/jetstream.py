@@ -1,25 +1,22 @@
-"""NATS as a bell, as something that listens, and as the way of events.
+"""NATS as a notifier, as a subscription, and as the way of events.
 
-Bells and events go into JetStream. To listen, each worker subscribes for itself: every one hears every ring,
-and none leaves a consumer behind on the server. What is rung while a worker's connection is down is lost to
-it; it looks when it is back.
+Wakeups and events go into JetStream. Each worker subscribes for itself: every one gets every wakeup, and none
+leaves a consumer behind on the server. A wakeup that comes while a worker's connection is down is lost to it;
+it looks when the connection is back.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
-from typing import Any
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.execution.notifications.events import Phase, TurnAddress
-from cardbox_cli.execution.notifications.nats import Line, Listening, parse_servers
+from cardbox_cli.execution.notifications.events import TurnEvent
+from cardbox_cli.execution.notifications.nats import NatsConnection, SubjectSubscription, parse_servers
 from cardbox_cli.execution.notifications.notifier import Announce, Wakeup
 from cardbox_cli.execution.notifications.protocol import (
     event_message,
     wakeup_message,
     wakeup_subject,
 )
-from cardbox_cli.model.execution.turns import EndStatus
 
 
 class Nats:
@@ -28,35 +25,41 @@ class Nats:
     def __init__(self, url: str, announce: Announce) -> None:
         self._servers = parse_servers(url)
         self._announce = announce
-        self._made: Line | None = None
+        self._made: NatsConnection | None = None
         self._making = Lock()
 
     def notifier(self) -> "NatsNotifier":
-        """Rings at the streams of the protocol."""
+        """Publishes wakeups to the streams of the protocol."""
         return NatsNotifier(self)
 
     def events(self) -> "NatsEvents":
-        """Tells of turns there."""
+        """Publishes events of turns there."""
         return NatsEvents(self, self._announce)
 
-    def listen(
-        self, project_id: str | None, worker_targets: Collection[str] | None, heard: Callable[[], None]
-    ) -> "NatsListening | None":
-        """Call `heard` for each wanted ring, and whenever one may have been missed. None where it cannot."""
+    def subscribe(
+        self,
+        project_id: str | None,
+        worker_targets: Collection[str] | None,
+        on_notification: Callable[[], None],
+    ) -> "NatsSubscription | None":
+        """Call `on_notification` for each wanted wakeup, and whenever one may have been missed.
+
+        None where no subject can name what is wanted.
+        """
         subjects = []
         for target in (None,) if worker_targets is None else worker_targets:
             try:
                 subjects.append(wakeup_subject(project_id, target))
             except CbxError as exc:
                 self._announce(f"warning: no wakeups by NATS: {exc.message}; workers poll")
-        return NatsListening(self.line, subjects, heard) if subjects else None
+        return NatsSubscription(self.connection, subjects, on_notification) if subjects else None
 
     @property
-    def line(self) -> Line:
+    def connection(self) -> NatsConnection:
         """The connection."""
         with self._making:
             if self._made is None:
-                self._made = Line(self._servers, self._announce)
+                self._made = NatsConnection(self._servers, self._announce)
             return self._made
 
     def close(self) -> None:
@@ -82,7 +85,7 @@ class NatsNotifier:
             except CbxError as exc:
                 refused = exc
         if messages:
-            self._nats.line.publish(messages)
+            self._nats.connection.publish(messages)
         if refused is not None:
             raise refused
 
@@ -93,93 +96,31 @@ class NatsEvents:
     def __init__(self, nats: Nats, announce: Announce) -> None:
         self._nats = nats
         self._announce = announce
-        self._said: str | None = None
+        self._failure: str | None = None
 
-    def task_ended(
-        self,
-        turn: TurnAddress,
-        *,
-        status: EndStatus,
-        output_box_id: str | None,
-        deliverable_card_id: str | None,
-        tool_result_card_id: str | None = None,
-        error: str | None = None,
-        error_code: str | None = None,
-        duration_ms: int | None = None,
-    ) -> None:
-        """The turn has ended."""
-        body = {
-            "agent_turn_id": turn.agent_turn_id,
-            "status": status,
-            "output_box_id": output_box_id,
-            "deliverable_card_id": deliverable_card_id,
-            "tool_result_card_id": tool_result_card_id,
-            "error": error,
-            "error_code": error_code,
-            "stats": None if duration_ms is None else {"duration_ms": duration_ms},
-        }
-        self._tell(turn, "task", body)
-
-    def step(
-        self,
-        turn: TurnAddress,
-        *,
-        step_id: str,
-        phase: Phase,
-        metadata: Mapping[str, Any] | None = None,
-        new_card_ids: Sequence[str] = (),
-    ) -> None:
-        """A step of the turn has come to `phase`."""
-        body = {
-            "agent_turn_id": turn.agent_turn_id,
-            "step_id": step_id,
-            "phase": phase,
-            "metadata": metadata or {},
-            "new_card_ids": list(new_card_ids),
-        }
-        self._tell(turn, "step", body)
-
-    def state(
-        self,
-        turn: TurnAddress,
-        *,
-        status: str,
-        updated_at: datetime,
-        output_box_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """The agent's head is now `status`."""
-        body = {
-            "agent_id": turn.agent_id,
-            "agent_turn_id": turn.agent_turn_id,
-            "status": status,
-            "turn_epoch": turn.turn_epoch,
-            "updated_at": updated_at.astimezone(UTC),
-            "output_box_id": output_box_id,
-            "metadata": metadata or {},
-        }
-        self._tell(turn, "state", body)
-
-    def _tell(self, turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> None:
-        said = None
+    def publish(self, event: TurnEvent) -> None:
+        """Publish the event, if that can be done."""
+        failure = None
         try:
-            self._nats.line.publish([event_message(turn, kind, body)])
+            self._nats.connection.publish([event_message(event)])
         except CbxError as exc:
-            said = f"warning: no events by NATS: {exc.message}"
-        # Once until it goes well again: one trouble may be told in several words.
-        if said is not None and self._said is None:
-            self._announce(said)
-        self._said = said
+            failure = f"warning: no events by NATS: {exc.message}"
+        # Once until it goes well again: one trouble may have several messages.
+        if failure is not None and self._failure is None:
+            self._announce(failure)
+        self._failure = failure
 
 
-class NatsListening:
+class NatsSubscription:
     """A subscription of this process alone."""
 
-    def __init__(self, line: Line, subjects: Sequence[str], heard: Callable[[], None]) -> None:
-        self._line = line
-        self._listening = Listening(subjects, heard)
-        line.listen(self._listening)
+    def __init__(
+        self, connection: NatsConnection, subjects: Sequence[str], on_notification: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._subscription = SubjectSubscription(subjects, on_notification)
+        connection.subscribe(self._subscription)
 
     def close(self) -> None:
-        """Hear nothing any more."""
-        self._line.forget(self._listening)
+        """End it."""
+        self._connection.unsubscribe(self._subscription)

@@ -1,6 +1,6 @@
-"""What a worker blocks on between two looks at the inbox: everything that listens, and its own patience.
+"""What a worker blocks on between two looks at the inbox: its subscriptions, and its own patience.
 
-Knows neither Postgres nor NATS. Without any listener an ear is plain polling.
+Knows neither Postgres nor NATS. Without any subscription it is plain polling.
 """
 
 from collections.abc import Sequence
@@ -9,26 +9,26 @@ from typing import Protocol
 from cardbox_cli.store.connection.waker import Waker
 
 
-class Listening(Protocol):
-    """Something that listens in the background and wakes an ear."""
+class Subscription(Protocol):
+    """Notifications that come in in the background, and wake a listener."""
 
     def close(self) -> None:
-        """Stop listening; soon, and for good."""
+        """Stop; soon, and for good."""
 
 
 class Listener:
-    """Opened before the first look at the inbox, it misses nothing: each listener wakes it as it begins."""
+    """Opened before the first look at the inbox, it misses nothing: each subscription begins by waking it."""
 
     def __init__(self) -> None:
         self._waker = Waker()
-        self._listening: Sequence[Listening] = ()
+        self._subscriptions: Sequence[Subscription] = ()
 
-    def attach(self, *listening: Listening) -> None:
-        """Make these the listeners that closing ends."""
-        self._listening = (*self._listening, *listening)
+    def attach(self, *subscriptions: Subscription) -> None:
+        """Have these subscriptions closed with the listener."""
+        self._subscriptions = (*self._subscriptions, *subscriptions)
 
     def wait(self, seconds: float) -> bool:
-        """Block for at most `seconds`. True means "look now": somebody rang, or may have rung unheard."""
+        """Block for at most `seconds`. True means "look now": a wakeup came, or may have been missed."""
         return self._waker.wait(seconds)
 
     def wake(self) -> None:
@@ -37,7 +37,7 @@ class Listener:
 
     def close(self) -> None:
         """Stop listening."""
-        for one in self._listening:
+        for one in self._subscriptions:
             one.close()
         self._waker.close()
 

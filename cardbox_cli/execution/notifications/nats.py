@@ -1,7 +1,7 @@
 """A connection to NATS, in a thread of its own. The only home of the library nats-py, which is asyncio.
 
-It is made again whenever it breaks, and nobody waits long for it. Sends messages to JetStream and calls who
-listens; what messages say, and to whom, it is told.
+It is made again whenever it breaks, and nobody waits long for it. Publishes messages to JetStream and calls
+its subscriptions; what messages hold, and for whom they are, others decide.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from cardbox_cli.errors import ServiceUnavailable, UsageError
 from cardbox_cli.execution.notifications.notifier import Announce
-from cardbox_cli.execution.notifications.protocol import STREAMS, Message
+from cardbox_cli.execution.notifications.protocol import STREAMS, NatsMessage
 
 try:
     from nats.aio.client import Client
@@ -64,26 +64,26 @@ def _parse_server(text: str) -> Server:
     return Server(address, user, password, None) if password else Server(address, None, None, user)
 
 
-class Listening:
-    """Somebody who listens: `heard` is called for each message on `subjects`, and when one may be missed."""
+class SubjectSubscription:
+    """Calls `on_notification` for each message on `subjects`, and whenever one may have been missed."""
 
-    def __init__(self, subjects: Sequence[str], heard: Callable[[], None]) -> None:
+    def __init__(self, subjects: Sequence[str], on_notification: Callable[[], None]) -> None:
         self.subjects = subjects
-        self.heard = heard
+        self.on_notification = on_notification
         self.subscriptions: list[Subscription] = []
 
     async def begin(self, client: Client) -> None:
-        """Listen on `client`. From when this is done on nothing is missed."""
+        """Subscribe on `client`. From when this is done on nothing is missed."""
 
         async def on_message(_: Msg) -> None:
-            self.heard()
+            self.on_notification()
 
         self.subscriptions = [await client.subscribe(subject, cb=on_message) for subject in self.subjects]
         await client.flush(int(_PATIENCE))
-        self.heard()
+        self.on_notification()
 
 
-class Line:
+class NatsConnection:
     """The connection. Its methods are called from other threads; those with `async` run in its own."""
 
     def __init__(self, servers: Sequence[Server], announce: Announce) -> None:
@@ -92,16 +92,16 @@ class Line:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._closing = asyncio.Event()
-        self._listening: list[Listening] = []
+        self._subscribed: list[SubjectSubscription] = []
         self._trouble = "no answer yet"
         self._no_streams: str | None = None
         self._quiet_until = 0.0
-        self._deaf = False
+        self._is_announced_down = False
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._run, name="cbx nats", daemon=True)
         self._thread.start()
 
-    def publish(self, messages: Sequence[Message]) -> None:
+    def publish(self, messages: Sequence[NatsMessage]) -> None:
         """Publish, until a stream has all of them. Raises ServiceUnavailable within some 2 seconds."""
         sending = asyncio.run_coroutine_threadsafe(self._publish(messages), self._loop)
         try:
@@ -109,14 +109,14 @@ class Line:
         except TimeoutError:
             raise self._unavailable() from None
 
-    def listen(self, listening: Listening) -> None:
-        """Let it hear, now or from when there is a connection on."""
-        # What goes wrong in it nobody hears of: polling finds the work, and the next connection begins anew.
-        asyncio.run_coroutine_threadsafe(self._begin(listening), self._loop)
+    def subscribe(self, subscription: SubjectSubscription) -> None:
+        """Begin it, now or from when there is a connection on."""
+        # What goes wrong in it is not announced: polling finds the work, and the next connection begins anew.
+        asyncio.run_coroutine_threadsafe(self._begin(subscription), self._loop)
 
-    def forget(self, listening: Listening) -> None:
-        """Let it hear no more."""
-        asyncio.run_coroutine_threadsafe(self._end(listening), self._loop)
+    def unsubscribe(self, subscription: SubjectSubscription) -> None:
+        """End it."""
+        asyncio.run_coroutine_threadsafe(self._end(subscription), self._loop)
 
     def close(self) -> None:
         """Close the connection; within seconds, whatever becomes of it."""
@@ -147,23 +147,23 @@ class Line:
         client, lost = Client(), asyncio.Event()
         try:
             await self._connect(client, server, lost)
-            for listening in self._listening:
-                await listening.begin(client)
+            for subscription in self._subscribed:
+                await subscription.begin(client)
         except Exception as exc:  # whatever the library lets out: this thread must live on
             if not isinstance(exc, TimeoutError):
                 self._trouble = _words(exc)
-            self._tell_listeners(deaf=True)
+            self._announce_state(down=True)
             return False
         else:
             self._client = client
             self._quiet_until = 0.0
             self._connected.set()
-            self._tell_listeners(deaf=False)
+            self._announce_state(down=False)
             await lost.wait()
             self._trouble = "the connection was lost"
-            self._tell_listeners(deaf=True)
-            for listening in self._listening:
-                listening.heard()
+            self._announce_state(down=True)
+            for subscription in self._subscribed:
+                subscription.on_notification()
             return True
         finally:
             self._client = None
@@ -178,7 +178,7 @@ class Line:
             lost.set()
 
         async with asyncio.timeout(_PATIENCE / len(self._servers)):
-            # Connecting anew is ours, so that listeners learn what they missed.
+            # Connecting anew is ours, so that subscriptions learn what they missed.
             await client.connect(
                 server.address,
                 user=server.user,
@@ -209,27 +209,27 @@ class Line:
             except NatsError as exc:
                 self._no_streams = f"no stream {stream.name}: {_words(exc)}"
 
-    async def _begin(self, listening: Listening) -> None:
-        self._listening.append(listening)
+    async def _begin(self, subscription: SubjectSubscription) -> None:
+        self._subscribed.append(subscription)
         if self._client is not None:
-            await listening.begin(self._client)
+            await subscription.begin(self._client)
 
-    async def _end(self, listening: Listening) -> None:
-        self._listening.remove(listening)
+    async def _end(self, subscription: SubjectSubscription) -> None:
+        self._subscribed.remove(subscription)
         if self._client is not None:
-            for subscription in listening.subscriptions:
-                await subscription.unsubscribe()
+            for of_subject in subscription.subscriptions:
+                await of_subject.unsubscribe()
 
-    def _tell_listeners(self, *, deaf: bool) -> None:
-        if self._listening and deaf != self._deaf:
-            self._deaf = deaf
+    def _announce_state(self, *, down: bool) -> None:
+        if self._subscribed and down != self._is_announced_down:
+            self._is_announced_down = down
             self._announce(
                 f"warning: no wakeups by NATS: {self._where()}: {self._trouble}; workers poll"
-                if deaf
-                else "wakeups by NATS are heard again"
+                if down
+                else "wakeups by NATS arrive again"
             )
 
-    async def _publish(self, messages: Sequence[Message]) -> None:
+    async def _publish(self, messages: Sequence[NatsMessage]) -> None:
         if self._loop.time() < self._quiet_until:
             raise self._unavailable()
         try:
@@ -244,7 +244,7 @@ class Line:
                 f"{self._where()}: {self._no_streams or _words(exc)}", hint=_HINT
             ) from exc
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: NatsMessage) -> None:
         if self._client is None:
             raise ServiceUnavailable(f"{self._where()}: {self._trouble}", hint=_HINT)
         await self._client.jetstream(timeout=_PATIENCE).publish(
@@ -259,5 +259,5 @@ class Line:
 
 
 def _words(exc: Exception) -> str:
-    """What the library says. No address with a password was ever given to it."""
+    """The library's message. No address with a password was ever given to it."""
     return str(exc).strip().removeprefix("nats: ") or type(exc).__name__

@@ -1,6 +1,6 @@
-"""Waking the workers of a target after a commit: what a wakeup says, and ringing every bell that there is.
+"""Waking the workers of a target after a commit: what a wakeup holds, and every notifier that there is.
 
-A wakeup is a doorbell. It may be lost, so no failure to ring leaves this module: it becomes one warning.
+A wakeup may be lost, so no failure of a notifier leaves this module: it becomes one warning.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Wakeup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wakeup_for(row: InboxRow, worker_target: str, reason: str) -> Wakeup:
-    """What to ring for an inbox row that was committed as claimable."""
+    """The wakeup for an inbox row that was committed as claimable."""
     headers = row.context_headers if isinstance(row.context_headers, dict) else {}
     traceparent = headers.get("traceparent")
     return Wakeup(
@@ -51,11 +51,11 @@ class Notifier(Protocol):
     name: str
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Ring for all of them. Raises CbxError when that failed, within seconds."""
+        """Send all of them. Raises CbxError when that failed, within seconds."""
 
 
 class Notifiers:
-    """All bells that are configured. Ring after the commit, when no transaction is open."""
+    """All notifiers that are configured. Notify after the commit, when no transaction is open."""
 
     def __init__(self, notifiers: Sequence[Notifier], announce: Announce) -> None:
         self._notifiers = notifiers
@@ -73,6 +73,6 @@ class Notifiers:
             except CbxError as exc:
                 failures[notifier.name] = f"no wakeup by {notifier.name}: {exc.message}"
         if failures.keys() - self._failing:
-            said = "; ".join(failures.values())
-            self._announce(f"warning: {said}; workers find the work when they poll")
+            reasons = "; ".join(failures.values())
+            self._announce(f"warning: {reasons}; workers find the work when they poll")
         self._failing = set(failures)

@@ -1,4 +1,4 @@
-"""Postgres as a notifier and as something that listens, on `store/connection/notifications`."""
+"""Postgres as a notifier and as a subscription, on `store/connection/notifications`."""
 
 from collections.abc import Callable, Collection, Sequence
 from threading import Thread
@@ -25,20 +25,20 @@ class PostgresNotifier:
         notify(self._database, *((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
 
 
-class PostgresListening:
-    """A thread that calls `heard` for each wanted ring, and whenever one may have been missed."""
+class PostgresSubscription:
+    """A thread that calls `on_notification` for each wanted one, and whenever one may have been missed."""
 
     def __init__(
         self,
         target: Target,
         project_id: str | None,
         worker_targets: Collection[str] | None,
-        heard: Callable[[], None],
+        on_notification: Callable[[], None],
         announce: Announce,
     ) -> None:
         wanted = Wanted(project_id, worker_targets)
         self._listener = Listener(target, wanted, announce)
-        self._heard = heard
+        self._on_notification = on_notification
         self._closing = False
         self._thread = Thread(target=self._listen, name="cbx listen", daemon=True)
         self._thread.start()
@@ -53,6 +53,6 @@ class PostgresListening:
         try:
             while not self._closing:
                 if self._listener.wait(_LONG):
-                    self._heard()
+                    self._on_notification()
         finally:
             self._listener.close()

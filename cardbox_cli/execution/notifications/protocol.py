@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.notifications.events import TurnAddress
+from cardbox_cli.execution.notifications.events import TurnEvent
 from cardbox_cli.execution.notifications.notifier import Wakeup
 
 VERSION = "v1r4"
@@ -18,7 +18,7 @@ _DAY = 24 * 3600
 _ANY = "*"
 
 
-class Message(NamedTuple):
+class NatsMessage(NamedTuple):
     """What is published."""
 
     subject: str
@@ -40,7 +40,7 @@ STREAMS = (
 )
 
 
-def wakeup_message(wakeup: Wakeup) -> Message:
+def wakeup_message(wakeup: Wakeup) -> NatsMessage:
     """A wakeup for the workers of its target. Raises InvalidInput for a name that no subject can hold."""
     subject = _subject(
         _part("project", wakeup.project_id),
@@ -60,14 +60,15 @@ def wakeup_message(wakeup: Wakeup) -> Message:
     return _message(subject, headers, {"inbox_id": wakeup.inbox_id, "reason": wakeup.reason})
 
 
-def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> Message:
-    """An event of a turn; `kind` is task, step or state. Raises as `wakeup_message` does."""
+def event_message(event: TurnEvent) -> NatsMessage:
+    """An event of a turn. Raises as `wakeup_message` does."""
+    turn = event.turn
     subject = _subject(
         _part("project", turn.project_id),
         _part("channel", turn.channel_id),
         "evt",
         _part("agent", turn.agent_id),
-        kind,
+        event.kind,
     )
     headers = {
         "CG-Project-Id": turn.project_id,
@@ -78,11 +79,11 @@ def event_message(turn: TurnAddress, kind: str, body: Mapping[str, Any]) -> Mess
         "CG-Recursion-Depth": str(turn.recursion_depth),
         "traceparent": turn.traceparent,
     }
-    return _message(subject, headers, body)
+    return _message(subject, headers, event.body)
 
 
 def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:
-    """Where to hear wakeups; None stands for all. Raises as `wakeup_message` does."""
+    """Where wakeups arrive; None stands for all. Raises as `wakeup_message` does."""
     project = _ANY if project_id is None else _part("project", project_id)
     target = _ANY if worker_target is None else _part("worker target", worker_target)
     return _subject(project, _ANY, "cmd", target, "wakeup")
@@ -101,7 +102,7 @@ def _part(what: str, text: str) -> str:
     return text
 
 
-def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str, Any]) -> Message:
+def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str, Any]) -> NatsMessage:
     # The last four are what the protocol's own client adds.
     all_headers = {
         **headers,
@@ -110,7 +111,7 @@ def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str,
         "CG-Msg-Type": subject.rpartition(".")[2],
         "CG-Sender": "cbx",
     }
-    return Message(subject, _without_none(all_headers), msgspec.json.encode(_without_none(body)))
+    return NatsMessage(subject, _without_none(all_headers), msgspec.json.encode(_without_none(body)))
 
 
 def _without_none(mapping: Mapping[str, Any]) -> dict[str, Any]:

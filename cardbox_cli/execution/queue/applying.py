@@ -3,20 +3,15 @@
 When none is left to come the turn resumes, or may end. What happens to the claimed row then is `claims.py`'s.
 """
 
-from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Literal
 
 import msgspec
 
+from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.calls import calls_of
-from cardbox_cli.model.card_types import TOOL_RESULT
-from cardbox_cli.model.cards import Card
-from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.execution.tool_calls import ended_by
 from cardbox_cli.model.execution.turns import (
-    END_STATUSES,
-    REPORTS,
     EndStatus,
     Fence,
     Head,
@@ -48,7 +43,7 @@ def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
     Takes part in the caller's transaction, who has claimed the row, which does not carry the turn yet, and
     then does with it what the outcome says.
     """
-    assert row.message_type in REPORTS
+    assert is_report(row)
     head = runtime.heads.lock(row.agent_id)
     if head is None or head.active_agent_turn_id != row.turn_id:
         return Applied(outcome="stale", fence=row.fence, reason="its turn is not active any more")
@@ -82,7 +77,7 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
         return Applied(outcome="terminate", fence=head.fence, end_status=ended)
     epoch = runtime.heads.move(head.fence, "resume")
     fence = Fence(head.agent_id, head.fence.agent_turn_id, epoch)
-    runtime.tell_state(head, "running", epoch)
+    runtime.publish_state(head, "running", epoch)
     return Applied(outcome="resumed", fence=fence)
 
 
@@ -104,19 +99,3 @@ def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> No
 def _termination(runtime: Runtime, tools: list[WaitingTool]) -> EndStatus | None:
     ids = [tool.tool_result_card_id for tool in tools if tool.tool_result_card_id is not None]
     return ended_by(runtime.cards.get_many(ids).cards)
-
-
-def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
-    """How a turn of these cards ends where a result of its last thought's calls says that it does."""
-    thoughts = [card for card in own if calls_of(card)]
-    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
-    return ended_by(card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked)
-
-
-def ended_by(results: Iterable[Card]) -> EndStatus | None:
-    """How a turn ends where one of these results says that it does: the first status that is no success."""
-    contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
-    if not any(content.after_execution == "terminate" for content in contents):
-        return None
-    said = next((content.status for content in contents if content.status != "success"), "success")
-    return next((status for status in END_STATUSES if status == said), "failed")

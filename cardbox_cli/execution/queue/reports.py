@@ -7,29 +7,28 @@ and `applying.py` applies it. The card's id is derived from the call: the same r
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, NotFound
+from cardbox_cli.execution.queue.messages import (
+    TIMEOUT,
+    TOOL_RESULT,
+    Message,
+    MessageType,
+    Sender,
+    send,
+)
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.headers import depth_of, new_trace_id, parent_of, trace_id_of, turn_headers
 from cardbox_cli.model.execution.turns import (
     APPLIED,
-    PENDING,
     RECEIVED,
-    TIMEOUT,
-    TOOL_RESULT,
     WAITING,
     WATCHDOG,
-    Edge,
     Fence,
     Head,
     TurnRecord,
     WaitingTool,
-    edge_context,
-    new_edge_id,
-    new_inbox_id,
 )
 from cardbox_cli.model.ids import derived_id
-from cardbox_cli.store.inbox import NewRow
 
 # Whose cards timeouts are in the card-box protocol v1r4.
 _TIMED_OUT_BY = "worker.watchdog"
@@ -52,7 +51,7 @@ def report_result(
     content: ToolResultContent,
     *,
     source_agent_id: str,
-    message_type: str = TOOL_RESULT,
+    kind: MessageType = TOOL_RESULT,
 ) -> Reported:
     """Report the result of a call that a suspended turn waits for.
 
@@ -66,7 +65,7 @@ def report_result(
         if waiting.wait_status != WAITING:
             return _replayed(runtime, waiting, draft)
         runtime.cards.add(draft)
-        return _send(runtime, waiting, draft.card_id, content, source_agent_id, message_type)
+        return _send(runtime, waiting, draft.card_id, content, source_agent_id, kind)
 
 
 def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:
@@ -122,16 +121,10 @@ def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported
         try:
             runtime.cards.add(draft)
         except CardConflict:
-            # Another result for the same call, as is said below.
+            # Another result for the same call: see below.
             pass
         else:
-            return Reported(
-                agent_turn_id=tool.agent_turn_id,
-                tool_call_id=tool.tool_call_id,
-                tool_result_card_id=draft.card_id,
-                inbox_id=None,
-                created=False,
-            )
+            return _reported(tool, draft.card_id, None)
     if tool.wait_status in (RECEIVED, APPLIED):
         raise Conflict(
             f"the call {tool.tool_call_id!r} of turn {tool.agent_turn_id} has another result already: "
@@ -150,7 +143,7 @@ def _send(
     card_id: str,
     content: ToolResultContent,
     source_agent_id: str,
-    message_type: str,
+    kind: MessageType,
 ) -> Reported:
     asked = runtime.inbox.turn_row(tool.agent_turn_id)
     if asked is None:
@@ -158,88 +151,51 @@ def _send(
             f"turn {tool.agent_turn_id} has lost its inbox row: its headers are unknown",
             hint="`cbx turn requeue` makes the row anew",
         )
-    headers = asked.context_headers
-    depth, trace_id = depth_of(headers), trace_id_of(headers)
-    parent_agent_id, parent_turn_id, parent_step_id = parent_of(headers)
-    row = runtime.inbox.insert(
-        NewRow(
-            inbox_id=new_inbox_id(),
-            agent_id=tool.agent_id,
-            message_type=message_type,
-            status=PENDING,
-            channel_id=asked.channel_id,
-            correlation_id=tool.tool_call_id,
-            agent_turn_id=tool.agent_turn_id,
-            turn_epoch=tool.turn_epoch,
-            payload={
-                "after_execution": content.after_execution,
-                "status": content.status,
-                "tool_result_card_id": card_id,
-            },
-            context_headers=turn_headers(
-                project_id=runtime.project_id,
-                channel_id=asked.channel_id,
-                agent_id=tool.agent_id,
-                agent_turn_id=tool.agent_turn_id,
-                turn_epoch=tool.turn_epoch,
-                depth=depth,
-                trace_id=trace_id or new_trace_id(),
-                parent_agent_id=parent_agent_id,
-                parent_turn_id=parent_turn_id,
-                parent_step_id=parent_step_id,
-                tool_call_id=tool.tool_call_id,
-            ),
-        )
+    report = Message(
+        type=kind,
+        fence=Fence(tool.agent_id, tool.agent_turn_id, tool.turn_epoch),
+        channel_id=asked.channel_id,
+        lineage=asked.lineage,
+        correlation_id=tool.tool_call_id,
+        payload={
+            "after_execution": content.after_execution,
+            "status": content.status,
+            "tool_result_card_id": card_id,
+        },
+        tool_call_id=tool.tool_call_id,
+        step_id=tool.step_id,
     )
+    row = send(runtime, report, Sender(source_agent_id))
     if row is None:
         raise Conflict(
             f"the call {tool.tool_call_id!r} has a report already",
             hint="nothing was written; look at it first",
         )
-    runtime.turns.insert_edge(
-        Edge(
-            edge_id=new_edge_id(),
-            channel_id=asked.channel_id,
-            primitive="report",
-            edge_phase="response",
-            source_agent_id=source_agent_id,
-            source_agent_turn_id=None,
-            source_step_id=None,
-            target_agent_id=tool.agent_id,
-            target_agent_turn_id=tool.agent_turn_id,
-            correlation_id=tool.tool_call_id,
-            enqueue_mode=None,
-            recursion_depth=depth,
-            trace_id=trace_id,
-            parent_step_id=tool.step_id,
-            metadata={
-                "message_type": message_type,
-                "inbox_id": row.inbox_id,
-                "recursion_depth": depth,
-                "cg_ctx": edge_context(row, step_id=tool.step_id, tool_call_id=tool.tool_call_id),
-            },
-            created_at=None,
-        )
-    )
     runtime.turns.receive(tool.agent_turn_id, tool.tool_call_id, card_id)
-    runtime.call(row, "report")
+    runtime.notify(row, "report")
+    return _reported(tool, card_id, row.inbox_id)
+
+
+def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> Reported:
     return Reported(
         agent_turn_id=tool.agent_turn_id,
         tool_call_id=tool.tool_call_id,
         tool_result_card_id=card_id,
-        inbox_id=row.inbox_id,
-        created=True,
+        inbox_id=inbox_id,
+        created=inbox_id is not None,
     )
 
 
 def report_end(
     runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
 ) -> None:
-    """Report the end of a turn to the call that waits for it. Nobody waiting any more is no error.
+    """Report the end of a turn to the call that waits for it, if one does. That it waits no more is no error.
 
-    A turn that does not wait yet hears it when it suspends: `recovery/lost_reports.py`.
+    A turn that does not wait yet gets it when it suspends: `recovery/lost_reports.py`.
     """
-    to = record.report_to or {}
+    to = record.report_to
+    if to is None:
+        return
     content = result_of_end(runtime, record.agent_turn_id, end_status, deliverable_card_id, message)
     try:
         with runtime.transaction():
@@ -300,7 +256,7 @@ def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
                 tool.tool_call_id,
                 ToolResultContent(status="timeout", after_execution="suspend", error=error),
                 source_agent_id=_TIMED_OUT_BY,
-                message_type=TIMEOUT,
+                kind=TIMEOUT,
             )
     except CardConflict:
         raise

@@ -6,19 +6,17 @@ the epoch (so that the old worker's writes fail), and writes the audit. What the
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, NoReturn
 
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.dispatch.promotion import POINTERS, promote_next
-from cardbox_cli.execution.queue.applying import keep_results
-from cardbox_cli.execution.queue.claims import carries, release
-from cardbox_cli.execution.queue.ending import end_queued, end_turn
-from cardbox_cli.execution.recovery.orphans import fail_orphan, find_orphan, requeue_orphan
+from cardbox_cli.execution.queue.messages import TURN, Message, is_report, is_turn, write_row
+from cardbox_cli.execution.queue.promotion import promote_next
+from cardbox_cli.execution.queue.stopping import carries, put_back, release, stop_turn
+from cardbox_cli.execution.recovery.orphans import Orphan, find_orphan
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.headers import new_trace_id, turn_headers
+from cardbox_cli.model.execution.headers import Lineage
 from cardbox_cli.model.execution.turns import (
     DEFAULT_CHANNEL,
     DISPATCHED,
@@ -27,17 +25,13 @@ from cardbox_cli.model.execution.turns import (
     PENDING,
     PROCESSING,
     QUEUED,
-    REPORTS,
     RUNNING,
     SUSPENDED,
-    TURN,
     End,
-    EndStatus,
     Fence,
     Head,
     InboxRow,
 )
-from cardbox_cli.store.inbox import NewRow
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +48,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
-    """Ring for what is due of a turn, and promote what lies queued while its agent is idle."""
+    """Notify of what is due of a turn, and promote what lies queued while its agent is idle."""
     runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
@@ -62,7 +56,7 @@ def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
         promoted = promote_next(runtime, row.agent_id, reason="nudge")
         for each in runtime.inbox.of_turn(agent_turn_id):
             if each.status in DUE:
-                runtime.call(each, "nudge")
+                runtime.notify(each, "nudge")
         now = runtime.heads.get(row.agent_id) or head
     return Fixed(
         agent_turn_id=agent_turn_id,
@@ -81,22 +75,28 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
         head = runtime.heads.lock(row.agent_id)
-        if head is None or head.active_agent_turn_id != agent_turn_id:
-            return _skip(runtime, row, actor=actor, reason=reason)
-        return _end(runtime, head, "canceled", "stop", actor=actor, reason=reason, error_code="stopped")
+        fence, epoch = Fence(row.agent_id, agent_turn_id, 0), None
+        if head is not None and head.active_agent_turn_id == agent_turn_id:
+            fence, epoch = head.fence, head.turn_epoch + 1
+        elif row.status != QUEUED:
+            _refuse_inactive(runtime, agent_turn_id)
+        twice = _may_start_twice(runtime, fence)
+        message = reason or f"canceled by {actor}"
+        end = stop_turn(runtime, head, fence, "canceled", error_code="stopped", message=message)
+        return _fixed(runtime, fence, "stop", epoch, actor=actor, reason=reason, twice=twice, end=end)
 
 
 def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
     """End a turn as failed. Raises StaleEpoch where its agent is not at that epoch any more."""
     with runtime.transaction():
-        orphan = find_orphan(runtime, agent_turn_id, expect_epoch)
-        if orphan is not None:
-            ended = fail_orphan(runtime, orphan, message=reason)
-            return _fixed(runtime, orphan.fence, "fail", None, actor=actor, reason=reason, end=ended)
-        head = _expect(runtime, agent_turn_id, expect_epoch)
-        return _end(
-            runtime, head, "failed", "fail", actor=actor, reason=reason, error_code="failed_by_operator"
-        )
+        head, orphan = _expect_any(runtime, agent_turn_id, expect_epoch)
+        fence = head.fence if orphan is None else orphan.fence
+        epoch = head.turn_epoch + 1 if orphan is None else None
+        # An orphan ends at the epoch that it was promoted with.
+        promoted_at = fence if orphan is None or orphan.row is None else orphan.row.fence
+        twice = _may_start_twice(runtime, fence)
+        end = stop_turn(runtime, head, promoted_at, "failed", error_code="failed_by_operator", message=reason)
+        return _fixed(runtime, fence, "fail", epoch, actor=actor, reason=reason, twice=twice, end=end)
 
 
 def reclaim(
@@ -119,57 +119,28 @@ def reclaim(
                 f"turn {agent_turn_id} has no inbox row that could be claimed",
                 hint="`cbx turn requeue` makes it a row anew",
             )
-        twice = _may_start_twice(runtime, head)
+        twice = _may_start_twice(runtime, head.fence)
         epoch = runtime.heads.move(head.fence, "reclaim")
         if row.status == PROCESSING:
             release(runtime, row, epoch, attempts=attempts, error=reason)
         else:
-            runtime.call(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
+            runtime.notify(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
         return _fixed(runtime, head.fence, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
 
 
 def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
     """Put a turn back into its agent's queue, to begin anew, with as many tries as a new one.
 
-    What it wrote stays in its output box, where results go that had come and were not applied yet. Its row is
-    made anew if it is lost. Raises StaleEpoch as `fail` does.
+    Its row is made anew if it is lost. Raises StaleEpoch as `fail` does.
     """
     with runtime.transaction():
-        orphan = find_orphan(runtime, agent_turn_id, expect_epoch)
-        if orphan is not None and orphan.row is not None:
-            promoted = requeue_orphan(runtime, orphan, reason=reason)
-            epoch = promoted.turn_epoch if promoted and promoted.turn_id == agent_turn_id else None
-            return _fixed(
-                runtime, orphan.fence, "requeue", epoch, actor=actor, reason=reason, promoted=promoted
-            )
-        head = _expect(runtime, agent_turn_id, expect_epoch)
-        twice = _may_start_twice(runtime, head)
-        rows = runtime.inbox.of_turn(agent_turn_id)
-        others = [each.inbox_id for each in rows if each.message_type != TURN]
+        head, orphan = _expect_any(runtime, agent_turn_id, expect_epoch, with_row=True)
+        fence = head.fence if orphan is None else orphan.fence
+        twice = _may_start_twice(runtime, fence)
         row = runtime.inbox.turn_row(agent_turn_id) or _write_again(runtime, head)
-        keep_results(runtime, head, runtime.turns.drop_waiting(agent_turn_id))
-        epoch = runtime.heads.free(head.fence, "stop")
-        runtime.inbox.move(others, "consume")
-        runtime.inbox.drop_leases([each.inbox_id for each in rows])
-        runtime.inbox.move(
-            [row.inbox_id],
-            "requeue",
-            turn_epoch=0,
-            attempts=-row.retry_count,
-            delay=timedelta(0),
-            error=reason,
-        )
-        runtime.turns.close_steps(agent_turn_id, "failed", reason)
-        promoted = promote_next(runtime, head.agent_id, reason="requeue")
+        epoch, promoted = put_back(runtime, head, row, reason=reason)
         return _fixed(
-            runtime,
-            head.fence,
-            "requeue",
-            epoch,
-            actor=actor,
-            reason=reason,
-            twice=twice,
-            promoted=promoted,
+            runtime, fence, "requeue", epoch, actor=actor, reason=reason, twice=twice, promoted=promoted
         )
 
 
@@ -231,6 +202,16 @@ def _expect(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
     return runtime.heads.hold(Fence(found.agent_id, agent_turn_id, epoch))
 
 
+def _expect_any(
+    runtime: Runtime, agent_turn_id: str, epoch: int, *, with_row: bool = False
+) -> tuple[Head, Orphan | None]:
+    """`_expect`; of an orphan its agent's head, and the orphan, unless it must be one that has its row."""
+    orphan = find_orphan(runtime, agent_turn_id, epoch)
+    if orphan is not None and (orphan.row is not None or not with_row):
+        return orphan.head, orphan
+    return _expect(runtime, agent_turn_id, epoch), None
+
+
 def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
     row = _turn_row(runtime, agent_turn_id)
     record = runtime.turns.record(agent_turn_id)
@@ -247,54 +228,39 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     rows = [row for row in runtime.inbox.of_turn(head.fence.agent_turn_id) if row.status in OPEN]
     rows = [row for row in rows if row.status != QUEUED]
     at_epoch = [row for row in rows if carries(runtime, row, head)]
-    asking = [row for row in rows if row.message_type == TURN]
+    asking = [row for row in rows if is_turn(row)]
     # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
-    resuming = [
-        row
-        for row in rows
-        if head.status == RUNNING and row.status == PROCESSING and row.message_type in REPORTS
-    ]
+    resuming = [row for row in rows if head.status == RUNNING and row.status == PROCESSING and is_report(row)]
     return next(iter(at_epoch or asking or resuming), None)
 
 
-def _may_start_twice(runtime: Runtime, head: Head) -> list[str]:
+def _may_start_twice(runtime: Runtime, fence: Fence) -> list[str]:
     """What a worker that lost its turn may still be running, in words."""
-    turn_id = head.fence.agent_turn_id
-    leases = runtime.inbox.leases_of_turn(head.agent_id, turn_id)
+    leases = runtime.inbox.leases_of_turn(fence.agent_id, fence.agent_turn_id)
     running = [f"the command of worker {lease.owner}" for lease in leases]
     return running + [
         f"step {step.step_id}"
-        for step in runtime.turns.steps(turn_id)
+        for step in runtime.turns.steps(fence.agent_turn_id)
         if step.status not in ("completed", "failed", "suspended")
     ]
 
 
 def _write_again(runtime: Runtime, head: Head) -> InboxRow:
+    """The lost row of an active turn, as one that was promoted; its edge is there."""
     turn_id = head.fence.agent_turn_id
-    row = runtime.inbox.insert(
-        NewRow(
-            inbox_id=turn_id,
-            agent_id=head.agent_id,
-            message_type=TURN,
-            status=PENDING,
-            channel_id=head.active_channel_id or DEFAULT_CHANNEL,
-            enqueue_mode="call",
-            correlation_id=turn_id,
-            agent_turn_id=turn_id,
-            turn_epoch=head.turn_epoch,
-            payload={**{name: getattr(head, name) for name in POINTERS}, "runtime_config": {}},
-            context_headers=turn_headers(
-                project_id=runtime.project_id,
-                channel_id=head.active_channel_id or DEFAULT_CHANNEL,
-                agent_id=head.agent_id,
-                agent_turn_id=turn_id,
-                turn_epoch=head.turn_epoch,
-                depth=head.active_recursion_depth,
-                trace_id=head.trace_id or new_trace_id(),
-                parent_step_id=head.parent_step_id,
-            ),
-        )
+    message = Message(
+        type=TURN,
+        fence=head.fence,
+        channel_id=head.active_channel_id or DEFAULT_CHANNEL,
+        lineage=Lineage(
+            depth=head.active_recursion_depth, trace_id=head.trace_id, parent_step_id=head.parent_step_id
+        ),
+        correlation_id=turn_id,
+        payload={**{name: getattr(head, name) for name in TURN.payload}, "runtime_config": {}},
+        inbox_id=turn_id,
+        status=PENDING,
     )
+    row = write_row(runtime, message)
     if row is None:
         raise Conflict(
             f"turn {turn_id} has lost its inbox row, and its id is taken by another",
@@ -334,37 +300,6 @@ def _point(
     if output_box_id is not None:
         start = runtime.turns.box_length(output_box_id) or 0
         runtime.turns.reset_output_start(turn_id, start)
-
-
-def _skip(runtime: Runtime, row: InboxRow, *, actor: str, reason: str | None) -> Fixed:
-    if row.status != QUEUED:
-        _refuse_inactive(runtime, row.turn_id)
-    ended = end_queued(runtime, row, message=reason or "stopped before it began")
-    fence = Fence(row.agent_id, row.turn_id, 0)
-    return _fixed(runtime, fence, "stop", None, actor=actor, reason=reason, end=ended)
-
-
-def _end(
-    runtime: Runtime,
-    head: Head,
-    end_status: EndStatus,
-    action: str,
-    *,
-    actor: str,
-    reason: str | None,
-    error_code: str,
-) -> Fixed:
-    twice = _may_start_twice(runtime, head)
-    ended = end_turn(
-        runtime,
-        head.fence,
-        end_status,
-        move="stop",
-        error_code=error_code,
-        message=reason or f"{end_status} by {actor}",
-    )
-    after = head.turn_epoch + 1
-    return _fixed(runtime, head.fence, action, after, actor=actor, reason=reason, twice=twice, end=ended)
 
 
 def _fixed(

@@ -1,4 +1,4 @@
-"""Results that nobody was told of: stored, or the end of a turn, while a suspended turn still waits.
+"""Results that were not reported: stored, or the end of a turn, while a suspended turn still waits.
 
 A turn may end before the one that will wait for it has suspended, and other programs lose reports. Both are
 reported here: of one turn where it suspends, in the same transaction, and of all by `reap`.

@@ -1,24 +1,14 @@
-"""Turns that have not ended although their agent is not at them: what other programs leave behind.
-
-Puts them back into their agent's queue, or ends them. The caller opens the transaction and writes the audit.
-"""
-
-from datetime import timedelta
+"""Turns that have not ended although their agent is not at them: what other programs leave behind."""
 
 import msgspec
 
-from cardbox_cli.execution.dispatch.promotion import end_unpromoted, promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import (
     CONSUMED,
-    DEFAULT_CHANNEL,
-    ERROR,
     OPEN,
     PROCESSING,
     QUEUED,
     SKIPPED,
-    TURN,
-    End,
     Fence,
     Head,
     InboxRow,
@@ -35,12 +25,12 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> Fence:
-        """The turn at the epoch of its agent, which is what a fix compares and the audit tells."""
+        """The turn at the epoch of its agent, which is what a fix compares and the audit names."""
         return Fence(self.head.agent_id, self.agent_turn_id, self.head.turn_epoch)
 
 
 def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
-    """The turn as a stray; None for one that is active, queued or over, or that nothing tells of.
+    """The turn as an orphan; None for one that is active, queued or over, or unknown.
 
     Raises StaleEpoch where its agent is not at that epoch any more.
     """
@@ -54,29 +44,6 @@ def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orph
     if head.turn_epoch != expect_epoch:
         raise runtime.heads.stale(Fence(agent_id, agent_turn_id, expect_epoch), head)
     return Orphan(agent_turn_id=agent_turn_id, head=head, row=row)
-
-
-def requeue_orphan(runtime: Runtime, orphan: Orphan, *, reason: str) -> InboxRow | None:
-    """Put the turn back into its agent's queue; the row that was promoted, if the agent is idle."""
-    assert orphan.row is not None
-    rows = runtime.inbox.of_turn(orphan.agent_turn_id)
-    runtime.inbox.drop_leases([each.inbox_id for each in rows])
-    runtime.inbox.move(
-        [orphan.row.inbox_id],
-        "requeue",
-        turn_epoch=0,
-        attempts=-orphan.row.retry_count,
-        delay=timedelta(0),
-        error=reason,
-    )
-    return promote_next(runtime, orphan.head.agent_id, reason="requeue")
-
-
-def fail_orphan(runtime: Runtime, orphan: Orphan, *, message: str) -> End:
-    """End the turn as failed, and whoever waits for its end is told."""
-    row = orphan.row or _bare(runtime, orphan)
-    runtime.inbox.close(orphan.agent_turn_id)
-    return end_unpromoted(runtime, row, "failed", error_code="failed_by_operator", message=message)
 
 
 def _agent_of(runtime: Runtime, agent_turn_id: str) -> str | None:
@@ -97,29 +64,3 @@ def _over(runtime: Runtime, agent_turn_id: str, row: InboxRow | None) -> bool:
         return True
     # Other systems end turns without closing the rows that a dead worker had claimed.
     return last_is_over(runtime.turns.steps(agent_turn_id))
-
-
-def _bare(runtime: Runtime, orphan: Orphan) -> InboxRow:
-    """What stands for a row that is lost."""
-    edge = runtime.turns.enqueue_edge(orphan.agent_turn_id)
-    return InboxRow(
-        inbox_id=orphan.agent_turn_id,
-        project_id=runtime.project_id,
-        agent_id=orphan.head.agent_id,
-        channel_id=(edge.channel_id if edge else None) or DEFAULT_CHANNEL,
-        message_type=TURN,
-        enqueue_mode=None,
-        correlation_id=None,
-        agent_turn_id=orphan.agent_turn_id,
-        turn_epoch=0,
-        context_headers={},
-        payload={},
-        status=ERROR,
-        retry_count=0,
-        next_retry_at=runtime.database.now(),
-        last_error=None,
-        defer_reason=None,
-        processed_at=None,
-        archived_at=None,
-        created_at=None,
-    )

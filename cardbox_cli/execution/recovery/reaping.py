@@ -12,20 +12,20 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.dispatch.promotion import promote_next
-from cardbox_cli.execution.queue.claims import expire
-from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.messages import is_report
+from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_timeouts
+from cardbox_cli.execution.queue.stopping import expire, stop_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import OPEN, PROCESSING, REPORTS, SUSPENDED, WATCHDOG, Head, Lease
+from cardbox_cli.model.execution.turns import OPEN, PROCESSING, SUSPENDED, WATCHDOG, Head, Lease
 from cardbox_cli.store import workers
 
 _AT_ONCE = 500
 
 
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did: `released` and `dead` are inbox ids; `failed`, `promoted` and `rung` turn ids.
+    """What a pass did: `released` and `dead` are inbox ids; `failed`, `promoted` and `notified` turn ids.
 
     `timed_out` and `reported`, whose reports were lost, are ids of tool calls. `troubles` says what could not
     be done, and why.
@@ -37,7 +37,7 @@ class Reaped(msgspec.Struct, frozen=True, kw_only=True):
     reported: list[str] = []
     failed: list[str] = []
     promoted: list[str] = []
-    rung: list[str] = []
+    notified: list[str] = msgspec.field(name="rung", default_factory=list)
     troubles: list[str] = []
 
     @property
@@ -61,7 +61,7 @@ def reap(runtime: Runtime) -> Reaped:
     for agent_id in runtime.inbox.idle_with_queued():
         with _trouble(reaped, f"the queue of agent {agent_id!r}"):
             reaped.promoted.extend(_promote(runtime, agent_id))
-    reaped.rung.extend(_notify(runtime))
+    reaped.notified.extend(_notify(runtime))
     workers.forget_dead(runtime.database)
     return reaped
 
@@ -106,13 +106,13 @@ def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
         except CardConflict as exc:
             # A database may allow one result per call id, and another turn's call of this id has it.
             message = f"no result came before the deadline, and none can be reported: {exc.message}"
-            end_turn(runtime, head.fence, "timeout", move="stop", error_code="tool_timeout", message=message)
+            stop_turn(runtime, head, head.fence, "timeout", error_code="tool_timeout", message=message)
             reaped.failed.append(head.fence.agent_turn_id)
             return
         reaped.timed_out.extend(report.tool_call_id for report in reports)
         if not reports and not _is_reported_to(runtime, head):
             message = "its deadline passed, and no result that it waits for is on its way"
-            end_turn(runtime, head.fence, "failed", move="stop", error_code="result_lost", message=message)
+            stop_turn(runtime, head, head.fence, "failed", error_code="result_lost", message=message)
             reaped.failed.append(head.fence.agent_turn_id)
             return
         # Once more, should these reports not be applied either.
@@ -121,7 +121,7 @@ def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
 
 def _is_reported_to(runtime: Runtime, head: Head) -> bool:
     rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
-    return any(row.message_type in REPORTS and row.status in OPEN for row in rows)
+    return any(is_report(row) and row.status in OPEN for row in rows)
 
 
 def _promote(runtime: Runtime, agent_id: str) -> list[str]:
@@ -133,9 +133,9 @@ def _promote(runtime: Runtime, agent_id: str) -> list[str]:
 
 
 def _notify(runtime: Runtime) -> list[str]:
-    rung = []
+    turns = []
     with runtime.transaction():
         for row in runtime.inbox.unclaimed(runtime.settings.unclaimed_time):
-            runtime.call(row, "unclaimed")
-            rung.append(row.turn_id)
-    return rung
+            runtime.notify(row, "unclaimed")
+            turns.append(row.turn_id)
+    return turns

@@ -9,16 +9,15 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.dispatch.promotion import promote_next
+from cardbox_cli.execution.queue.messages import is_turn
+from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.headers import depth_of, parent_of, trace_id_of
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
     IDLE,
     PROCESSING,
     QUEUED,
     SUSPENDED,
-    TURN,
     Fence,
     InboxRow,
     WaitingTool,
@@ -48,7 +47,7 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
         rows = runtime.inbox.open_of_agent(agent_id)
         waiting = runtime.turns.open_waiting_of(agent_id)
         certain, guessed = [f"no epoch above {epoch - 1} is written down"], []
-        row = next((each for each in rows if each.message_type == TURN and each.status != QUEUED), None)
+        row = next((each for each in rows if is_turn(each) and each.status != QUEUED), None)
         if row is not None:
             status = DISPATCHED
             _dispatched(runtime, row, epoch)
@@ -85,12 +84,12 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
 
 
 def _dispatched(runtime: Runtime, row: InboxRow, epoch: int) -> None:
-    _lease(runtime, row, epoch)
+    _assign(runtime, row, epoch)
     row = runtime.inbox.carry(row.inbox_id, epoch)
     if row.status == PROCESSING:
         (row,) = runtime.inbox.move([row.inbox_id], "release", delay=timedelta(0))
         runtime.inbox.drop_leases([row.inbox_id])
-    runtime.call(row, "rebuild")
+    runtime.notify(row, "rebuild")
 
 
 def _suspended(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> InboxRow:
@@ -101,7 +100,7 @@ def _suspended(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> Inbo
             f"turn {turn_id} waits for tools, but its inbox row is lost: its boxes are unknown",
             hint="restore the row, or delete its waiting tools",
         )
-    fence = _lease(runtime, row, epoch)
+    fence = _assign(runtime, row, epoch)
     runtime.heads.move(fence, "enter")
     deadline = runtime.database.now() + timedelta(seconds=runtime.settings.tool_wait)
     runtime.heads.move(fence, "suspend", waiting=len(waiting), deadline=deadline)
@@ -109,11 +108,8 @@ def _suspended(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> Inbo
     return row
 
 
-def _lease(runtime: Runtime, row: InboxRow, epoch: int) -> Fence:
-    headers = row.context_headers
+def _assign(runtime: Runtime, row: InboxRow, epoch: int) -> Fence:
     runtime.heads.set_epoch(row.agent_id, epoch - 1, None)
-    leased = runtime.heads.lease(
-        row, depth=depth_of(headers), trace_id=trace_id_of(headers), parent_step_id=parent_of(headers)[2]
-    )
-    assert leased == epoch
+    assigned = runtime.heads.assign(row)
+    assert assigned == epoch
     return Fence(row.agent_id, row.turn_id, epoch)

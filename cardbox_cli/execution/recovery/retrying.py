@@ -6,16 +6,14 @@ import msgspec
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.promotion import end_unpromoted
 from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Parent
+from cardbox_cli.execution.queue.messages import is_report, type_of
+from cardbox_cli.execution.queue.stopping import stop_turn
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.headers import parent_of
 from cardbox_cli.model.execution.turns import (
     CONSUMED,
     ERROR,
-    REPORTS,
     SKIPPED,
-    TURN,
     InboxRow,
 )
 
@@ -37,12 +35,13 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
         row = runtime.inbox.get(inbox_id)
         runtime.heads.lock(row.agent_id)
         row = runtime.inbox.lock(inbox_id) or row
-        if row.message_type == TURN:
+        kind = type_of(row)
+        if kind is not None and kind.retry == "new turn":
             return _ask_again(runtime, row, source_agent_id)
         if row.status != ERROR and not _was_never_applied(runtime, row):
             raise _not_dead(row)
         moved = runtime.inbox.move([inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
-        runtime.call(moved[0], "retry")
+        runtime.notify(moved[0], "retry")
     return Retried(row=moved[0])
 
 
@@ -51,9 +50,9 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
     ended = record is not None and record.end_status not in (None, "success")
     if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
         raise _not_dead(row)
-    _, above, parent_step = parent_of(row.context_headers)
+    above = row.lineage
     report_to = (record.report_to if record else None) or {}
-    parent_turn = above or report_to.get("agent_turn_id")
+    parent_turn = above.parent_turn_id or report_to.get("agent_turn_id")
     request = DispatchRequest(
         target_agent_id=row.agent_id,
         context_box_id=row.pointer("context_box_id"),
@@ -63,9 +62,11 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
         parent=None
         if parent_turn is None
         else Parent(
-            agent_turn_id=parent_turn, step_id=parent_step, tool_call_id=report_to.get("tool_call_id")
+            agent_turn_id=parent_turn,
+            step_id=above.parent_step_id,
+            tool_call_id=report_to.get("tool_call_id"),
         ),
-        depth_policy="descend" if above else "root",
+        depth_policy="descend" if above.parent_turn_id else "root",
         display_name=row.pointer("display_name"),
         runtime_config=row.runtime_config,
         metadata={"retry_of": row.turn_id},
@@ -83,12 +84,12 @@ def _replaced(runtime: Runtime, row: InboxRow, by: str) -> None:
     if active or not runtime.database.keeps_turns:
         return
     message = f"its row was dead; it was asked for anew as {by}"
-    end_unpromoted(runtime, row, "failed", error_code="retried", message=message, tell=False)
+    stop_turn(runtime, head, row.fence, "failed", error_code="retried", message=message, report=False)
 
 
 def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
     """Whether a report is consumed although its call still waits, which other programs leave behind."""
-    if row.status != CONSUMED or row.message_type not in REPORTS:
+    if row.status != CONSUMED or not is_report(row):
         return False
     tools = runtime.turns.waiting_tools(row.turn_id)
     return any(tool.tool_call_id == row.correlation_id and tool.is_open for tool in tools)

@@ -11,7 +11,6 @@ import msgspec
 from cardbox_cli.context.lint.check import lint, provider_for
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.execution.dispatch.request import DispatchRequest
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnBoxes, turn_request
 from cardbox_cli.execution.requests.source import read_source
@@ -44,19 +43,20 @@ def lint_turn(
 
 def lint_turn_to_be(
     runtime: Runtime,
-    request: DispatchRequest,
     head: Head,
+    runtime_config: Mapping[str, Any],
     *,
+    is_packed: bool,
     profile_box_id: str,
     context_box_id: str,
     output_box_id: str,
 ) -> list[LintFinding]:
     """`lint_turn` of the first request of the turn that is asked for, whose agent's head is held.
 
-    A context box that is packed in this transaction counts as one that has no id yet.
+    A context box that is packed in this transaction, `is_packed`, counts as one that has no id yet.
     """
     context = read_source(runtime.boxes, context_box_id)
-    if request.handover is not None:
+    if is_packed:
         context = msgspec.structs.replace(context, box_id="")
     output = read_source(runtime.boxes, output_box_id)
     written = output.slots[: _output_start(runtime, head, output_box_id)]
@@ -66,7 +66,7 @@ def lint_turn_to_be(
         output=msgspec.structs.replace(output, slots=written),
         output_start=len(written),
     )
-    return lint_turn(runtime.database, runtime.project_id, boxes, request.runtime_config)
+    return lint_turn(runtime.database, runtime.project_id, boxes, runtime_config)
 
 
 def _output_start(runtime: Runtime, head: Head, output_box_id: str) -> int | None:

@@ -37,7 +37,7 @@ def collector_for(database: Database, project_id: str) -> ContextCollector:
 
 
 def settled(options: ComposeOptions, settings: ProjectSettings) -> ComposeOptions:
-    """The options, with the project's switch where the caller has none."""
+    """The compose options, with the project's switch where the caller has none."""
     if options.share is not None:
         return options
     return msgspec.structs.replace(options, share=settings.enable_share_context)

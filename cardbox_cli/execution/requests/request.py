@@ -1,8 +1,8 @@
 """What the model of a turn's next step is asked, from the turn's boxes, its profile and the project's tools.
 
-Pure. The history is what the output box held when the turn was leased, the context box, and what the turn has
-written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests never
-count.
+Pure. The history is what the output box held when the turn was promoted, the context box, and what the turn
+has written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests
+never count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
-    """The boxes of a turn. `output_start` is how many cards the output box held when the turn was leased."""
+    """The boxes of a turn. `output_start`: how many cards the output box held when the turn was promoted."""
 
     profile: Source
     context: Source

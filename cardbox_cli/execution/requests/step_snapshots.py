@@ -47,11 +47,11 @@ UNPROVED = (
 _OTHER = "the text given for it is not the one that was sent"
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a step's metadata say of its request: `layers` have the hashes of their texts, `sha256` is that of
     all that was sent, `rest_sha256` that of the same without its layers; None where an older cbx kept none.
 
-    The output box held `output_cards` cards then, `output_start` of them when the turn was leased.
+    The output box held `output_cards` cards then, `output_start` of them when the turn was promoted.
     """
 
     format: str
@@ -65,7 +65,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     rest_sha256: str | None = None
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as its box has it: what it is made of, and `lost`, the layers whose texts cannot be had."""
 
     entries: list[RequestEntry]
@@ -88,10 +88,10 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     difference: RequestDiff
 
 
-def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kept:
+def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> StepSnapshot:
     """What a step keeps of the request that it sends as `body`."""
     sha256 = _hash(body)
-    return Kept(
+    return StepSnapshot(
         format=format,
         model=request.model,
         process=request.process,
@@ -104,23 +104,23 @@ def kept_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> Kep
     )
 
 
-def read_kept(metadata: Any) -> Kept | None:
+def read_snapshot(metadata: Any) -> StepSnapshot | None:
     """What the metadata of a step say; None for a step of another system, or of another cbx."""
     try:
-        kept = msgspec.convert(metadata[REQUEST], Kept)
+        snapshot = msgspec.convert(metadata[REQUEST], StepSnapshot)
     except (KeyError, TypeError, msgspec.ValidationError):
         return None
-    return kept if kept.format in format_names() else None
+    return snapshot if snapshot.format in format_names() else None
 
 
-def recorded(
+def restored_request(
     box: Source,
     profile: Source | None,
-    kept: Kept | None,
+    snapshot: StepSnapshot | None,
     format: str,
     options: ComposeOptions,
     rules: Mapping[str, str | None] | None = None,
-) -> Recorded:
+) -> RestoredRequest:
     """The request that a request box holds, with the parameters of the profile that it was made for.
 
     `options` name another model, and give texts for layers that are not kept. `rules` say what brought the
@@ -130,13 +130,13 @@ def recorded(
     of_profile = [] if profile is None else profile.seen
     made = request_of(
         [*of_profile, *history],
-        _options(options, kept, box),
+        _options(options, snapshot, box),
         encode=encoder_of(format),
         # The box holds what was sent and no more, whatever kind of process that was for.
         own={entry.slot.card_id for entry in history},
     )
-    request, lost = _with_layers_of_step(made, kept, options.asked.texts)
-    return Recorded(
+    request, lost = _with_layers_of_step(made, snapshot, options.asked.texts)
+    return RestoredRequest(
         entries=[*of_profile, *prompt, *history],
         request=msgspec.structs.replace(
             request,
@@ -165,35 +165,35 @@ def _prompt_message(entry: RequestEntry) -> Message:
     return Message(layer=SYSTEM_PROMPT, body=body, card_id=entry.slot.card_id)
 
 
-def _options(options: ComposeOptions, kept: Kept | None, box: Source) -> ComposeOptions:
+def _options(options: ComposeOptions, snapshot: StepSnapshot | None, box: Source) -> ComposeOptions:
     """What makes the request of a step again: its model, process, layout, and every layer that can be had."""
     stored = {
         name: card_text(slot.card.content)
         for slot in box.slots
         if slot.card is not None and (name := kept_layer(slot.card)) is not None
     }
-    lived = {} if kept is None else kept.layers
+    lived = {} if snapshot is None else snapshot.layers
     given = {name: text for name, text in options.asked.texts.items() if name in lived}
     return ComposeOptions(
-        model=options.model or (kept.model if kept is not None else None),
-        process="react" if kept is None else kept.process,
+        model=options.model or (snapshot.model if snapshot is not None else None),
+        process="react" if snapshot is None else snapshot.process,
         share=True,
-        layout="default" if kept is None else kept.layout,
+        layout="default" if snapshot is None else snapshot.layout,
         asked=Asked(texts={**stored, **given}),
     )
 
 
 def _with_layers_of_step(
-    request: Request, kept: Kept | None, given: Mapping[str, str]
+    request: Request, snapshot: StepSnapshot | None, given: Mapping[str, str]
 ) -> tuple[Request, list[LayerLeftOut]]:
     """The request with those layers alone that were sent, and those whose texts are missing: not `given`
     either, or otherwise."""
-    if kept is None:
+    if snapshot is None:
         return request, []
-    there = {layer.name for layer in request.layers if layer.sha256 == kept.layers.get(layer.name)}
+    there = {layer.name for layer in request.layers if layer.sha256 == snapshot.layers.get(layer.name)}
     lost = [
         LayerLeftOut(layer=name, reason=_OTHER if name in given else LOST)
-        for name in kept.layers
+        for name in snapshot.layers
         if name not in there
     ]
     dropped = {layer.name for layer in request.layers} - there
@@ -203,7 +203,7 @@ def _with_layers_of_step(
             messages=[message for message in request.messages if message.layer not in dropped],
             layers=[layer for layer in request.layers if layer.name in there],
             layers_left_out=lost,
-            lost_layers={left.layer: kept.layers[left.layer] for left in lost},
+            lost_layers={left.layer: snapshot.layers[left.layer] for left in lost},
         ),
         lost,
     )
@@ -213,21 +213,25 @@ def _with_layers_of_step(
 
 
 def verify(
-    box: Source, boxes: TurnBoxes, kept: Kept | None, format: str, options: ComposeOptions = DEFAULT_OPTIONS
+    box: Source,
+    boxes: TurnBoxes,
+    snapshot: StepSnapshot | None,
+    format: str,
+    options: ComposeOptions = DEFAULT_OPTIONS,
 ) -> Verified:
     """Compose the request of a step again from the boxes of its turn, and compare it with what was stored.
 
     Tools and layers are those that were stored; of another system's step nothing is known beside its box.
     """
-    format = format if kept is None else kept.format
-    stored = recorded(box, boxes.profile, kept, format, options)
-    then = boxes.at(*_output_of(box, boxes, kept))
-    asked = request_with_tools(then, stored.request.tools, _options(options, kept, box), format=format)
+    format = format if snapshot is None else snapshot.format
+    stored = restored_request(box, boxes.profile, snapshot, format, options)
+    then = boxes.at(*_output_of(box, boxes, snapshot))
+    asked = request_with_tools(then, stored.request.tools, _options(options, snapshot, box), format=format)
     given = options.asked.texts
-    composed, left_out = _with_layers_of_step(asked.request, kept, given)
+    composed, left_out = _with_layers_of_step(asked.request, snapshot, given)
     lost = [left.layer for left in left_out]
-    compared_by = _comparison(kept, lost)
-    is_proven = _is_proven(kept, compared_by, composed, format)
+    compared_by = _comparison(snapshot, lost)
+    is_proven = _is_proven(snapshot, compared_by, composed, format)
     # What is proven needs no snapshot, which may have been deleted.
     known = _known(composed)
     found = diff(known if is_proven else _known(stored.request), known, provider_of(format))
@@ -245,26 +249,28 @@ def verify(
 
 
 def _known(request: Request) -> Request:
-    """What is there of a request: a layer that the cards do not tell is no part of what they make."""
+    """What is there of a request: a layer that the cards do not hold is no part of what they make."""
     return msgspec.structs.replace(request, lost_layers={})
 
 
-def _comparison(kept: Kept | None, lost: Collection[str]) -> Literal["sha256", "rest_sha256", "messages"]:
+def _comparison(
+    snapshot: StepSnapshot | None, lost: Collection[str]
+) -> Literal["sha256", "rest_sha256", "messages"]:
     """What a request without its `lost` layers can be compared by."""
-    if kept is None:
+    if snapshot is None:
         return "messages"
     if not lost:
         return "sha256"
-    return "messages" if kept.rest_sha256 is None else "rest_sha256"
+    return "messages" if snapshot.rest_sha256 is None else "rest_sha256"
 
 
-def _is_proven(kept: Kept | None, compared_by: str, composed: Request, format: str) -> bool:
+def _is_proven(snapshot: StepSnapshot | None, compared_by: str, composed: Request, format: str) -> bool:
     """Whether what was composed has the hash that the step kept of what it is compared with."""
-    if kept is None or compared_by == "messages":
+    if snapshot is None or compared_by == "messages":
         return False
     if compared_by == "rest_sha256":
-        return _rest_hash(composed, format) == kept.rest_sha256
-    return _hash(sent(composed, format)) == kept.sha256
+        return _rest_hash(composed, format) == snapshot.rest_sha256
+    return _hash(sent(composed, format)) == snapshot.sha256
 
 
 def _rest_hash(request: Request, format: str) -> str:
@@ -279,10 +285,10 @@ def _hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _output_of(box: Source, boxes: TurnBoxes, kept: Kept | None) -> tuple[int, int]:
+def _output_of(box: Source, boxes: TurnBoxes, snapshot: StepSnapshot | None) -> tuple[int, int]:
     """How many cards the output box held at the step, and at the lease of its turn; else as the box tells."""
-    if kept is not None:
-        return kept.output_cards, kept.output_start
+    if snapshot is not None:
+        return snapshot.output_cards, snapshot.output_start
     seen = {slot.card_id for slot in box.slots}
     places = enumerate(boxes.output.slots)
     cards = next((place for place, slot in places if slot.card_id not in seen), len(boxes.output.slots))

@@ -1,6 +1,6 @@
-"""The requests of a turn's steps as they were recorded, and the next one as it would be: by the step's name.
+"""The requests of a turn's steps as they were sent, and the next one as it would be: by the step's name.
 
-Reads for whoever shows or proves requests; what they are made of is `turn_context.py`'s and `recorded.py`'s.
+Reads for whoever shows or proves requests; what they are made of is `source.py`'s and `step_snapshots.py`'s.
 Never writes; methods take part in the caller's snapshot.
 """
 
@@ -12,14 +12,20 @@ from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.lint.check import provider_for
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry
 from cardbox_cli.errors import AmbiguousId, NotFound
-from cardbox_cli.execution.queue.applying import ended_by_last_calls
+from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.requests.request import NEXT, OUTPUT, Source, TurnBoxes, turn_request
 from cardbox_cli.execution.requests.source import read_context, source_of
-from cardbox_cli.execution.requests.step_snapshots import Kept, Verified, read_kept, recorded, verify
-from cardbox_cli.execution.worker.calls import pending_calls
+from cardbox_cli.execution.requests.step_snapshots import (
+    StepSnapshot,
+    Verified,
+    read_snapshot,
+    restored_request,
+    verify,
+)
+from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, REPORTS, SUSPENDED, Step
+from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
 from cardbox_cli.model.ids import fits, short_id, unique
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -60,13 +66,15 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
     return found[0]
 
 
-def _format_of(kept: Kept | None, entries: Sequence[RequestEntry], options: ComposeOptions) -> str:
-    """The format that a step was sent in; where none tells, that of the model's provider."""
-    return provider_for(entries, options.model) if kept is None else kept.format
+def _format_of(
+    snapshot: StepSnapshot | None, entries: Sequence[RequestEntry], options: ComposeOptions
+) -> str:
+    """The format that a step was sent in; where none has one, that of the model's provider."""
+    return provider_for(entries, options.model) if snapshot is None else snapshot.format
 
 
 class TurnRequests:
-    """The requests of one turn: those of its steps as they were recorded, and the next as it would be."""
+    """The requests of one turn: those of its steps by their snapshots, and the next as it would be."""
 
     def __init__(self, database: Database, project_id: str, turn: TurnRow) -> None:
         self.turn = turn
@@ -81,17 +89,19 @@ class TurnRequests:
     ) -> StepRequest:
         """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
 
-        None is the next one, of a turn that has ended the last that was recorded. `format` is any format;
+        None is the next one, of a turn that has ended its last snapshot. `format` is any format;
         None is the one that the step was sent in, or the last step, or else that of the model's provider.
         Raises NotFound, and AmbiguousId.
         """
         step = self._step(at)
         if step is None:
             return self._composed(options, format, collector)
-        kept = read_kept(step.metadata)
+        snapshot = read_snapshot(step.metadata)
         profile = self._profile(step)
-        format = format or _format_of(kept, [] if profile is None else profile.seen, options)
-        found = recorded(self._request_box(step), profile, kept, format, options, self._rules(step))
+        format = format or _format_of(snapshot, [] if profile is None else profile.seen, options)
+        found = restored_request(
+            self._request_box(step), profile, snapshot, format, options, self._rules(step)
+        )
         notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
         if profile is None:
             notes.append("the profile's box is gone: the parameters of the request are not known")
@@ -100,22 +110,22 @@ class TurnRequests:
         )
 
     def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
-        """A recorded step, the last without `at`, and whether the cards still make its request.
+        """A step that has a snapshot, the last without `at`, and whether the cards still make its request.
 
-        `format` is for steps that do not name theirs; of `options` the texts of layers count. Raises as
-        `request` does, also for a turn that recorded none.
+        `format` is for steps without a snapshot; of `options` the texts of layers count. Raises as
+        `request` does, also for a turn that has no snapshot.
         """
-        step = self._step(at) if at is not None else self._last_recorded()
+        step = self._step(at) if at is not None else self._last_with_snapshot()
         if step is None:
             raise NotFound(
-                f"turn {self.turn.agent_turn_id!r} has recorded no request",
+                f"turn {self.turn.agent_turn_id!r} has no snapshot of a request",
                 hint=self._why_nothing(),
             )
         context = read_context(self._database, self._project_id, self.turn.agent_turn_id, step, self.turn)
-        kept = read_kept(step.metadata)
-        format = format or _format_of(kept, context.boxes.profile.seen, options)
+        snapshot = read_snapshot(step.metadata)
+        format = format or _format_of(snapshot, context.boxes.profile.seen, options)
         return step, verify(
-            self._request_box(step), context.boxes, kept, format, ComposeOptions(asked=options.asked)
+            self._request_box(step), context.boxes, snapshot, format, ComposeOptions(asked=options.asked)
         )
 
     def _why_nothing(self) -> str:
@@ -140,8 +150,8 @@ class TurnRequests:
             options, model=options.model or (model if isinstance(model, str) else None)
         )
         if format is None:
-            kept = (read_kept(step.metadata) for step in reversed(self._steps))
-            format = _format_of(next(filter(None, kept), None), boxes.entries, options)
+            snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
+            format = _format_of(next(filter(None, snapshots), None), boxes.entries, options)
         asked = turn_request(boxes, context.tools, options, format=format, collector=collector)
         return StepRequest(
             step=None,
@@ -182,7 +192,7 @@ class TurnRequests:
         rows = [
             row
             for row in InboxStore(self._database, self._project_id).of_turn(self.turn.agent_turn_id)
-            if row.message_type in REPORTS and row.status in OPEN and row.correlation_id in waiting
+            if is_report(row) and row.status in OPEN and row.correlation_id in waiting
         ]
         pointers = [(row.correlation_id or "", row.pointer("tool_result_card_id") or "") for row in rows]
         found = CardStore(self._database, self._project_id).get_many([card_id for _, card_id in pointers])
@@ -197,16 +207,16 @@ class TurnRequests:
         if at == NEXT:
             return None
         if at is None:
-            return self._last_recorded() if self.turn.status == ENDED else None
+            return self._last_with_snapshot() if self.turn.status == ENDED else None
         step = self._named(at)
         if step.request_box_id is None:
             raise NotFound(
-                f"step {step.step_id!r} has recorded no request",
+                f"step {step.step_id!r} has no snapshot of a request",
                 hint=f"--at {NEXT} composes the next one",
             )
         return step
 
-    def _last_recorded(self) -> Step | None:
+    def _last_with_snapshot(self) -> Step | None:
         return next((step for step in reversed(self._steps) if step.request_box_id is not None), None)
 
     def _named(self, at: str) -> Step:
@@ -239,7 +249,7 @@ class TurnRequests:
         return source_of(self._boxes, "profile", box_id)
 
     def _rules(self, step: Step) -> dict[str, str | None]:
-        """What brought the cards of a step's request, as far as its boxes are there to tell."""
+        """What brought the cards of a step's request, as far as its boxes are there."""
         context_id = step.context_box_id or self.turn.context_box_id or ""
         output_id = step.output_box_id or self.turn.output_box_id or ""
         lists = self._boxes.id_lists([context_id, output_id])

@@ -1,17 +1,13 @@
-"""The story of a turn: everything about it that has a date, in order, a plain line each. Does no I/O."""
+"""What happened to a turn: everything about it that has a date, in order, a plain line each. Does no I/O."""
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
 
 import msgspec
 
+from cardbox_cli.execution.queue.messages import ANCHOR, is_report, type_of
 from cardbox_cli.model.execution.turns import (
-    ANCHOR,
     PROCESSING,
-    REPORTS,
-    STOP,
-    TIMEOUT,
-    TURN,
     AuditEntry,
     Edge,
     InboxRow,
@@ -24,7 +20,7 @@ _WIDTH = 100
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to a turn. `ref` is the id of what tells of it: a card, step, row or turn."""
+    """Something that happened to a turn. `ref` is the id of what shows it: a card, step, row or turn."""
 
     at: datetime
     event: str
@@ -84,7 +80,7 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
 def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
     leases = {lease.inbox_id: lease for lease in stored.leases}
     for row in stored.inbox:
-        if row.message_type == ANCHOR:
+        if row.message_type == ANCHOR.name:
             continue
         yield _enqueued(row, stored.edges)
         lease = leases.get(row.inbox_id)
@@ -95,18 +91,19 @@ def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
 
 
 def _enqueued(row: InboxRow, edges: list[Edge]) -> _Dated:
-    if row.message_type == TURN:
+    kind = type_of(row)
+    if kind is None or kind.claim is None:
+        return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
+    if kind.claim == "run":
         by = next((edge.source_agent_id for edge in edges if _asks_for(edge, row)), None)
         text = f"given to agent {row.agent_id!r}" + (f" by {by!r}" if by else "")
         return row.created_at, "enqueued", text, row.inbox_id
-    if row.message_type in REPORTS:
-        what = "a timeout" if row.message_type == TIMEOUT else "a result"
-        return row.created_at, "reported", f"{what} of call {row.correlation_id} was reported", row.inbox_id
-    if row.message_type == STOP:
-        reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
-        text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
-        return row.created_at, "stop", text, row.inbox_id
-    return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
+    if kind.claim == "apply":
+        text = f"{kind.brings} of call {row.correlation_id} was reported"
+        return row.created_at, "reported", text, row.inbox_id
+    reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
+    text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
+    return row.created_at, "stop", text, row.inbox_id
 
 
 def _asks_for(edge: Edge, row: InboxRow) -> bool:
@@ -124,13 +121,13 @@ def _of_cards(cards: list[WrittenCard]) -> Iterator[_Dated]:
     called = {card.tool_call_id for card in cards if card.type == "tool.call"}
     for card in cards:
         if not card.type.startswith("sys."):
-            event, text = _told(card, called)
+            event, text = _of_card(card, called)
             if text:
                 yield card.created_at, event, text, card.card_id
 
 
-def _told(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
-    """What a card tells; nothing where it only asks for calls that have cards of their own, `called`."""
+def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
+    """The event and text of a card; no text where it asks for nothing but calls with own cards, `called`."""
     text = _line(card.text)
     match card.type:
         case "tool.call":
@@ -147,14 +144,14 @@ def _told(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
             asked = [
                 tool or "a tool without a name" for call_id, tool in card.calls or () if call_id not in called
             ]
-            said = [f"said: {text}"] if text else []
-            said += [f"asked for {', '.join(asked)}"] if asked else []
-            return "card", "; ".join(said)
+            texts = [f"said: {text}"] if text else []
+            texts += [f"asked for {', '.join(asked)}"] if asked else []
+            return "card", "; ".join(texts)
     return "card", f"wrote a card of type {card.type}" + _after(text)
 
 
 def _of_waiting(stored: StoredTurn) -> Iterator[_Dated]:
-    reported = {row.correlation_id for row in stored.inbox if row.message_type in REPORTS}
+    reported = {row.correlation_id for row in stored.inbox if is_report(row)}
     for tool in stored.waiting_tools:
         call = f"call {tool.tool_call_id} of tool {tool.tool_name!r}"
         yield tool.created_at, "waiting", f"waits for {call}", tool.step_id

@@ -4,7 +4,7 @@ The end of a turn is what cbx kept of it; where another program ran the turn, it
 """
 
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -21,21 +21,24 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.views.turns import ENDED, Remains, StoredTurn, TurnRow
 
-# In the order in which a turn may go through them.
-STATUSES = ("queued", "pending", "dispatched", "running", "suspended", ENDED)
 
-
-class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
-
+class _Standing(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: str
     agent_id: str
     status: str
     end_status: EndStatus | None
     turn_epoch: int
+
+
+class _Result(_Standing, frozen=True, kw_only=True):
     context_box_id: str | None
     output_box_id: str | None
     deliverable_card_id: str | None
+
+
+class TurnSummary(_Result, frozen=True, kw_only=True):
+    """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
+
     trace_id: str | None
     recursion_depth: int | None
     parent_agent_id: str | None
@@ -45,17 +48,9 @@ class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
-class TurnView(msgspec.Struct, frozen=True, kw_only=True):
+class TurnView(_Result, frozen=True, kw_only=True):
     """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
 
-    agent_turn_id: str
-    agent_id: str
-    status: str
-    end_status: EndStatus | None
-    turn_epoch: int
-    context_box_id: str | None
-    output_box_id: str | None
-    deliverable_card_id: str | None
     inbox: list[InboxRow]
     steps: list[Step]
     waiting_tools: list[WaitingTool]
@@ -64,37 +59,32 @@ class TurnView(msgspec.Struct, frozen=True, kw_only=True):
     timeline: list[Event]
 
 
-class Branch(msgspec.Struct, frozen=True, kw_only=True):
+class Branch(_Standing, frozen=True, kw_only=True):
     """A turn of a trace, with the turns that it gave to others."""
 
-    agent_turn_id: str
-    agent_id: str
-    status: str
-    end_status: EndStatus | None
-    turn_epoch: int
     created_at: datetime | None
     ended_at: datetime | None
     children: list["Branch"]
 
 
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def _made_of(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
+    """A value whose other fields are those of the same names of `source`."""
+    names = [name for name in kind.__struct_fields__ if name not in given]
+    return kind(**{name: getattr(source, name) for name in names}, **given)
+
+
 def summary(turn: TurnRow) -> TurnSummary:
     """What became of a turn."""
     end_status, card_id, ended_at = _end(turn)
-    return TurnSummary(
-        agent_turn_id=turn.agent_turn_id,
-        agent_id=turn.agent_id,
-        status=turn.status,
+    return _made_of(
+        TurnSummary,
+        turn,
         end_status=end_status,
         turn_epoch=_epoch(turn),
-        context_box_id=turn.context_box_id,
-        output_box_id=turn.output_box_id,
         deliverable_card_id=card_id,
-        trace_id=turn.trace_id,
-        recursion_depth=turn.recursion_depth,
-        parent_agent_id=turn.parent_agent_id,
-        parent_agent_turn_id=turn.parent_agent_turn_id,
-        inbox_id=turn.inbox_id,
-        created_at=turn.created_at,
         ended_at=ended_at,
     )
 
@@ -102,15 +92,9 @@ def summary(turn: TurnRow) -> TurnSummary:
 def view(stored: StoredTurn) -> TurnView:
     """All of a turn."""
     short = summary(stored.turn)
-    return TurnView(
-        agent_turn_id=short.agent_turn_id,
-        agent_id=short.agent_id,
-        status=short.status,
-        end_status=short.end_status,
-        turn_epoch=short.turn_epoch,
-        context_box_id=short.context_box_id,
-        output_box_id=short.output_box_id,
-        deliverable_card_id=short.deliverable_card_id,
+    return _made_of(
+        TurnView,
+        short,
         inbox=stored.inbox,
         steps=stored.steps,
         waiting_tools=stored.waiting_tools,
@@ -132,16 +116,7 @@ def tree(turns: list[TurnSummary]) -> list[Branch]:
     def branch(turn: TurnSummary) -> Branch:
         reached.add(turn.agent_turn_id)
         below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
-        return Branch(
-            agent_turn_id=turn.agent_turn_id,
-            agent_id=turn.agent_id,
-            status=turn.status,
-            end_status=turn.end_status,
-            turn_epoch=turn.turn_epoch,
-            created_at=turn.created_at,
-            ended_at=turn.ended_at,
-            children=[branch(child) for child in below],
-        )
+        return _made_of(Branch, turn, children=[branch(child) for child in below])
 
     tops = [branch(turn) for turn in children.get(None, ())]
     # Rows that name each other as parents have no top.
@@ -164,8 +139,8 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
     if turn.status != ENDED:
         return None, None, None
     if turn.record is not None:
-        kept = turn.record
-        return cast(EndStatus, kept.end_status), kept.deliverable_card_id, kept.ended_at
+        end = turn.record
+        return cast(EndStatus, end.end_status), end.deliverable_card_id, end.ended_at
     left = turn.remains
     if left is None:
         return _derived(turn, None), None, turn.left_at
@@ -173,7 +148,7 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
 
 
 def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
-    """How a turn ended whose end nobody kept."""
+    """How a turn ended whose end nobody recorded."""
     if turn.row_status == SKIPPED:
         return "canceled"
     if turn.row_status == ERROR or left is None:
@@ -181,15 +156,15 @@ def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
     metadata = left.card_metadata if isinstance(left.card_metadata, dict) else {}
     if "stop_reason" in metadata or (left.step_id or "").startswith("step_stop_"):
         return "canceled"
-    said = _said(left.card_content)
-    if said is not None:
-        return said
+    stated = _stated(left.card_content)
+    if stated is not None:
+        return stated
     if left.step_status == "failed" or left.card_id is None:
         return "timeout" if metadata.get("terminal_reason") == "dispatch_timeout" else "failed"
     return "partial" if metadata.get("partial") else "success"
 
 
-def _said(content: Any) -> EndStatus | None:
+def _stated(content: Any) -> EndStatus | None:
     """The status that a fallback deliverable states."""
     data = content.get("data") if isinstance(content, dict) else None
     if not isinstance(data, dict) or data.get("kind") != "fallback_deliverable":

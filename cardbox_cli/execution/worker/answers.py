@@ -13,10 +13,10 @@ import msgspec
 from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
 from cardbox_cli.context.tool_calls import MalformedAnswer, normalized_calls
 from cardbox_cli.errors import InvalidCard
-from cardbox_cli.execution.worker.calls import (
+from cardbox_cli.execution.tool_calls import (
     Author,
-    Call,
     Held,
+    ToolCall,
     call_card,
     calls_of,
     own_ids,
@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cards: list[CardDraft]
-    calls: list[Call]
+    calls: list[ToolCall]
     usage: dict[str, Any] | None = None
 
 
@@ -85,10 +85,10 @@ def _answer(text: str, author: Author, held: Held) -> Answer:
         usage = value.get("usage")
         message = _message(value)
         if message is not None:
-            return _of_message(message, author, held, usage if isinstance(usage, dict) else None)
+            return _from_message(message, author, held, usage if isinstance(usage, dict) else None)
     lines = [value] if _is_card(value) else _card_lines(text)
     if lines is not None:
-        return _handed_in(lines, author, held)
+        return _from_cards(lines, author, held)
     return _finished(_thoughts([draft_card(THOUGHT, text)], author), author, None)
 
 
@@ -113,9 +113,9 @@ def _json(text: str) -> Any:
 def _refuse_error(value: dict[str, Any]) -> None:
     """Providers answer with an object that has an error, and with exit code 0 when fetched by curl."""
     error = value.get("error")
-    said = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
-    if isinstance(said, str) and said:
-        raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(said)}")
+    message = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
+    if isinstance(message, str) and message:
+        raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(message)}")
 
 
 def _message(value: dict[str, Any]) -> dict[str, Any] | None:
@@ -128,7 +128,9 @@ def _message(value: dict[str, Any]) -> dict[str, Any] | None:
     return value if is_message and ("content" in value or "tool_calls" in value) else None
 
 
-def _of_message(message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None) -> Answer:
+def _from_message(
+    message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None
+) -> Answer:
     """The cards of a message, in the format that it has marks of; else in the default one."""
     others = (each for each in providers() if each.name != DEFAULT)
     formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
@@ -162,7 +164,7 @@ def _card_lines(text: str) -> list[dict[str, Any]] | None:
     return values
 
 
-def _handed_in(values: Sequence[dict[str, Any]], author: Author, held: Held) -> Answer:
+def _from_cards(values: Sequence[dict[str, Any]], author: Author, held: Held) -> Answer:
     drafts = [_by(author, _card(value, number)) for number, value in enumerate(values, 1)]
     drafts = _with_own_ids(drafts, held)
     scheduled = {draft.tool_call_id for draft in drafts if draft.type == TOOL_CALL}

@@ -17,8 +17,10 @@ from typing import IO
 
 import msgspec
 
+from cardbox_cli.settings import COMMAND_OUTPUT
+
 # What a command may print before it is stopped, in bytes, and how much of its stderr is kept, in characters.
-MAX_OUTPUT = 64 * 1024 * 1024
+MAX_OUTPUT = COMMAND_OUTPUT.value << 20
 TAIL = 4000
 
 # Seconds: how often a running command is looked after, how long it may take over SIGTERM, and how long

@@ -1,7 +1,7 @@
 """The connections of a worker's threads: one for each thread, made anew when it breaks.
 
-Owns how a database that went away is waited for, and that this is told once however many threads wait. Knows
-nothing of what is done with a connection.
+Owns how a database that went away is waited for, and that this is announced once however many threads wait.
+Knows nothing of what is done with a connection.
 """
 
 import time
@@ -51,11 +51,11 @@ class Connection:
                     raise
                 # A connection may just have grown old: the first try is made in silence.
                 if pause:
-                    self._made_by.say_down(exc)
+                    self._made_by.note_down(exc)
                 time.sleep(pause)
                 pause = min(pause * 2, _LATE) or _SOON
             else:
-                self._made_by.say_up()
+                self._made_by.note_up()
                 return answer
 
     def attempt(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
@@ -63,7 +63,7 @@ class Connection:
         return self.with_database(lambda database: action(self._runtime(database, project_id)))
 
     def once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
-        """What `action` answers, which is not to be done twice. A connection that broke is let go of."""
+        """What `action` answers, which is not to be done twice. A connection that broke is closed."""
         try:
             return action(self._runtime(self.database(), project_id))
         except DatabaseUnavailable:
@@ -76,7 +76,7 @@ class Connection:
         return self._runtimes[project_id]
 
     def close(self) -> None:
-        """Let go of the connection; the next use makes another."""
+        """Close the connection; the next use makes another."""
         self._runtimes.clear()
         if self._database is not None:
             self._database.close()
@@ -84,7 +84,7 @@ class Connection:
 
 
 class Connections:
-    """Makes connections, and keeps those that were lent. `say` tells that the database is gone, or back.
+    """Makes connections, and caches those that were lent. `announce` is for a database that goes or comes.
 
     `longest_pause` is how long a transaction may lie idle: a worker that is stopped amid one must not keep
     others from the turn that it loses.
@@ -96,12 +96,12 @@ class Connections:
         make_runtime: MakeRuntime,
         *,
         longest_pause: timedelta,
-        say: Callable[[str], None],
+        announce: Callable[[str], None],
     ) -> None:
         self.make_runtime = make_runtime
         self._connect = connect
         self._longest_pause = longest_pause
-        self._say = say
+        self._announce = announce
         self._lock = Lock()
         self._idle: list[Connection] = []
         self._is_down = False
@@ -137,21 +137,21 @@ class Connections:
             raise
         return database
 
-    def say_down(self, exc: CbxError) -> None:
+    def note_down(self, exc: CbxError) -> None:
         """The database is gone, from now on."""
         with self._lock:
             is_new, self._is_down = not self._is_down, True
         if is_new:
-            self._say(f"warning: {exc.message}; trying again until it is back")
+            self._announce(f"warning: {exc.message}; trying again until it is back")
 
-    def say_up(self) -> None:
+    def note_up(self) -> None:
         """The database is there."""
         with self._lock:
             was_down, self._is_down = self._is_down, False
         if was_down:
-            self._say("the database is back")
+            self._announce("the database is back")
 
     def close(self) -> None:
-        """Close what is kept."""
+        """Close the connections that are not lent."""
         for connection in self._idle:
             connection.close()

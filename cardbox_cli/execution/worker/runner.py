@@ -1,8 +1,8 @@
-"""One claimed turn, run to where it rests: ended, suspended, or in other hands.
+"""One claimed turn, run until it has ended, is suspended, or is in other hands.
 
 The loop of a turn: calls without results are answered by the commands of their tools; else the command of the
 model is asked for the next step. What is done is read from the output box each time, so that a turn goes on
-where whoever had it before left it. Knows no threads; the reins tell it when to let go.
+where whoever had it before left it. Knows no threads; a cancellation token stops it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +15,15 @@ import msgspec
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
-from cardbox_cli.execution.queue.claims import Task, hand_back
+from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
-from cardbox_cli.execution.worker.calls import Call, result_card
 from cardbox_cli.execution.worker.command import MAX_OUTPUT, Ran, run_command
 from cardbox_cli.execution.worker.steps import (
     InvalidLayers,
-    Turn,
+    TurnState,
     add_result,
     author_of,
     begin_step,
@@ -38,6 +38,18 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.settings import (
+    AGENT,
+    CONTEXT_BOX,
+    MAX_STEPS,
+    OUTPUT_BOX,
+    PROJECT,
+    STEP,
+    TOOL_CALL_ID,
+    TOOL_NAME,
+    TURN_EPOCH,
+    TURN_ID,
+)
 
 _T = TypeVar("_T")
 
@@ -63,7 +75,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     format: str = DEFAULT
     options: ComposeOptions = DEFAULT_OPTIONS
     timeout: float = 600
-    max_steps: int = 8
+    max_steps: int = MAX_STEPS.default
     environment: Mapping[str, str] = {}
 
     def for_turn(self, config: Mapping[str, Any]) -> "Program":
@@ -84,41 +96,37 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 class _Config(msgspec.Struct):
     model: str | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_steps: Annotated[int, msgspec.Meta(ge=MAX_STEPS.lower, le=MAX_STEPS.upper)] | None = None
 
 
 class CancellationToken:
-    """How whoever runs a turn is told to let go of it: at once, and why."""
+    """Cancels the run of a turn: at once, and why."""
 
     def __init__(self) -> None:
-        self.stop = Event()
+        self.cancelled = Event()
         self.lost = False
 
-    def lose(self) -> None:
-        """The turn is in other hands: nothing of it may be stored."""
-        self.lost = True
-        self.stop.set()
-
-    def hand_back(self) -> None:
-        """The worker leaves: the turn is to be handed back."""
-        self.stop.set()
+    def cancel(self, *, lost: bool = False) -> None:
+        """Stop the run: its turn is handed back, or `lost` to others, and nothing of it may be stored."""
+        self.lost = self.lost or lost
+        self.cancelled.set()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a turn came to rest. `end` is set when it ended; `said` tells more in words."""
+    """The outcome of a run. `end` is set when the turn ended; `message` says more in words."""
 
     kind: Kind
     agent_id: str
     agent_turn_id: str
     steps: int
-    said: str
+    message: str
     error_code: str | None = None
     end: End | None = None
     waiting: list[str] = []
 
 
-class _Stopped(Exception):
-    """A command was told to stop."""
+class _Cancelled(Exception):
+    """The run was cancelled."""
 
 
 class _Failed(Exception):
@@ -131,10 +139,16 @@ class Run:
     """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease."""
 
     def __init__(
-        self, attempt: Attempt, task: Task, program: Program, cancellation: CancellationToken, *, owner: str
+        self,
+        attempt: Attempt,
+        work: ClaimedWork,
+        program: Program,
+        cancellation: CancellationToken,
+        *,
+        owner: str,
     ) -> None:
         self._attempt = attempt
-        self._task = task
+        self._work = work
         self._program = program
         self._cancellation = cancellation
         self._owner = owner
@@ -149,15 +163,15 @@ class Run:
                 return self._fail(exc)
             except NotFound as exc:
                 return self._fail(_Failed("box_not_found", exc.message))
-            except _Stopped:
-                return self._let_go()
+            except _Cancelled:
+                return self._cancelled()
         except (StaleEpoch, LeaseLost) as exc:
-            return self._rest("lost", exc.message)
+            return self._outcome("lost", exc.message)
 
     def _loop(self) -> Outcome:
         is_first = True
         while True:
-            turn = self._attempt(lambda runtime: read_turn(runtime, self._task.fence))
+            turn = self._attempt(lambda runtime: read_turn(runtime, self._work.fence))
             self._steps = turn.steps
             if is_first:
                 self._program = self._wanted(turn)
@@ -173,7 +187,7 @@ class Run:
 
     # --- the model
 
-    def _step(self, turn: Turn) -> Outcome | None:
+    def _step(self, turn: TurnState) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
             raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
@@ -198,7 +212,7 @@ class Run:
             raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", _diagnostics(ran)) from exc
         return None if end is None else self._ended(end)
 
-    def _wanted(self, turn: Turn) -> Program:
+    def _wanted(self, turn: TurnState) -> Program:
         try:
             return self._program.for_turn(turn.config)
         except InvalidInput as exc:
@@ -206,7 +220,7 @@ class Run:
 
     # --- its tools
 
-    def _answer_calls(self, turn: Turn, calls: list[Call]) -> Outcome | None:
+    def _answer_calls(self, turn: TurnState, calls: list[ToolCall]) -> Outcome | None:
         """Run the commands of registered tools; the turn suspends for what somebody else answers."""
         self._attempt(lambda runtime: enter(runtime, turn))
         waiting = [call for call in calls if _is_for_others(turn, call)]
@@ -215,14 +229,14 @@ class Run:
                 self._store(turn, self._result(turn, call))
         if not waiting:
             return self._complete(turn)
-        self._attempt(lambda runtime: suspend(runtime, turn, self._task.row, waiting))
+        self._attempt(lambda runtime: suspend(runtime, turn, self._work.row, waiting))
         ids = [call.tool_call_id for call in waiting]
-        return self._rest("suspended", f"waits for {', '.join(ids)}", waiting=ids)
+        return self._outcome("suspended", f"waits for {', '.join(ids)}", waiting=ids)
 
-    def _store(self, turn: Turn, draft: CardDraft) -> None:
+    def _store(self, turn: TurnState, draft: CardDraft) -> None:
         self._attempt(lambda runtime: add_result(runtime, turn, draft))
 
-    def _result(self, turn: Turn, call: Call) -> CardDraft:
+    def _result(self, turn: TurnState, call: ToolCall) -> CardDraft:
         tool = turn.tool(call.tool_name)
         if tool is None or tool.command is None:
             failure = "unknown_tool", f"no tool {call.tool_name!r} is offered to this agent"
@@ -237,73 +251,72 @@ class Run:
             turn,
             turn.step_id or "",
             timeout,
-            CBX_TOOL_NAME=call.tool_name,
-            CBX_TOOL_CALL_ID=call.tool_call_id,
+            **{TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id},
         )
         return _result_of(call, turn, tool, ran, timeout)
 
-    def _complete(self, turn: Turn) -> Outcome | None:
+    def _complete(self, turn: TurnState) -> Outcome | None:
         end = self._attempt(lambda runtime: complete_step(runtime, turn))
         return None if end is None else self._ended(end)
 
     # --- commands
 
     def _run(
-        self, command: str, stdin: bytes, turn: Turn, step_id: str, timeout: float, **variables: str
+        self, command: str, stdin: bytes, turn: TurnState, step_id: str, timeout: float, **variables: str
     ) -> Ran:
-        if self._cancellation.stop.is_set():
-            raise _Stopped
+        if self._cancellation.cancelled.is_set():
+            raise _Cancelled
         environment = {**self._program.environment, **self._variables(turn, step_id), **variables}
         try:
             ran = run_command(
-                command, stdin, environment=environment, timeout=timeout, stop=self._cancellation.stop
+                command, stdin, environment=environment, timeout=timeout, stop=self._cancellation.cancelled
             )
         except OSError as exc:
             raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
         if ran.stopped:
-            raise _Stopped
+            raise _Cancelled
         return ran
 
-    def _variables(self, turn: Turn, step_id: str) -> dict[str, str]:
+    def _variables(self, turn: TurnState, step_id: str) -> dict[str, str]:
         return {
-            "CBX_PROJECT": self._task.row.project_id,
-            "CBX_AGENT": turn.fence.agent_id,
-            "CBX_TURN_ID": turn.fence.agent_turn_id,
-            "CBX_TURN_EPOCH": str(turn.fence.turn_epoch),
-            "CBX_STEP": step_id,
-            "CBX_CONTEXT_BOX": turn.boxes.context.box_id,
-            "CBX_OUTPUT_BOX": turn.boxes.output.box_id,
+            PROJECT.name: self._work.row.project_id,
+            AGENT.name: turn.fence.agent_id,
+            TURN_ID.name: turn.fence.agent_turn_id,
+            TURN_EPOCH.name: str(turn.fence.turn_epoch),
+            STEP.name: step_id,
+            CONTEXT_BOX.name: turn.boxes.context.box_id,
+            OUTPUT_BOX.name: turn.boxes.output.box_id,
         }
 
-    # --- rests
+    # --- outcomes
 
     def _fail(self, failed: _Failed) -> Outcome:
         end = self._attempt(
             lambda runtime: end_turn(
                 runtime,
-                self._task.fence,
+                self._work.fence,
                 "failed",
                 error_code=failed.error_code,
                 message=failed.message,
                 details=failed.details,
             )
         )
-        return self._rest("ended", failed.message, end=end, error_code=failed.error_code)
+        return self._outcome("ended", failed.message, end=end, error_code=failed.error_code)
 
-    def _let_go(self) -> Outcome:
+    def _cancelled(self) -> Outcome:
         if self._cancellation.lost:
-            return self._rest("lost", "its lease was lost; its command was stopped")
+            return self._outcome("lost", "its lease was lost; its command was stopped")
         reason = "the worker stops"
-        self._attempt(lambda runtime: hand_back(runtime, self._task.row, owner=self._owner, reason=reason))
-        return self._rest("handed_back", reason)
+        self._attempt(lambda runtime: hand_back(runtime, self._work.row, owner=self._owner, reason=reason))
+        return self._outcome("handed_back", reason)
 
     def _ended(self, end: End) -> Outcome:
-        return self._rest("ended", end.end_status, end=end)
+        return self._outcome("ended", end.end_status, end=end)
 
-    def _rest(
+    def _outcome(
         self,
         kind: Kind,
-        said: str,
+        message: str,
         *,
         end: End | None = None,
         error_code: str | None = None,
@@ -311,23 +324,23 @@ class Run:
     ) -> Outcome:
         return Outcome(
             kind=kind,
-            agent_id=self._task.fence.agent_id,
-            agent_turn_id=self._task.fence.agent_turn_id,
+            agent_id=self._work.fence.agent_id,
+            agent_turn_id=self._work.fence.agent_turn_id,
             steps=self._steps,
-            said=said,
+            message=message,
             error_code=error_code,
             end=end,
             waiting=list(waiting),
         )
 
 
-def _is_for_others(turn: Turn, call: Call) -> bool:
+def _is_for_others(turn: TurnState, call: ToolCall) -> bool:
     """Whether a call is answered by a report: its tool is offered, and has no command here."""
     tool = turn.tool(call.tool_name)
     return tool is not None and tool.command is None and call.input is not None
 
 
-def _result_of(call: Call, turn: Turn, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
+def _result_of(call: ToolCall, turn: TurnState, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
     if not ran.succeeded:
         code, message = _why_failed(ran, f"the tool {tool.tool_name!r}", timeout)
         tail = exact_json.storable_text(ran.stderr_tail)

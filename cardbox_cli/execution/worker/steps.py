@@ -15,16 +15,15 @@ from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
-from cardbox_cli.execution.queue.applying import ended_by_last_calls
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnBoxes, TurnRequest, present_cards, turn_request
 from cardbox_cli.execution.requests.source import read_context
-from cardbox_cli.execution.requests.step_snapshots import REQUEST, kept_of
+from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
 from cardbox_cli.execution.worker.answers import Answer, BadAnswer, read_answer
-from cardbox_cli.execution.worker.calls import Author, Call, pending_calls
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
@@ -49,7 +48,7 @@ class InvalidLayers(Exception):
     """Layers that are asked for and cannot be had."""
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last.
 
     `config` is what the dispatch asked of the worker.
@@ -68,7 +67,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return self.head.fence
 
     @property
-    def pending(self) -> list[Call]:
+    def pending(self) -> list[ToolCall]:
         """The calls that the turn has made and that have no result yet, in order."""
         return pending_calls(self.boxes.own)
 
@@ -77,7 +76,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return next((tool for tool in self.tools if tool.tool_name == name), None)
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that has begun, and what is asked in it. `written` is how many cards the turn had written."""
 
     step_id: str
@@ -85,7 +84,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     written: int
 
 
-def read_turn(runtime: Runtime, fence: Fence) -> Turn:
+def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
     """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
     with runtime.database.snapshot():
         head = runtime.heads.get(fence.agent_id)
@@ -93,7 +92,7 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
             raise runtime.heads.stale(fence, head)
         context = read_context(runtime.database, runtime.project_id, fence.agent_turn_id, head)
         answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
-    return Turn(
+    return TurnState(
         head=head,
         boxes=context.boxes,
         tools=context.tools,
@@ -103,25 +102,25 @@ def read_turn(runtime: Runtime, fence: Fence) -> Turn:
     )
 
 
-def enter(runtime: Runtime, turn: Turn) -> None:
+def enter(runtime: Runtime, turn: TurnState) -> None:
     """Take up a turn that goes on with calls that others left without results. Raises StaleEpoch."""
     with runtime.transaction():
         _enter(runtime, turn, runtime.heads.hold(turn.fence))
 
 
-def _enter(runtime: Runtime, turn: Turn, head: Head) -> None:
+def _enter(runtime: Runtime, turn: TurnState, head: Head) -> None:
     """A claimed turn runs from now on; steps that others left open have failed."""
     if head.status != DISPATCHED:
         return
     fence = turn.fence
     runtime.heads.move(fence, "enter")
     start = turn.boxes.output_start
-    runtime.turns.keep(fence.agent_turn_id, fence.agent_id, output_start=start, report_to=None)
+    runtime.turns.begin_record(fence.agent_turn_id, fence.agent_id, output_start=start, report_to=None)
     runtime.turns.close_steps(fence.agent_turn_id, "failed", _LOST)
-    runtime.tell_state(head, RUNNING, head.turn_epoch)
+    runtime.publish_state(head, RUNNING, head.turn_epoch)
 
 
-def begin_step(runtime: Runtime, turn: Turn, *, format: str, options: ComposeOptions) -> Step:
+def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
     """Begin a step, and keep what its model is about to see as its request box.
 
     Raises StaleEpoch, InvalidLayers, and InvalidInput for a request that cannot be stored.
@@ -136,22 +135,22 @@ def begin_step(runtime: Runtime, turn: Turn, *, format: str, options: ComposeOpt
         snapshots = request_cards(
             runtime.project_id, asked.request, reproducible=settings.reproducible_layers
         )
-        kept = [_stored(runtime, card) for card in snapshots]
+        cards = [_stored(runtime, card) for card in snapshots]
         box = runtime.boxes.create(
-            request_box_ids(kept, asked.history), title=f"request of {step_id}", allow_dangling=True
+            request_box_ids(cards, asked.history), title=f"request of {step_id}", allow_dangling=True
         )
         runtime.turns.begin_step(
             head,
             step_id,
             status="llm_ready",
             request_box_id=box.box_id,
-            metadata={REQUEST: kept_of(asked.request, asked.body, turn.boxes, format)},
+            metadata={REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)},
         )
-        runtime.tell_step(head, step_id, "started")
-    return Step(step_id=step_id, asked=asked, written=len(turn.boxes.own))
+        runtime.publish_step(head, step_id, "started")
+    return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
 
-def _composed(runtime: Runtime, turn: Turn, options: ComposeOptions, format: str) -> TurnRequest:
+def _composed(runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str) -> TurnRequest:
     collector = collector_for(runtime.database, runtime.project_id)
     try:
         return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
@@ -172,7 +171,7 @@ def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
 # --- what comes of a step
 
 
-def understand(runtime: Runtime, turn: Turn, step: Step, stdout: bytes) -> Answer | BadAnswer:
+def understand(runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes) -> Answer | BadAnswer:
     """The cards that the command of a step printed. It need print none if it has appended cards itself."""
     answer = read_answer(stdout, _author(turn.head, step.step_id), runtime.turns.held_tool_call_ids)
     if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
@@ -180,7 +179,7 @@ def understand(runtime: Runtime, turn: Turn, step: Step, stdout: bytes) -> Answe
     return answer
 
 
-def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> End | None:
+def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Answer) -> End | None:
     """Store the answer of a step; the end of the turn, where no call is left without a result.
 
     Raises StaleEpoch, and CardConflict for a card whose id is taken.
@@ -198,18 +197,18 @@ def store_answer(runtime: Runtime, turn: Turn, step: Step, answer: Answer) -> En
             metadata={} if answer.usage is None else {"llm_usage": answer.usage},
         )
         phase: Phase = "executing" if calls else "completed"
-        runtime.tell_step(head, step.step_id, phase, [card.card_id for card in new])
+        runtime.publish_step(head, step.step_id, phase, [card.card_id for card in new])
         return None if calls else end_turn(runtime, turn.fence, "success")
 
 
-def add_result(runtime: Runtime, turn: Turn, draft: CardDraft) -> None:
+def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
     """Store the result of a call. Raises StaleEpoch."""
     with runtime.transaction():
         runtime.heads.hold(turn.fence)
         _append(runtime, turn, [draft], _own_cards(runtime, turn))
 
 
-def complete_step(runtime: Runtime, turn: Turn) -> End | None:
+def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
     """The calls of the last step have their results; the end of the turn, where that is one.
 
     Raises StaleEpoch.
@@ -219,7 +218,7 @@ def complete_step(runtime: Runtime, turn: Turn) -> End | None:
         own = _own_cards(runtime, turn)
         if turn.step_id is not None:
             runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
-            runtime.tell_step(head, turn.step_id, "completed")
+            runtime.publish_step(head, turn.step_id, "completed")
         status = ended_by_last_calls(own)
         if status is not None:
             return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
@@ -230,7 +229,7 @@ def complete_step(runtime: Runtime, turn: Turn) -> End | None:
     return None
 
 
-def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) -> None:
+def suspend(runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall]) -> None:
     """Let the turn wait for the results of `calls`; its claimed row is done. Raises StaleEpoch."""
     settings = runtime.settings
     limits = [turn.tool(call.tool_name) for call in calls]
@@ -245,7 +244,7 @@ def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) 
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
         report_lost(runtime, turn.fence.agent_turn_id)
-        runtime.tell_state(
+        runtime.publish_state(
             head,
             SUSPENDED,
             head.turn_epoch,
@@ -255,7 +254,7 @@ def suspend(runtime: Runtime, turn: Turn, row: InboxRow, calls: Sequence[Call]) 
         )
 
 
-def author_of(turn: Turn) -> Author:
+def author_of(turn: TurnState) -> Author:
     """On whose behalf results of the last step's calls are written."""
     return _author(turn.head, turn.step_id or "")
 
@@ -270,7 +269,7 @@ def _author(head: Head, step_id: str) -> Author:
     )
 
 
-def _own_cards(runtime: Runtime, turn: Turn) -> list[Card]:
+def _own_cards(runtime: Runtime, turn: TurnState) -> list[Card]:
     """What the turn has written by now, its commands too. The box is held, so that nothing comes between."""
     box_id = turn.boxes.output.box_id
     runtime.turns.lock_box(box_id)
@@ -278,7 +277,7 @@ def _own_cards(runtime: Runtime, turn: Turn) -> list[Card]:
 
 
 def _append(
-    runtime: Runtime, turn: Turn, drafts: Sequence[CardDraft], own: Sequence[Card]
+    runtime: Runtime, turn: TurnState, drafts: Sequence[CardDraft], own: Sequence[Card]
 ) -> list[CardDraft]:
     """Write cards and append those that the box does not hold yet, since this may be tried again; these."""
     for draft in drafts:

@@ -1,8 +1,8 @@
 """A worker: claims what is due for its target, runs it in threads, and keeps its leases alive.
 
 One thread claims and reaps, one sends heartbeats, and each turn that runs has a thread and a connection of
-its own. A doorbell only ends a wait: what is due is found by looking. Knows no command line and no terminal;
-what happens is told to a `Journal`.
+its own. A notification only ends a wait: what is due is found by looking. Knows no command line and no
+terminal; what happens is written to a `Journal`.
 """
 
 import os
@@ -22,10 +22,10 @@ from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, heartbeat
 from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.settings import Settings
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
 from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.settings import Settings
 from cardbox_cli.store import workers
 from cardbox_cli.store.connection.database import Database
 
@@ -36,16 +36,16 @@ _LOOK = 0.2
 
 
 class Journal(Protocol):
-    """Who is told what happens, from any thread."""
+    """Where what happens is written, from any thread."""
 
     def line(self, text: str) -> None:
         """One event, in words."""
 
     def ended(self, project_id: str, outcome: Outcome) -> None:
-        """A turn came to rest."""
+        """The run of a turn is over."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is to do. `project_id` None stands for all; `grace` is in seconds.
 
     `mode`: `once` makes one claim, `drain` goes on until nothing is due or running, `serve` never ends.
@@ -72,11 +72,11 @@ class _Running(msgspec.Struct, eq=False):
 
 
 class Worker:
-    """One worker process. `connect` opens a connection, `make_runtime` wires its bells."""
+    """One worker process. `connect` opens a connection, `make_runtime` wires its notifiers."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WorkerPlan,
         settings: Settings,
         *,
         connect: Callable[[], Database],
@@ -88,7 +88,7 @@ class Worker:
         self._plan = plan
         self._settings = settings
         self._connections = Connections(
-            connect, make_runtime, longest_pause=settings.lease_time, say=journal.line
+            connect, make_runtime, longest_pause=settings.lease_time, announce=journal.line
         )
         self._journal = journal
         self._listener = listener
@@ -111,7 +111,7 @@ class Worker:
         self._listener.wake()
 
     def run(self) -> None:
-        """Work until the plan is fulfilled, or until told to leave. Raises what connecting first raises."""
+        """Work until the plan is fulfilled, or until `leave`. Raises what connecting first raises."""
         with closing(self._connections), self._connections.own(lambda: self._leaving) as connection:
             connection.database().require_execution()
             self._serve(connection)
@@ -121,10 +121,10 @@ class Worker:
         beats.start()
         try:
             self._claim_until_done(connection)
-            self._see_off()
+            self._wait_for_running()
         except BaseException:
             self._leaving = self._at_once = True
-            self._see_off()
+            self._wait_for_running()
             raise
         finally:
             self._over.set()
@@ -169,14 +169,16 @@ class Worker:
         for each in projects:
             reaped = self._tried(partial(connection.attempt, each, reap))
             if reaped is not None:
-                self._say_reaped(reaped)
+                self._log_reaped(reaped)
 
-    def _say_reaped(self, reaped: Reaped) -> None:
-        # Where there is more work than workers, each look rings again: that is nothing to tell.
-        facts = {name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids and name != "rung"}
+    def _log_reaped(self, reaped: Reaped) -> None:
+        # Where there is more work than workers, each look notifies again: that is no news.
+        facts = {
+            name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids and name != "notified"
+        }
         if facts:
-            said = "; ".join(f"{name.replace('_', ' ')} {', '.join(ids)}" for name, ids in facts.items())
-            self._journal.line(f"reaped: {said}")
+            text = "; ".join(f"{name.replace('_', ' ')} {', '.join(ids)}" for name, ids in facts.items())
+            self._journal.line(f"reaped: {text}")
 
     def _claim(self, connection: Connection) -> int:
         count = 0
@@ -222,7 +224,7 @@ class Worker:
             for each in self._running:
                 # We lost its lease, and have got it again before a heartbeat could tell.
                 if each.key == running.key:
-                    each.cancellation.lose()
+                    each.cancellation.cancel(lost=True)
             self._running.append(running)
         Thread(target=self._work, args=(running,), name=row.inbox_id, daemon=True).start()
 
@@ -243,19 +245,19 @@ class Worker:
     def _run(self, connection: Connection, running: _Running) -> None:
         row = running.row
         project_id = row.project_id
-        task = connection.once(project_id, lambda runtime: begin(runtime, row, owner=self.worker_id))
-        if task.kind == "done":
-            self._journal.line(f"{row.message_type} {row.inbox_id}: {task.said}")
+        work = connection.once(project_id, lambda runtime: begin(runtime, row, owner=self.worker_id))
+        if work.kind == "done":
+            self._journal.line(f"{row.message_type} {row.inbox_id}: {work.outcome}")
             return
-        running.row, fence = task.row, task.fence
+        running.row, fence = work.row, work.fence
         self._journal.line(
-            f"turn {fence.agent_turn_id} of {fence.agent_id}: {task.said}, epoch {fence.turn_epoch}"
+            f"turn {fence.agent_turn_id} of {fence.agent_id}: {work.outcome}, epoch {fence.turn_epoch}"
         )
 
         def attempt(action: Callable[[Runtime], _T]) -> _T:
             return connection.attempt(project_id, action)
 
-        outcome = Run(attempt, task, self._plan.program, running.cancellation, owner=self.worker_id).run()
+        outcome = Run(attempt, work, self._plan.program, running.cancellation, owner=self.worker_id).run()
         self._journal.ended(project_id, outcome)
 
     def _give_up(self, connection: Connection, row: InboxRow, reason: str) -> None:
@@ -270,22 +272,22 @@ class Worker:
 
     # --- leaving
 
-    def _see_off(self) -> None:
-        """Wait for what runs; once told to leave, for the grace at most, and then take it back."""
+    def _wait_for_running(self) -> None:
+        """Wait for what runs; once it leaves, for the grace at most, and then cancel it."""
         give_up = None
         while self._running:
             if self._leaving and give_up is None:
                 give_up = time.monotonic() + self._plan.grace
-                self._journal.line(f"leaving once {len(self._running)} turns rest; told again: at once")
+                self._journal.line(f"leaving once {len(self._running)} turns are done; asked again: at once")
             if self._at_once or (give_up is not None and time.monotonic() >= give_up):
                 self._at_once = True
-                self._let_all_go()
+                self._cancel_all()
             self._listener.wait(_LOOK)
 
-    def _let_all_go(self) -> None:
+    def _cancel_all(self) -> None:
         with self._lock:
             for running in self._running:
-                running.cancellation.hand_back()
+                running.cancellation.cancel()
 
     # --- heartbeats
 
@@ -308,7 +310,7 @@ class Worker:
             project_id, inbox_id = each.key
             extend = partial(heartbeat, inbox_ids=[inbox_id], owner=self.worker_id)
             if inbox_id not in connection.attempt(project_id, extend):
-                each.cancellation.lose()
+                each.cancellation.cancel(lost=True)
 
     def _announcement(self) -> workers.Announcement:
         return workers.Announcement(

@@ -17,7 +17,7 @@ from cardbox_cli.model.diff.sequences import Pair, longest_common, longest_risin
 Kind = Literal["removed", "added", "moved", "changed"]
 
 # What an id stands for; an id that is not there dangles.
-Known = Mapping[str, tuple[Card | None, CardState]]
+Known = Mapping[str, tuple[Card, CardState]]
 # Places of a box by their position, ascending.
 Slots = Mapping[int, Slot]
 
@@ -109,81 +109,23 @@ def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
 
 
 def patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """The JSON Patch from `a` to `b` in which the places of each pair are one; no place has two pairs."""
-    pairs = sorted(pairs)
-    source = {pair.b: pair.a for pair in pairs}
+    """The JSON Patch from `a` to `b` in which the places of each pair are one; no place has two pairs.
+
+    What changes its place among the others is removed and added again.
+    """
     staying = longest_rising(pairs)
-    steps = [_step("replace", pair.a, value=b[pair.b]) for pair in pairs if a[pair.a] != b[pair.b]]
-    lasting = set(source.values())
-    steps += [_step("remove", place) for place in reversed(range(len(a))) if place not in lasting]
-    # The list is never spelled out: in it stand, before each one that stays, the places of `b` that are done
-    # and belong there, and those of `a` that still wait for theirs.
-    waiting = _Places(len(a), lasting)
-    stays, last = {pair.b: pair.a for pair in staying}, 0
-    for place, card_id in enumerate(b):
-        origin = source.get(place)
-        if place in stays:
-            last = stays[place]
-            waiting.discard(last)
-        elif origin is None:
-            steps.append(_step("add", place + waiting.number_before(last), value=card_id))
-        else:
-            start = waiting.number_before(origin) + min(place, _next_staying(staying, origin, len(b)))
-            waiting.discard(origin)
-            target = place + waiting.number_before(last)
-            if start != target:
-                steps.append(_step("move", target, **{"from": _path(start)}))
-    return steps
-
-
-def _next_staying(staying: Sequence[Pair], place: int, end: int) -> int:
-    """Where in `b` the first of those that stay behind `place` of `a` stands; `end` if none does."""
-    index = bisect_left(staying, Pair(place, 0))
-    return staying[index].b if index < len(staying) else end
-
-
-class _Places:
-    """A set of places below `size` that counts those before one in logarithmic time (a Fenwick tree)."""
-
-    def __init__(self, size: int, places: Iterable[int]) -> None:
-        self._sums = [0] * (size + 1)
-        for place in places:
-            self._sums[place + 1] = 1
-        for index in range(1, size + 1):
-            above = index + (index & -index)
-            if above <= size:
-                self._sums[above] += self._sums[index]
-
-    def discard(self, place: int) -> None:
-        """Take out `place`, which is in it."""
-        index = place + 1
-        while index < len(self._sums):
-            self._sums[index] -= 1
-            index += index & -index
-
-    def number_before(self, place: int) -> int:
-        """How many of its places are less than `place`."""
-        number = 0
-        while place:
-            number += self._sums[place]
-            place &= place - 1
-        return number
+    in_a, in_b = {pair.a for pair in staying}, {pair.b for pair in staying}
+    steps = [_step("replace", pair.a, value=b[pair.b]) for pair in staying if a[pair.a] != b[pair.b]]
+    steps += [_step("remove", place) for place in reversed(range(len(a))) if place not in in_a]
+    return steps + [_step("add", place, value=b[place]) for place in range(len(b)) if place not in in_b]
 
 
 def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
-    return {"op": operation, "path": _path(place), **more}
-
-
-def _path(place: int) -> str:
-    return f"/card_ids/{place}"
-
-
-# --- which cards stand where others stood
+    return {"op": operation, "path": f"/card_ids/{place}", **more}
 
 
 def _slot(place: int, card_id: str, known: Known) -> Slot:
-    card, state = known.get(card_id, (None, "dangling"))
-    return Slot(place, card_id, card, state)
+    return Slot(place, card_id, *known.get(card_id, (None, "dangling")))
 
 
 def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
@@ -197,20 +139,15 @@ def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slot
 
 def _edited(old: Slots, new: Slots) -> list[Pair]:
     """The new cards that were made by editing one of the old."""
-    origins = {card_id: places[::-1] for card_id, places in _places_of(old.values()).items()}
+    origins: dict[str, list[int]] = {}
+    for place, slot in reversed(list(old.items())):
+        origins.setdefault(slot.card_id, []).append(place)
     pairs = []
     for place, slot in new.items():
         origin = slot.card.metadata.get("edited_from") if slot.card else None
         if isinstance(origin, str) and origins.get(origin):
             pairs.append(Pair(origins[origin].pop(), place))
     return pairs
-
-
-def _places_of(slots: Iterable[Slot]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for slot in slots:
-        places.setdefault(slot.card_id, []).append(slot.position)
-    return places
 
 
 def _replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:

@@ -33,14 +33,14 @@ class BoxFacts(msgspec.Struct, frozen=True):
 
 
 class ResultCard(msgspec.Struct, frozen=True):
-    """A tool.result card of a call, whether or not anybody was told of it."""
+    """A tool.result card of a call, whether or not it was reported."""
 
     tool_call_id: str
     card_id: str
     created_at: datetime | None
 
 
-class Child(msgspec.Struct, frozen=True, kw_only=True):
+class Child(msgspec.Struct, frozen=True):
     """A turn that another asked for. `tool_call_id` is the call that its end answers, if there is one."""
 
     agent_turn_id: str
@@ -51,7 +51,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     end_status: str | None
 
 
-class Call(msgspec.Struct, frozen=True):
+class AwaitedCall(msgspec.Struct, frozen=True):
     """A tool call that waits for the end of a turn, and whether a report of it was written."""
 
     agent_id: str

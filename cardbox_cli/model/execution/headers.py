@@ -7,11 +7,23 @@ Names and required keys are those of the card-box protocol v1r4, whose workers r
 import re
 from typing import Any
 
+import msgspec
+
 DEPTH = "CG-Recursion-Depth"
 TRACEPARENT = "traceparent"
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Lineage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a turn stands: how deep, in which trace, and on whose behalf."""
+
+    depth: int
+    trace_id: str | None
+    parent_agent_id: str | None = None
+    parent_turn_id: str | None = None
+    parent_step_id: str | None = None
 
 
 def new_trace_id() -> str:
@@ -48,12 +60,14 @@ def names_depth(headers: Any) -> bool:
     return (_text(headers, DEPTH) or "").isdecimal()
 
 
-def parent_of(headers: Any) -> tuple[str | None, str | None, str | None]:
-    """The parent's agent, turn and step that stored headers name."""
-    return (
-        _text(headers, "CG-Parent-Agent-Id"),
-        _text(headers, "CG-Parent-Turn-Id"),
-        _text(headers, "CG-Parent-Step-Id"),
+def lineage_of(headers: Any) -> Lineage:
+    """All that stored headers say of where their turn stands."""
+    return Lineage(
+        depth=depth_of(headers),
+        trace_id=trace_id_of(headers),
+        parent_agent_id=_text(headers, "CG-Parent-Agent-Id"),
+        parent_turn_id=_text(headers, "CG-Parent-Turn-Id"),
+        parent_step_id=_text(headers, "CG-Parent-Step-Id"),
     )
 
 
@@ -63,31 +77,27 @@ def _text(headers: Any, name: str) -> str | None:
 
 
 def turn_headers(
+    lineage: Lineage,
     *,
     project_id: str,
     channel_id: str,
     agent_id: str,
     agent_turn_id: str,
     turn_epoch: int,
-    depth: int,
-    trace_id: str,
-    parent_agent_id: str | None = None,
-    parent_turn_id: str | None = None,
-    parent_step_id: str | None = None,
     tool_call_id: str | None = None,
 ) -> dict[str, str]:
-    """The headers of a row for this turn; what is None is left out."""
+    """The headers of a row for this turn; what is None is left out, but the trace: it begins then."""
     named = {
         "CG-Project-Id": project_id,
         "CG-Agent-Id": agent_id,
         "CG-Channel-Id": channel_id,
         "CG-Turn-Id": agent_turn_id,
         "CG-Turn-Epoch": str(turn_epoch),
-        DEPTH: str(depth),
-        TRACEPARENT: traceparent_of(trace_id),
-        "CG-Parent-Agent-Id": parent_agent_id,
-        "CG-Parent-Turn-Id": parent_turn_id,
-        "CG-Parent-Step-Id": parent_step_id,
+        DEPTH: str(lineage.depth),
+        TRACEPARENT: traceparent_of(lineage.trace_id or new_trace_id()),
+        "CG-Parent-Agent-Id": lineage.parent_agent_id,
+        "CG-Parent-Turn-Id": lineage.parent_turn_id,
+        "CG-Parent-Step-Id": lineage.parent_step_id,
         "CG-Tool-Call-Id": tool_call_id,
     }
     return {name: value for name, value in named.items() if value is not None}

@@ -20,7 +20,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 _HEAD = (
-    Move("lease", (t.IDLE,), t.DISPATCHED, 1, "the oldest queued turn of an idle agent is promoted"),
+    Move("assign", (t.IDLE,), t.DISPATCHED, 1, "the oldest queued turn of an idle agent is promoted"),
     Move("enter", (t.DISPATCHED,), t.RUNNING, 0, "a worker begins its first step after a claim"),
     Move("suspend", (t.RUNNING,), t.SUSPENDED, 0, "the model called a tool that answers later"),
     Move("resume", (t.SUSPENDED,), t.RUNNING, 1, "the last result that it waited for was applied"),
@@ -34,7 +34,7 @@ _HEAD = (
 )
 
 _INBOX = (
-    Move("promote", (t.QUEUED,), t.PENDING, 0, "its agent was idle and is leased for it"),
+    Move("promote", (t.QUEUED,), t.PENDING, 0, "its agent was idle and is assigned to it"),
     Move("claim", t.DUE, t.PROCESSING, 0, "a worker takes it for the time of a lease"),
     Move(
         "consume", (t.PENDING, t.DEFERRED, t.PROCESSING), t.CONSUMED, 0, "it is done, or its turn has ended"

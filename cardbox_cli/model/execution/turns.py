@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.model.execution.headers import depth_of, parent_of, trace_id_of
+from cardbox_cli.model.execution.headers import Lineage, lineage_of
+from cardbox_cli.settings import RECURSION_DEPTH
 
 IDLE, DISPATCHED, RUNNING, SUSPENDED = "idle", "dispatched", "running", "suspended"
 ACTIVE = (DISPATCHED, RUNNING, SUSPENDED)
@@ -20,18 +21,15 @@ CONSUMED, ERROR, SKIPPED = "consumed", "error", "skipped"
 DUE = (PENDING, DEFERRED)
 OPEN = (QUEUED, PENDING, PROCESSING, DEFERRED)
 
-TURN, TOOL_RESULT, TIMEOUT, STOP = "turn", "tool_result", "timeout", "stop"
-REPORTS = (TOOL_RESULT, TIMEOUT)
-# Rows of other programs, never to be claimed: by it a report finds the turn that made a call.
-ANCHOR = "command_anchor"
-
 WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 
 EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
 END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
+# The states in which a person sees a turn, in the order in which it may go through them.
+TURN_STATUSES = (QUEUED, PENDING, DISPATCHED, RUNNING, SUSPENDED, "ended")
 
 DEFAULT_CHANNEL = "public"
-MAX_DEPTH = 20
+MAX_DEPTH = RECURSION_DEPTH.value
 
 # Whose cards the fallback deliverables of recovery are, and who reports what nobody reported.
 WATCHDOG = "sys.cbx"
@@ -143,6 +141,11 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
         return Fence(self.agent_id, self.turn_id, self.turn_epoch)
 
     @property
+    def lineage(self) -> Lineage:
+        """Where the turn stands, by the row's headers."""
+        return lineage_of(self.context_headers)
+
+    @property
     def trouble(self) -> str | None:
         """What is wrong with the row, or why it waits; other programs write the former into the payload."""
         noted = self.payload if isinstance(self.payload, dict) else {}
@@ -247,7 +250,7 @@ def edge_context(
     row: InboxRow, *, step_id: str | None = None, tool_call_id: str | None = None
 ) -> dict[str, Any]:
     """Who an edge's row is for, as other programs read it from the edge's metadata, under `cg_ctx`."""
-    parent_agent_id, parent_turn_id, parent_step_id = parent_of(row.context_headers)
+    lineage = row.lineage
     return {
         "project_id": row.project_id,
         "channel_id": row.channel_id,
@@ -256,19 +259,19 @@ def edge_context(
         "turn_epoch": row.turn_epoch,
         "step_id": step_id,
         "tool_call_id": tool_call_id,
-        "trace_id": trace_id_of(row.context_headers),
-        "recursion_depth": depth_of(row.context_headers),
-        "parent_agent_id": parent_agent_id,
-        "parent_agent_turn_id": parent_turn_id,
-        "parent_step_id": parent_step_id,
+        "trace_id": lineage.trace_id,
+        "recursion_depth": lineage.depth,
+        "parent_agent_id": lineage.parent_agent_id,
+        "parent_agent_turn_id": lineage.parent_turn_id,
+        "parent_step_id": lineage.parent_step_id,
     }
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What cbx keeps of a turn beside the tables of agents. `end_status` is None before the end.
 
-    `output_start` is how many cards the output box held when the turn was leased. `report_to` names the call
-    that waits for the end: {agent_id, agent_turn_id, tool_call_id}.
+    `output_start` is how many cards the output box held when the turn was promoted. `report_to` names the
+    call that waits for the end: {agent_id, agent_turn_id, tool_call_id}.
     """
 
     agent_turn_id: str

@@ -1,6 +1,6 @@
 """A value that a person wrote by hand, with the place of each of its parts and all that is wrong with it.
 
-Owns the list of problems and the one error that tells them all. Knows neither YAML (`yaml_files` makes
+Owns the list of problems and the one error that names them all. Knows neither YAML (`yaml_files` makes
 documents from it) nor what a recipe or a profile may hold (`handwritten` judges that).
 """
 
@@ -87,9 +87,9 @@ def _plain(value: object, where: Where, problems: list[Problem]) -> Any:
 def refusal(
     kind: type[InvalidInput], source: str, problems: Sequence[Problem], *, hint: str | None = None
 ) -> InvalidInput:
-    """The error that tells all `problems` of `source`, one or more, in the order of their places.
+    """The error that names all `problems` of `source`, one or more, in the order of their places.
 
-    One problem reads `FILE:LINE: path: what`; several are counted, then told one a line with their columns.
+    One problem reads `FILE:LINE: path: what`; several are counted, then listed one a line with their columns.
     """
     problems = sorted(problems, key=lambda problem: problem.mark or Mark(0, 0))
     if len(problems) == 1:

@@ -45,14 +45,14 @@ def _listed(tags: object) -> object:
     return [tag for tag in map(str.strip, tags.split(",")) if tag] if isinstance(tags, str) else tags
 
 
-def _layer_wishes(layers: object) -> object:
-    """The layers that a profile asks for; what is wrong with any of them is told at once."""
+def _known_layers(layers: object) -> object:
+    """The layers that a profile asks for; what is wrong with any of them is reported at once."""
     asked = layers.items() if isinstance(layers, dict) else ()
-    wrong = [f"{shown(str(name))} {said}" for name, value in asked if (said := _wrong_wish(str(name), value))]
+    wrong = [f"{shown(str(name))} {why}" for name, value in asked if (why := _wrong_layer(str(name), value))]
     return refuse("; ".join(wrong)) if wrong else layers
 
 
-def _wrong_wish(layer: str, value: object) -> str | None:
+def _wrong_layer(layer: str, value: object) -> str | None:
     """What is wrong with what a profile says of a layer, to be read after its name."""
     if not is_layer(layer):
         return f"does not end in {SUFFIX!r}"
@@ -121,7 +121,7 @@ class Profile(Section):
     process: ProcessName = Field(
         default="react", description="The kind of its turns; those of mapreduce take no history."
     )
-    layers: Annotated[dict[str, Any], BeforeValidator(_layer_wishes)] = Field(
+    layers: Annotated[dict[str, Any], BeforeValidator(_known_layers)] = Field(
         default={},
         description="The layers it asks for: a text, true to collect one, {query: WORDS} for knowledge.",
     )

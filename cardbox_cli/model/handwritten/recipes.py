@@ -188,17 +188,17 @@ class Recipe(Section):
         """What is allowed but hardly meant: declared arguments that nothing uses, unknown types and roles."""
         declared = self.arguments or {}
         undeclared = [name for name in self.used_arguments if name not in declared]
-        told = [
+        doubts = [
             f"arguments.{name}: no rule uses it{did_you_mean(name, undeclared)}"
             for name in self.unused_arguments(declared)
         ]
         for index, rule in enumerate(self.context_packing_config.pack_arguments):
             place, kind, role = f"pack_arguments[{index}]", rule.as_card_type, rule.card_metadata.role
             if kind not in CARD_TYPES:
-                told.append(f"{place}: {kind!r} is no type that cbx knows{did_you_mean(kind, CARD_TYPES)}")
+                doubts.append(f"{place}: {kind!r} is no type that cbx knows{did_you_mean(kind, CARD_TYPES)}")
             if role not in ROLES:
-                told.append(f"{place}: {role!r} is no role that models know{did_you_mean(role, ROLES)}")
-        return told
+                doubts.append(f"{place}: {role!r} is no role that models know{did_you_mean(role, ROLES)}")
+        return doubts
 
     def bind(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """`arguments` with the declared defaults of those that are not given.
@@ -222,7 +222,7 @@ class Recipe(Section):
         return {**defaults, **arguments}
 
     def digest(self) -> str:
-        """SHA-256 of what the recipe does, as hex: spelling, defaults and descriptions make no difference."""
+        """SHA-256 of what the recipe does, as hex: layout, defaults and descriptions make no difference."""
         described: dict[str, Any] = {"description": True, "arguments": {"__all__": {"description"}}}
         meaning = self.model_dump(exclude_defaults=True, exclude=described)
         return hashlib.sha256(exact_json.canonical(exact_json.encode(meaning))).hexdigest()

@@ -1,6 +1,6 @@
 """The models of what people write by hand, and the judgement of a document by them.
 
-Owns what all such models share: an empty key is refused, every problem is told at once, in our own words
+Owns what all such models share: an empty key is refused, every problem is reported at once, in our own words
 and at its place, and the JSON Schema reads well in an editor. pydantic is slow to load: import this module,
 and the models that are built on it, only where such a document is really read.
 """
@@ -33,7 +33,7 @@ _EMPTY = "is empty; give it a value or remove the key"
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Refuse the value that a validator is looking at. The sentence is told as it is, after the path."""
+    """Refuse the value that a validator is looking at. The sentence is shown as it is, after the path."""
     raise PydanticCustomError("cbx", "{sentence}", {"sentence": sentence})
 
 
@@ -78,9 +78,9 @@ def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], 
 
 
 def _problems(found_by_pydantic: list[ErrorDetails], model: type[M], document: Document) -> Iterator[Problem]:
-    """What pydantic found, in our words. A misspelt key is told once, and not as a missing one too."""
-    told = {problem.where for problem in document.problems}
-    errors = {error["loc"]: error for error in found_by_pydantic if error["loc"] not in told}
+    """What pydantic found, in our words. A misspelt key is reported once, and not as a missing one too."""
+    known = {problem.where for problem in document.problems}
+    errors = {error["loc"]: error for error in found_by_pydantic if error["loc"] not in known}
     unknown = {
         where: _model_at(model, where[:-1])
         for where, error in errors.items()

@@ -8,6 +8,7 @@ what a recipe or a profile may hold.
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -16,11 +17,12 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.handwritten.documents import MAX_DEPTH, Document, Mark, Problem, refusal
 from cardbox_cli.model.handwritten.wording import Where, found, shown
+from cardbox_cli.settings import YAML_SIZE
 
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = YAML_SIZE.value << 20
 MAX_VALUES = 10_000
 
-_TOO_LARGE = "is larger than 1 MiB"
+_TOO_LARGE = f"is larger than {YAML_SIZE}"
 
 
 def text_of(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str:
@@ -37,12 +39,12 @@ def text_of(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str
 
 def read_yaml(text: str, source: str) -> Document:
     """Read the one document in `text`; `source` names it in errors. What is wrong becomes its problems."""
-    reader = _Reader(text)
+    reader = _Reader()
     try:
-        value = reader.read()
+        with _loaded(text) as loader:
+            value = reader.read(loader)
     except _BrokenOff as reason:
-        problems = [*reader.problems, reason.problem]
-        return Document(source, None, reader.marks, problems, whole=False)
+        return Document(source, None, reader.marks, [*reader.problems, reason.problem], whole=False)
     return Document(source, value, reader.marks, reader.problems)
 
 
@@ -54,34 +56,35 @@ class _BrokenOff(Exception):
         self.problem = Problem((), message, mark)
 
 
-class _Refused(Exception):
-    """A scalar that does not mean the same to everybody, or that JSONB cannot hold."""
-
-
 class _Reader:
-    """Builds a value from YAML's events, whose depth and number are bounded as they come."""
+    """Builds a value from PyYAML's events, whose depth and number are bounded as they come.
 
-    def __init__(self, text: str) -> None:
+    Not from its nodes, where an alias is already followed, a written tag looks like one that is implied, and
+    of a file that breaks off nothing is left.
+    """
+
+    _loader: Any
+
+    def __init__(self) -> None:
         self.marks: dict[Where, Mark] = {}
         self.problems: list[Problem] = []
-        self._events = _events(text)
-        self._ahead: Any = None
         self._values = 0
 
-    def read(self) -> object:
-        self._take()
-        if self._at(yaml.StreamEndEvent):
+    def read(self, loader: Any) -> object:
+        self._loader = loader
+        loader.get_event()
+        if loader.check_event(yaml.StreamEndEvent):
             raise _BrokenOff("the file is empty, comments aside")
-        self._take()
-        self.marks[()] = _mark(self._peek())
+        loader.get_event()
+        self.marks[()] = _mark(loader.peek_event())
         value = self._value(())
-        self._take()
-        if not self._at(yaml.StreamEndEvent):
-            raise _BrokenOff("a second document begins here; a file holds one", _mark(self._peek()))
+        loader.get_event()
+        if not loader.check_event(yaml.StreamEndEvent):
+            raise _BrokenOff("a second document begins here; a file holds one", _mark(loader.peek_event()))
         return value
 
     def _value(self, where: Where) -> object:
-        event = self._take()
+        event = self._loader.get_event()
         self._check_bounds(event, len(where))
         if isinstance(event, yaml.AliasEvent):
             self._note(where, f"the alias *{event.anchor} is not followed; write the value out", event)
@@ -94,7 +97,7 @@ class _Reader:
             return self._sequence(where)
         try:
             return _scalar(event)
-        except _Refused as reason:
+        except ValueError as reason:
             self._note(where, str(reason), event)
             return None
 
@@ -107,62 +110,46 @@ class _Reader:
 
     def _sequence(self, where: Where) -> list[object]:
         items: list[object] = []
-        while not self._at(yaml.SequenceEndEvent):
+        while not self._loader.check_event(yaml.SequenceEndEvent):
             here = (*where, len(items))
-            self.marks[here] = _mark(self._peek())
+            self.marks[here] = _mark(self._loader.peek_event())
             items.append(self._value(here))
-        self._take()
+        self._loader.get_event()
         return items
 
     def _mapping(self, where: Where) -> dict[str, object]:
         entries: dict[str, object] = {}
-        while not self._at(yaml.MappingEndEvent):
-            start = self._peek()
-            self._skip()
+        while not self._loader.check_event(yaml.MappingEndEvent):
+            start = self._loader.peek_event()
+            self._skip(where)
             try:
-                key = _key(start)
-            except _Refused as reason:
+                here = (*where, key := _key(start))
+            except ValueError as reason:
                 self._note(where, str(reason), start)
-                self._skip()
+                self._skip(where)
                 continue
-            here = (*where, key)
             if key in entries:
                 self._note(here, f"a second time; the first is on line {self.marks[here].line}", start)
-                self._skip()
+                self._skip(where)
             else:
                 self.marks[here] = _mark(start)
                 entries[key] = self._value(here)
-        self._take()
+        self._loader.get_event()
         return entries
 
     def _note(self, where: Where, message: str, event: yaml.Event) -> None:
         self.problems.append(Problem(where, message, _mark(event)))
 
-    def _peek(self) -> Any:
-        self._ahead = self._ahead or next(self._events)
-        return self._ahead
-
-    def _at(self, kind: type[yaml.Event]) -> bool:
-        return isinstance(self._peek(), kind)
-
-    def _take(self) -> Any:
-        event, self._ahead = self._peek(), None
-        return event
-
-    def _skip(self) -> None:
+    def _skip(self, where: Where) -> None:
         """Pass over the key or value that stands here, whatever it holds."""
-        depth = 0
-        while True:
-            event = self._take()
-            self._check_bounds(event, depth)
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth == 0:
-                return
+        before = len(self.problems)
+        self._value((*where, ""))
+        del self.problems[before:]
 
 
-def _events(text: str) -> Iterator[yaml.Event]:
-    """The events of `text`. Raises `_BrokenOff` where it is too large or no YAML."""
+@contextmanager
+def _loaded(text: str) -> Iterator[Any]:
+    """PyYAML's events of `text`. Raises `_BrokenOff` where it is too large or no YAML."""
     if len(text) > MAX_BYTES:
         raise _BrokenOff(_TOO_LARGE)
     try:
@@ -171,14 +158,11 @@ def _events(text: str) -> Iterator[yaml.Event]:
         message = f"the character U+{ord(text[exc.position]):04X} cannot stand in YAML"
         raise _BrokenOff(message, _mark_after(text[: exc.position])) from None
     try:
-        while loader.check_event():
-            yield loader.get_event()
+        yield loader
     except yaml.MarkedYAMLError as exc:
         raise _BrokenOff(_syntax_sentence(exc), _mark_of(exc.problem_mark)) from None
-    except (
-        ValueError,
-        OverflowError,
-    ):  # PyYAML lets these out for "\Uffffffff" and for %YAML with many digits
+    except (ValueError, OverflowError):
+        # PyYAML lets these out for "\Uffffffff" and for %YAML with many digits.
         message = "an escape or a directive holds a number out of range"
         raise _BrokenOff(message, _mark_of(loader.get_mark())) from None
 
@@ -221,23 +205,19 @@ def _short_tag(tag: str) -> str:
 
 
 def _key(event: yaml.Event) -> str:
-    """The string that stands as a key. Raises `_Refused` if it is none."""
+    """The string that stands as a key. Raises ValueError if it is none."""
     if not isinstance(event, yaml.ScalarEvent):
-        raise _Refused("a key must be a string, and here a list, a mapping or an alias is one")
+        raise ValueError("a key must be a string, and here a list, a mapping or an alias is one")
     key = _scalar(event)
     if not isinstance(key, str):
-        raise _Refused(f"a key must be a string, found {found(key)}; quote it")
+        raise ValueError(f"a key must be a string, found {found(key)}; quote it")
     return key
 
 
 def _scalar(event: yaml.ScalarEvent) -> object:
-    """The value of a scalar. Raises `_Refused`."""
-    unquoted = event.implicit[0]
-    try:
-        value = _unquoted_value(event.value) if unquoted else _with_pairs_joined(event.value)
-        exact_json.check_storable(value)
-    except exact_json.Unstorable as reason:
-        raise _Refused(reason.what) from None
+    """The value of a scalar. Raises ValueError for what JSONB cannot hold, or readers disagree on."""
+    value = _unquoted_value(event.value) if event.implicit[0] else _with_pairs_joined(event.value)
+    exact_json.check_storable(value)
     return value
 
 
@@ -269,7 +249,7 @@ _ZERO_FIRST = re.compile(r"[-+]?0o?[0-9]+")
 
 
 def _unquoted_value(text: str) -> object:
-    """What `text` means without quotes: what JSON says, or itself. Raises `_Refused` if that is disputed."""
+    """What `text` means without quotes: what JSON says, or itself. Raises ValueError if that is disputed."""
     if text in _WORDS:
         return _WORDS[text]
     if _NUMBER.fullmatch(text):
@@ -277,7 +257,7 @@ def _unquoted_value(text: str) -> object:
     tag = "int" if _ZERO_FIRST.fullmatch(text) else _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
     reason = _DISPUTED.get(tag.removeprefix("tag:yaml.org,2002:"))
     if reason:
-        raise _Refused(f"{shown(text)} {reason}")
+        raise ValueError(f"{shown(text)} {reason}")
     return text
 
 
@@ -285,4 +265,4 @@ def _number(text: str) -> object:
     try:
         return int(text) if _INTEGER.fullmatch(text) else exact_json.exact_number(text)
     except (ValueError, ArithmeticError):  # thousands of digits, or an exponent beyond Decimal's
-        raise _Refused(f"{shown(text)} is a number too large to read") from None
+        raise ValueError(f"{shown(text)} is a number too large to read") from None

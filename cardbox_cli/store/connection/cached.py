@@ -1,4 +1,4 @@
-"""A database that stays open while one command after another uses it.
+"""A connection that is cached while one command after another uses it.
 
 Each command gets it as it would get a fresh one: looked at anew, outside of any transaction. A connection
 that broke, or that a command left in a transaction, is never lent again.
@@ -12,11 +12,11 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
 
-class KeptDatabase:
+class CachedDatabase:
     """At most one open database; asked for another one, it closes the first. `close` it at the end."""
 
     def __init__(self) -> None:
-        self._kept: Database | None = None
+        self._cached: Database | None = None
 
     @contextmanager
     def lend(self, target: Target) -> Iterator[Database]:
@@ -25,35 +25,24 @@ class KeptDatabase:
         try:
             yield database
         finally:
-            if self._kept is None and database.idle:
-                self._kept = database
+            if self._cached is None and database.idle:
+                self._cached = database
             else:
                 database.close()
 
     def close(self) -> None:
-        """Close what is kept, if anything is."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.close()
+        """Close what is cached, if anything is."""
+        cached, self._cached = self._cached, None
+        if cached is not None:
+            cached.close()
 
     def _take(self, target: Target) -> Database:
-        kept, self._kept = self._kept, None
-        if kept is not None:
+        cached, self._cached = self._cached, None
+        if cached is not None:
             # Whatever is wrong with it, the fresh connection will tell.
             with suppress(CbxError):
-                if _is_still_good(kept, target):
-                    return kept
+                if cached.target == target:
+                    cached.look_again()
+                    return cached
+            cached.close()
         return Database.open_target(target)
-
-
-def _is_still_good(database: Database, target: Target) -> bool:
-    """Whether it can serve as a connection to `target`; otherwise it is closed."""
-    good = False
-    try:
-        if database.target == target:
-            database.look_again()
-            good = True
-    finally:
-        if not good:
-            database.close()
-    return good

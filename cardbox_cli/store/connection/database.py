@@ -18,40 +18,15 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew, UsageError
+from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
-from cardbox_cli.store.connection.faults import passing
 from cardbox_cli.store.connection.queries import query
-from cardbox_cli.store.connection.target import Target, find_target, hide_password
+from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION
+from cardbox_cli.store.connection.target import Target, find_target, hide_password, silent
+from cardbox_cli.store.migrations.version import newest
 
 OLDEST_SERVER = 150000
-SCHEMA_VERSION = 4
-
-# What a command cannot do without; the tables of cbx itself add titles, profiles and provenance.
-_ESSENTIAL = ("public.cards", "public.card_boxes")
-# What running turns needs beside them; those of `cbx` are ours, the others may be another program's.
-EXECUTION = (
-    "resource.project_agents",
-    "resource.tools",
-    "state.agent_state_head",
-    "state.agent_state_pointers",
-    "state.agent_inbox",
-    "state.execution_edges",
-    "state.identity_edges",
-    "state.agent_steps",
-    "state.turn_waiting_tools",
-)
-OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
-_KNOWN = (
-    *_ESSENTIAL,
-    "public.projects",
-    "resource.profiles",
-    *EXECUTION,
-    "cbx.box_info",
-    *OWN_EXECUTION,
-    "cbx.project_settings",
-    "cbx.schema_version",
-)
 
 _STREAMED_AT_ONCE = 500
 # What was executed so often on a connection that keeps plans is prepared.
@@ -78,8 +53,7 @@ class Database:
 
         Raises DatabaseUnavailable when it cannot be reached, SchemaMissing when it has no tables for cards.
         """
-        target = find_target(url) if announce is None else find_target(url, announce=announce)
-        return cls.open_target(target)
+        return cls.open_target(find_target(url, announce=announce or silent))
 
     @classmethod
     def open_target(cls, target: Target) -> "Database":
@@ -103,14 +77,12 @@ class Database:
         # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
         # What lives longer asks for them with `keep_plans`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
-        options |= more
+        options |= {"connect_timeout": timeout, "client_encoding": "UTF8", **more}
         if target.conninfo is None:
             server = target.server()
             connection = server.connect(**options) if start else server.reach(**options)
         else:
-            connection = _connect_server(
-                target, {**options, "connect_timeout": timeout, "client_encoding": "UTF8"}
-            )
+            connection = _connect_server(target, options)
         if connection.info.server_version < OLDEST_SERVER:
             found = connection.info.server_version // 10000
             connection.close()
@@ -142,8 +114,6 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # --- transactions
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -202,8 +172,6 @@ class Database:
             with self.connection.transaction(force_rollback=True):
                 yield
 
-    # --- queries
-
     def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of the query `name`."""
         with driver_errors.translated():
@@ -229,6 +197,10 @@ class Database:
         """The first column of the first row of the query `name`, or None."""
         row = self.row(name, **parameters)
         return None if row is None else row[0]
+
+    def column(self, name: str, /, **parameters: Any) -> list[Any]:
+        """The first column of all rows of the query `name`."""
+        return [row[0] for row in self.rows(name, **parameters)]
 
     def run(self, name: str, /, **parameters: Any) -> int:
         """Execute the query `name` for its effect; the number of rows that it touched."""
@@ -265,8 +237,6 @@ class Database:
         moment: datetime = self.value("clock")
         return moment
 
-    # --- what the database offers
-
     @cached_property
     def direct(self) -> bool:
         """Whether no pooler stands before the server, so that settings of the session stay with us."""
@@ -275,7 +245,7 @@ class Database:
     @cached_property
     def tables(self) -> frozenset[str]:
         """Which of the tables that cbx knows exist here, as schema.name."""
-        return frozenset(name for (name,) in self.rows("existing_tables", names=list(_KNOWN)))
+        return frozenset(self.column("existing_tables", names=list(KNOWN)))
 
     @cached_property
     def unique_tool_results(self) -> bool:
@@ -342,9 +312,9 @@ class Database:
         return None if version is None else int(version)
 
     def _check_schema(self) -> None:
-        missing = [name for name in _ESSENTIAL if name not in self.tables]
+        missing = [name for name in ESSENTIAL if name not in self.tables]
         if missing and self.target.embedded:
-            from cardbox_cli.store.schema import add_missing_tables
+            from cardbox_cli.store.migrations.upgrade import add_missing_tables
 
             add_missing_tables(self)
             return
@@ -357,9 +327,9 @@ class Database:
     def check_version(self) -> int | None:
         """The schema version. Raises SchemaTooNew for a database that a newer cbx has upgraded."""
         version = self.schema_version()
-        if version is not None and version > SCHEMA_VERSION:
+        if version is not None and version > newest():
             raise SchemaTooNew(
-                f"the database has schema version {version}, this cbx knows up to {SCHEMA_VERSION}",
+                f"the database has schema version {version}, this cbx knows up to {newest()}",
                 hint="use the newer cbx that upgraded it",
             )
         return version

@@ -32,38 +32,38 @@ def translated() -> Iterator[None]:
 def translate(exc: psycopg.Error) -> CbxError:
     """The error of cbx that `exc` means; a plain CbxError (exit 1) for what we never expect."""
     state = exc.sqlstate or ""
-    said = _first_line(exc)
+    text = _first_line(exc)
     if state == "23505":
         return _taken(exc.diag.constraint_name or "")
     if state in ("42P01", "3F000", "42703", "42883"):
         return SchemaMissing(
-            f"the database lacks something that this command needs: {said}", hint=_SCHEMA_HINT
+            f"the database lacks something that this command needs: {text}", hint=_SCHEMA_HINT
         )
     if state == "42501":
         return DatabaseUnavailable(
-            f"the database role may not do this: {said}", hint="GRANT it, or use another role"
+            f"the database role may not do this: {text}", hint="GRANT it, or use another role"
         )
     if state == "25006":
         return DatabaseUnavailable(
             "the database is read-only (a replica?)", hint="write through the primary's --database-url"
         )
     if state in ("40001", "40P01", "55P03"):
-        return Conflict(f"another transaction was in the way: {said}", hint=_RETRY_HINT)
+        return Conflict(f"another transaction was in the way: {text}", hint=_RETRY_HINT)
     if state == "53100":
-        return DatabaseUnavailable(f"the disk of the database is full: {said}", hint=_ROOM_HINT)
+        return DatabaseUnavailable(f"the disk of the database is full: {text}", hint=_ROOM_HINT)
     if state == "57014":
         return DatabaseUnavailable(
-            f"the database cancelled the statement: {said}", hint="raise its statement_timeout"
+            f"the database cancelled the statement: {text}", hint="raise its statement_timeout"
         )
     if state[:2] in ("22", "54") or (isinstance(exc, psycopg.DataError) and not state):
-        return InvalidInput(f"the database refused a value: {said}")
+        return InvalidInput(f"the database refused a value: {text}")
     is_lost = isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
     # 25P03: the server ended a connection whose transaction lay idle for too long.
     if is_lost or state[:2] in ("08", "53", "57", "58") or state == "25P03":
         return DatabaseUnavailable(
-            f"the database went away: {said}", hint="`cbx db status` shows whether it runs; then try again"
+            f"the database went away: {text}", hint="`cbx db status` shows whether it runs; then try again"
         )
-    return CbxError(f"the database reported {state or type(exc).__name__}: {said}")
+    return CbxError(f"the database reported {state or type(exc).__name__}: {text}")
 
 
 def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
@@ -77,7 +77,7 @@ def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
 def _taken(constraint: str) -> CbxError:
     if "cards" in constraint:
         return CardConflict("a card id is taken", hint=_RETRY_HINT)
-    if "box" in constraint:
+    if constraint.startswith(("card_boxes", "box_info")):
         return BoxConflict("a box id is taken", hint=_RETRY_HINT)
     if "profile" in constraint:
         return Conflict("a profile of that name was made at the same moment", hint=_RETRY_HINT)

@@ -1,7 +1,7 @@
-"""The doorbell of Postgres: NOTIFY after a commit, and LISTEN on a connection of its own.
+"""Notifications by Postgres: NOTIFY after a commit, and LISTEN on a connection of its own.
 
 A payload is `PROJECT/WORKER_TARGET`, or `sha256:` and the digest of that where it is longer than 200 bytes.
-Rows are the truth: a ring that is lost costs time until the next poll, and nothing else.
+Rows are the truth: a notification that is lost costs time until the next poll, and nothing else.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
 
 def payload(project_id: str, worker_target: str) -> str:
-    """What a ring for the workers of `worker_target` says. Never longer than LONGEST bytes."""
+    """The notification for the workers of `worker_target`. Never longer than LONGEST bytes."""
     text = f"{project_id}/{worker_target}"
     encoded = text.encode()
     return text if len(encoded) <= LONGEST else _DIGEST + hashlib.sha256(encoded).hexdigest()
 
 
-def notify(database: Database, *doors: tuple[str, str]) -> None:
+def notify(database: Database, *receivers: tuple[str, str]) -> None:
     """Wake the workers of every (project, worker target), after the commit of what they shall find.
 
     A transaction of its own: NOTIFY holds a lock of the whole server until its commit is on disk, and its
@@ -44,15 +44,15 @@ def notify(database: Database, *doors: tuple[str, str]) -> None:
     if not database.commits_itself:
         raise Conflict(
             "the transaction is still open, and what workers shall find is not committed",
-            hint="ring after the commit",
+            hint="notify after the commit",
         )
-    payloads = sorted({payload(*door) for door in doors})
+    payloads = sorted({payload(*receiver) for receiver in receivers})
     if payloads:
-        database.run("ring", payloads=payloads)
+        database.run("notify", payloads=payloads)
 
 
 class Wanted:
-    """Whose rings a listener is there for: those of a project, or of any, and of some targets, or of all."""
+    """Which notifications are for a listener: of one project, or of any, and of some targets, or of all."""
 
     def __init__(self, project_id: str | None, worker_targets: Collection[str] | None) -> None:
         self._project_id = project_id
@@ -61,21 +61,21 @@ class Wanted:
         if project_id is not None and worker_targets is not None:
             self._exact = frozenset(payload(project_id, target) for target in worker_targets)
 
-    def __call__(self, heard: str) -> bool:
-        """Whether `heard` may be meant for us. A digest tells nothing in part, so it may be."""
+    def __call__(self, received: str) -> bool:
+        """Whether `received` may be meant for us. A digest tells nothing in part, so it may be."""
         if self._exact is not None:
-            return heard in self._exact
-        if heard.startswith(_DIGEST):
+            return received in self._exact
+        if received.startswith(_DIGEST):
             return True
         if self._project_id is not None:
-            return heard.startswith(f"{self._project_id}/")
-        return self._worker_targets is None or heard.endswith(
+            return received.startswith(f"{self._project_id}/")
+        return self._worker_targets is None or received.endswith(
             tuple(f"/{target}" for target in self._worker_targets)
         )
 
 
 class Listener:
-    """Hears rings on a connection of its own, which is made again whenever it breaks.
+    """Receives notifications on a connection of its own, which is made again whenever it breaks.
 
     LISTEN belongs to a session: it works on no replica, and behind no pooler in transaction mode. What is
     in the way is announced once; from then until it works again the caller polls. Starts no server.
@@ -90,11 +90,11 @@ class Listener:
         self._pause = _FIRST_PAUSE
         self._next_try = 0.0
         self._interrupted = False
-        self._deaf = False
+        self._warned = False
         self._warned_of_pooler = False
 
     def wait(self, seconds: float) -> bool:
-        """Block until a wanted ring, or until rings may have been missed: both mean "look now".
+        """Block until a wanted notification, or until some may have been missed: both mean "look now".
 
         False after `seconds`, or when interrupted. The first wait says "look now" as soon as it listens.
         """
@@ -119,7 +119,7 @@ class Listener:
 
     def close(self) -> None:
         """Close the connection. Nobody may wait any more."""
-        self._hang_up()
+        self._disconnect()
         self._waker.close()
 
     def _connect(self) -> bool:
@@ -132,15 +132,15 @@ class Listener:
                 database.close()
                 raise
         except CbxError as exc:
-            self._tell_that_deaf(exc)
+            self._warn_once(exc)
             self._next_try = monotonic() + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             return False
         self._database = database
         self._pause = _FIRST_PAUSE
-        if self._deaf:
-            self._announce("wakeups from Postgres are heard again")
-            self._deaf = False
+        if self._warned:
+            self._announce("wakeups from Postgres arrive again")
+            self._warned = False
         return True
 
     def _look_for_pooler(self, database: Database) -> None:
@@ -152,24 +152,24 @@ class Listener:
             )
 
     def _drain(self) -> bool:
-        """Read what has come in. True where a wanted ring is among it, or the connection broke."""
+        """Read what has come in. True where a wanted notification is among it, or the connection broke."""
         if self._database is None:
             return False
         try:
             with driver_errors.translated():
                 notices = list(self._database.connection.notifies(timeout=0))
         except CbxError as exc:
-            self._hang_up()
-            self._tell_that_deaf(exc)
+            self._disconnect()
+            self._warn_once(exc)
             return True
         return any(self._wanted(notice.payload) for notice in notices)
 
-    def _tell_that_deaf(self, why: CbxError) -> None:
-        if not self._deaf:
-            self._deaf = True
+    def _warn_once(self, why: CbxError) -> None:
+        if not self._warned:
+            self._warned = True
             self._announce(f"warning: no wakeups from Postgres: {why.message}; workers poll")
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None

@@ -6,12 +6,27 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cardbox_cli.errors import NotFound
 from cardbox_cli.store.connection.database import Database
-
-_Item = TypeVar("_Item")
+from cardbox_cli.store.connection.rows import all_decoded, decoded_or_none
 
 # A point in time, or how long ago it was on the database's clock.
 Moment = datetime | timedelta
+
+PAGE = 200
+COUNTED = 10_000
+"""How far a count looks behind the end of a list."""
+
+
+class Dated(msgspec.Struct, frozen=True, kw_only=True):
+    """What limits a list by time: from `since` on, and before `until`; None means ever."""
+
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+_Item = TypeVar("_Item")
+_Filter = TypeVar("_Filter", bound=Dated)
 
 
 class Further(msgspec.Struct, frozen=True):
@@ -21,7 +36,7 @@ class Further(msgspec.Struct, frozen=True):
     all_seen: bool
 
     @classmethod
-    def counted(cls, matching: int, looked_at: int, *, limit: int) -> "Further":
+    def counted(cls, matching: int, looked_at: int, *, limit: int = COUNTED) -> "Further":
         """What is known after a look at up to `limit` + 1 rows."""
         return cls(min(matching, limit), looked_at <= limit)
 
@@ -45,17 +60,56 @@ class ProjectStore:
     def _value(self, name: str, /, **parameters: Any) -> Any:
         return self.database.value(name, project_id=self.project_id, **parameters)
 
-    def _instant(self, moment: Moment | None) -> datetime | None:
-        return self.database.now() - moment if isinstance(moment, timedelta) else moment
-
     def _run(self, name: str, /, **parameters: Any) -> int:
         return self.database.run(name, project_id=self.project_id, **parameters)
 
+    def _column(self, name: str, /, **parameters: Any) -> list[Any]:
+        return self.database.column(name, project_id=self.project_id, **parameters)
+
+    def _one(self, kind: type[_Item], name: str, /, **parameters: Any) -> _Item | None:
+        """The value that the query `name` answers as JSON; None for none."""
+        return decoded_or_none(kind, self._value(name, **parameters))
+
+    def _all(self, kind: type[_Item], name: str, /, **parameters: Any) -> list[_Item]:
+        """The values that the query `name` answers as JSON."""
+        return all_decoded(kind, self._rows(name, **parameters))
+
+    def _dated(self, where: _Filter) -> _Filter:
+        """`where` with instants on the database's clock for ages."""
+        since, until = (
+            self.database.now() - moment if isinstance(moment, timedelta) else moment
+            for moment in (where.since, where.until)
+        )
+        return msgspec.structs.replace(where, since=since, until=until)
+
+    def _further(self, name: str, /, **place: Any) -> Further:
+        """What the query `name` counts behind a place; nothing is behind what has no time."""
+        if place.get("after_time", ...) is None:
+            return Further(0, False)
+        found = self._value(name, **{**place, "limit": COUNTED + 1})
+        return Further.counted(found, found)
+
+    def _require(self, *tables: str) -> None:
+        for table in tables:
+            self.database.require(table)
+
+    def _absent(self, what: str, name: str, hint: str) -> NotFound:
+        return NotFound(f"no {what} {name!r} in project {self.project_id!r}", hint=hint)
+
+
+def place(
+    where: msgspec.Struct, after: object, limit: int, *, key: str, time: str = "created_at"
+) -> dict[str, Any]:
+    """The parameters of a list's next page: what `where` allows, behind the item `after` if there is one."""
+    last = {"after_time": getattr(after, time, None), "after_id": getattr(after, key, None)}
+    return {**msgspec.structs.asdict(where), **last, "limit": limit}
+
 
 def paged(
-    read: Callable[[_Item | None, int], list[_Item]], *, page: int, limit: int | None
+    read: Callable[[_Item | None, int], list[_Item]], *, limit: int | None, page: int | None = None
 ) -> Iterator[_Item]:
     """Up to `limit` items of `read(after, size)`, which answers at most `size` items behind `after`."""
+    page = page or PAGE
     after: _Item | None = None
     left = limit
     while left is None or left > 0:

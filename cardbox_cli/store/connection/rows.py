@@ -1,4 +1,4 @@
-"""Rows that a query spells as JSON, made into values: one decoder for each kind, with numbers as they are."""
+"""Rows that are JSON, made into values: one decoder for each kind, with numbers as they are."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar

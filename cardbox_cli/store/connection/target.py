@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.errors import UsageError
 from cardbox_cli.home import default_home
+from cardbox_cli.settings import DATABASE_URL, LISTEN_URL
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
@@ -23,8 +24,8 @@ _BROKEN_PASSWORD = re.compile(r"postgres(ql)?://[^?]*[@/][^?]*@")
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
 
 
-def _silent(_: str) -> None:
-    pass
+def silent(_: str) -> None:
+    """What announces to nobody."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Target:
     conninfo: str | None
     named_by: str
     home: Path
-    announce: Callable[[str], None] = _silent
+    announce: Callable[[str], None] = silent
 
     @property
     def embedded(self) -> bool:
@@ -54,32 +55,32 @@ class Target:
 def find_target(
     url: str | None = None,
     *,
-    environ: Mapping[str, str] | None = None,
-    announce: Callable[[str], None] = _silent,
+    environ: Mapping[str, str] = os.environ,
+    announce: Callable[[str], None] = silent,
 ) -> Target:
     """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
-    env = os.environ if environ is None else environ
-    home = default_home(env)
+    home = default_home(environ)
     _refuse_broken("--database-url", url)
-    _refuse_broken("CBX_DATABASE_URL", env.get("CBX_DATABASE_URL"))
+    named = DATABASE_URL.text(environ)
+    _refuse_broken(DATABASE_URL.name, named)
     if url is not None:
         if not url.strip():
             raise UsageError("--database-url is empty", hint="leave it out to use the embedded database")
         return Target(url, "--database-url", home, announce)
-    if env.get("CBX_DATABASE_URL"):
-        return Target(env["CBX_DATABASE_URL"], "CBX_DATABASE_URL", home, announce)
+    if named:
+        return Target(named, DATABASE_URL.name, home, announce)
     for variable in _LIBPQ_VARIABLES:
-        if env.get(variable):
+        if environ.get(variable):
             return Target("", variable, home, announce)
     return Target(None, "embedded", home, announce)
 
 
-def find_listen_target(target: Target, *, environ: Mapping[str, str] | None = None) -> Target:
-    """Where to LISTEN for what is rung in `target`: what CBX_LISTEN_URL names, else `target` itself."""
-    url = (os.environ if environ is None else environ).get("CBX_LISTEN_URL")
+def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:
+    """Where to LISTEN for the notifications of `target`: what CBX_LISTEN_URL names, else `target` itself."""
+    url = LISTEN_URL.text(environ)
     if not url:
         return target
-    _refuse_broken("CBX_LISTEN_URL", url)
+    _refuse_broken(LISTEN_URL.name, url)
     try:
         _parts(url)
     except UsageError:
@@ -87,7 +88,7 @@ def find_listen_target(target: Target, *, environ: Mapping[str, str] | None = No
             "the connection string from CBX_LISTEN_URL is malformed",
             hint="name the same database as before the pooler, such as postgresql://USER@HOST:5432/DATABASE",
         ) from None
-    return Target(url, "CBX_LISTEN_URL", target.home, target.announce)
+    return Target(url, LISTEN_URL.name, target.home, target.announce)
 
 
 def _refuse_broken(named_by: str, address: str | None) -> None:

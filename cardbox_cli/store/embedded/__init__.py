@@ -1,7 +1,7 @@
 """The Postgres that comes with cbx: made and started on first use, then left running.
 
 Owns the server of one CBX_HOME: its files, its process, the way to it. Refuses to know what is inside the
-database: no schema, no cards. `server` is the door; the other modules are rooms that only it enters.
+database: no schema, no cards. Others use `server`; the rest of the modules is for it alone.
 """
 
 from cardbox_cli.store.embedded.server import EmbeddedServer, ServerStatus

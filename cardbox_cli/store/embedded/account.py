@@ -7,17 +7,18 @@ and never changes the mode or owner of a folder that cbx did not make.
 import os
 import pwd
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import DatabaseUnavailable, InvalidInput
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.faults import passing
+from cardbox_cli.files import building
+from cardbox_cli.settings import SERVER_USER
 
 # The server must not be bent by PG* variables, nor by what else a shell or a CI job exports.
-_KEPT_VARIABLES = ("PATH", "LANG", "TZ")
+_PASSED_VARIABLES = ("PATH", "LANG", "TZ")
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Account:
     ) -> subprocess.CompletedProcess[str]:
         """Run `command` to its end as this account. Output is captured as text, unless `options` say else."""
         identity = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.lent else {}
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
         return subprocess.run(
             [str(word) for word in command],
-            env={**kept, **(environment or {})},
+            env={**passed, **(environment or {})},
             cwd="/",
             text=True,
             errors="replace",
@@ -61,15 +62,10 @@ class Account:
 
     def make_folder(self, path: Path, mode: int = 0o700) -> None:
         """Make `path` for this account: with its owner and mode from the moment that it bears its name."""
-        made = Path(tempfile.mkdtemp(prefix=f"{path.name}.new-", dir=path.parent))
-        made.chmod(mode)
-        self.give(made)
-        passing("folder begun")
-        try:
-            made.rename(path)
-        except OSError:
-            made.rmdir()
-            raise
+        with building(path) as made:
+            made.chmod(mode)
+            self.give(made)
+            passing("folder begun")
 
     def give(self, path: Path) -> None:
         """Make this account the owner of `path`, which cbx made."""
@@ -89,7 +85,7 @@ def account_for(environ: Mapping[str, str], owner: int | None = None) -> Account
         return Account(_name(os.geteuid()), os.geteuid(), os.getegid(), lent=False)
     if owner:
         return _lent(_entry(owner), str(owner))
-    if asked := environ.get("CBX_SERVER_USER"):
+    if asked := SERVER_USER.text(environ):
         return _asked(asked)
     for name in ("postgres", "nobody"):
         if entry := _entry(name):

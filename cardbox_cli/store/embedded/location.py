@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.faults import passing
+from cardbox_cli.files import replacing
+from cardbox_cli.settings import RUNTIME_DIR
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded.account import Account
@@ -97,12 +99,9 @@ def write_record(home: Path, location: Location) -> None:
         "binaries": str(location.binaries),
         "major": location.major,
     }
-    unfinished = record_file(home).with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    with unfinished.open("x", encoding="utf-8") as file:
+    with replacing(record_file(home), mode=0o666) as file:
         file.write(json.dumps(record, indent=2) + "\n")
-    passing("record written")
-    unfinished.replace(record_file(home))
+        passing("record written")
 
 
 def _seen_from(home: Path, path: Path) -> str:
@@ -117,18 +116,9 @@ def plan(home: Path, account: "Account", binaries: Path, major: int) -> Location
 
 
 def choose_socket(home: Path, data: Path, account: "Account") -> Path:
-    """The folder of the socket: beside the data where its path is short enough, else a short one.
-
-    Raises DatabaseUnavailable when no candidate is.
-    """
-    candidates = [data.parent / "socket", *_short_folders(home, account)]
-    for folder in candidates:
-        if _can_hold_socket(folder):
-            return folder
-    raise DatabaseUnavailable(
-        f"no folder for the server's socket has a path of at most {_LONGEST_SOCKET} bytes without a comma",
-        hint="set CBX_HOME or TMPDIR to a shorter path",
-    )
+    """The folder of the socket: beside the data where its path is short enough, else a short one."""
+    *candidates, short = [data.parent / "socket", *_short_folders(home, account)]
+    return next(filter(_can_hold_socket, candidates), short)
 
 
 def _can_hold_socket(folder: Path) -> bool:
@@ -137,14 +127,15 @@ def _can_hold_socket(folder: Path) -> bool:
 
 
 def _short_folders(home: Path, account: "Account") -> list[Path]:
+    """Where a socket may lie outside of the home. The last has room for one, whatever the others are."""
     if account.lent:
         return [system_place(home) / "socket"]
     import tempfile
 
     name = f"cbx-{account.uid}-{_digest(home)}"
-    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
+    runtime = Path(RUNTIME_DIR.text() or "/nonexistent")
     usable = runtime.is_absolute() and runtime.is_dir() and runtime.stat().st_uid == account.uid
-    return [*([runtime / name] if usable else []), Path(tempfile.gettempdir(), name)]
+    return [*([runtime / name] if usable else []), Path(tempfile.gettempdir(), name), Path("/tmp", name)]
 
 
 def system_place(home: Path) -> Path:

@@ -67,8 +67,8 @@ def start(location: Location, account: Account) -> str | None:
         if done.returncode == 0 or running(location.data) is not None:
             return None
         output.seek(0)
-        said = output.read().decode(errors="replace").splitlines()
-    reason = _reason(said, _logged_since(began, location.log))
+        printed = output.read().decode(errors="replace").splitlines()
+    reason = _reason(printed, _logged_since(began, location.log))
     if _PASSING.search(reason):
         return reason
     raise failure(f"did not start: {reason}", location)
@@ -194,7 +194,7 @@ def _logged_since(moment: float, folder: Path) -> list[str]:
     return _lines(newest)
 
 
-def _reason(said: list[str], logged: list[str]) -> str:
-    """The end of what the server said: at its start, or in its log when it had come as far as that."""
-    lines = said if any(map(_FATAL.search, said)) or not logged else logged
+def _reason(printed: list[str], logged: list[str]) -> str:
+    """The end of what the server printed: at its start, or in its log when it had come as far as that."""
+    lines = printed if any(map(_FATAL.search, printed)) or not logged else logged
     return "\n  ".join(_PREFIX.sub("", line) for line in lines[-5:])

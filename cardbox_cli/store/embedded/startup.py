@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.connection.faults import passing
+from cardbox_cli.faults import passing
 from cardbox_cli.store.embedded import files, postmaster
 from cardbox_cli.store.embedded.account import Account, account_for
 from cardbox_cli.store.embedded.binaries import major_version, reachable
@@ -27,7 +27,6 @@ from cardbox_cli.store.embedded.location import (
 
 _PATIENCE = 30.0
 _PAUSE = 0.05
-_UP = (Answer.READY, Answer.NO_DATABASE, Answer.REFUSED)
 
 
 def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], None]) -> bool:
@@ -39,7 +38,7 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
     deadline = time.monotonic() + _PATIENCE
     while True:
         answer, words = ask(location) if location else (Answer.NOBODY, "")
-        if location and answer in _UP:
+        if location and answer.is_up:
             if answer is Answer.NO_DATABASE:
                 create_database(location)
                 passing("database made")

@@ -97,7 +97,7 @@ DELETE FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING b.box_id
 
--- fragment: fate
+-- fragment: card_state
 CASE WHEN c.card_id IS NULL THEN 'dangling'
      WHEN c.deleted_at IS NOT NULL THEN 'deleted'
      WHEN NOT ({visible}) THEN 'expired'
@@ -105,7 +105,7 @@ CASE WHEN c.card_id IS NULL THEN 'dangling'
 
 -- name: slots_of_box
 -- Every place of a box in order: the id, what became of its card, and the card.
-SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'), {fate},
+SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'), {card_state},
     CASE WHEN c.card_id IS NOT NULL THEN {card_json} END
 FROM public.card_boxes AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
@@ -115,18 +115,22 @@ ORDER BY slot.place
 
 -- name: known_cards
 -- What became of the cards of these ids, deleted and expired ones too, and the cards; in no order.
-SELECT c.card_id, {fate}, {card_json}
+SELECT c.card_id, {card_state}, {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
 
 -- name: boxes_of_card
 -- A page of the boxes that hold a card, the last changed first, after the place (updated_at, box_id) if one is
 -- given: the box, the card's positions in order, how long the box is, when it changed.
-SELECT b.box_id::text,
-    ARRAY(SELECT (slot.place - 1)::integer
-          FROM jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-          WHERE slot.card_id = %(card_id)s ORDER BY slot.place),
-    jsonb_array_length({ids}), b.updated_at
+SELECT json_build_object(
+    'box_id', b.box_id,
+    'positions', ARRAY(
+        SELECT slot.place - 1
+        FROM jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+        WHERE slot.card_id = %(card_id)s ORDER BY slot.place),
+    'cards', jsonb_array_length({ids}),
+    'updated_at', to_char(b.updated_at AT TIME ZONE 'UTC', {utc})
+)::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)
     AND (%(after_time)s::timestamptz IS NULL

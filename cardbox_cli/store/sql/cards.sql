@@ -216,28 +216,21 @@ AND (SELECT bool_and(EXISTS (
     WHERE jsonb_typeof(found) = 'string' AND found #>> '{}' ILIKE pattern))
  FROM unnest(%(patterns)s::text[]) AS pattern)
 
--- name: text_index_is_broken
--- Whether an earlier attempt to build the index was interrupted.
-SELECT NOT i.indisvalid FROM pg_index AS i WHERE i.indexrelid = to_regclass('public.idx_cards_text')
-
--- name: drop_text_index
--- Removes it.
-DROP INDEX CONCURRENTLY IF EXISTS public.idx_cards_text
-
 -- name: index_text
 -- The opt-in index behind a search for words; outside any transaction, so that writers go on.
-CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}))
+-- across-projects: an index is of a whole table
+CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}));
 
 -- name: find_card_ids
 -- Up to six ids that are `typed`, or else begin or end with it.
 (SELECT c.card_id, true AS whole FROM public.cards AS c
- WHERE c.tenant_id = %(project_id)s AND c.card_id = %(typed)s)
+ WHERE c.tenant_id = %(project_id)s AND c.card_id = %(wanted)s)
 UNION ALL
 (SELECT c.card_id, false FROM public.cards AS c
- WHERE c.tenant_id = %(project_id)s AND c.card_id LIKE %(pattern)s AND c.card_id <> %(typed)s LIMIT 6)
+ WHERE c.tenant_id = %(project_id)s AND c.card_id LIKE %(pattern)s AND c.card_id <> %(wanted)s LIMIT 6)
 UNION ALL
 (SELECT c.card_id, false FROM public.cards AS c
- WHERE c.tenant_id = %(project_id)s AND reverse(c.card_id) LIKE %(reversed_pattern)s AND c.card_id <> %(typed)s
+ WHERE c.tenant_id = %(project_id)s AND reverse(c.card_id) LIKE %(reversed_pattern)s AND c.card_id <> %(wanted)s
     AND c.card_id NOT LIKE %(pattern)s
  LIMIT 6)
 

@@ -1,6 +1,3 @@
--- fragment: known_types
-('turn', 'tool_result', 'timeout', 'stop')
-
 -- fragment: open_statuses
 ('queued', 'pending', 'deferred', 'processing')
 
@@ -241,6 +238,7 @@ ORDER BY w.worker_id
 
 -- name: why_loads
 -- How many rows these workers have claimed.
+-- across-projects: a worker may serve all projects
 SELECT l.owner, count(*)
 FROM cbx.leases AS l
 WHERE l.owner = ANY(%(workers)s) AND l.expires_at > {now}
@@ -313,7 +311,7 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT i.status
     FROM state.agent_inbox AS i
-    WHERE i.project_id = %(project_id)s AND i.message_type IN ('tool_result', 'timeout')
+    WHERE i.project_id = %(project_id)s AND i.message_type IN {report_types}
         AND md5(i.correlation_id) = md5(asked.tool_call_id) AND i.correlation_id = asked.tool_call_id
     ORDER BY i.created_at DESC
     LIMIT 1

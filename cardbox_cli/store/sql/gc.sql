@@ -3,6 +3,7 @@ c.expires_at <= {now} AND c.deleted_at IS NULL
 
 -- name: projects_with_rows
 -- Every project that has a card or a box.
+-- across-projects: it looks for projects
 SELECT c.tenant_id FROM public.cards AS c
 UNION
 SELECT b.tenant_id FROM public.card_boxes AS b
@@ -10,6 +11,7 @@ ORDER BY 1
 
 -- name: projects_with_box_info
 -- Every project that has a row beside its boxes.
+-- across-projects: it looks for projects
 SELECT DISTINCT i.project_id FROM cbx.box_info AS i ORDER BY 1
 
 -- name: count_expired
@@ -70,7 +72,7 @@ WHERE b.tenant_id = %(project_id)s
 GROUP BY b.box_id
 ORDER BY count(*) DESC, b.box_id
 
--- name: count_stray_box_info
+-- name: count_orphaned_box_info
 -- How many rows of box_info belong to no box.
 SELECT count(*)
 FROM cbx.box_info AS i
@@ -78,7 +80,7 @@ WHERE i.project_id = %(project_id)s
     AND NOT EXISTS (
         SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
 
--- name: lock_stray_box_info
+-- name: lock_orphaned_box_info
 -- A batch of rows of box_info that seem to belong to no box, locked; what a writer holds is passed over.
 SELECT i.box_id::text
 FROM cbx.box_info AS i

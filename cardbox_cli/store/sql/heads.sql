@@ -24,8 +24,8 @@ FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 FOR UPDATE SKIP LOCKED
 
--- name: lease_head
--- Gives an idle agent to a turn; its new epoch, or no row where it is not idle.
+-- name: assign_head
+-- Assigns an idle agent to a turn; its new epoch, or no row where it is not idle.
 UPDATE state.agent_state_head AS h
 SET status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = coalesce(h.turn_epoch, 0) + 1,
     active_channel_id = %(channel_id)s, active_recursion_depth = %(depth)s, updated_at = {now},

@@ -252,6 +252,7 @@ RETURNING i.inbox_id
 
 -- name: due_projects
 -- The projects with due work for a target; a claim then names one of them.
+-- across-projects: it looks for projects
 SELECT DISTINCT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
@@ -259,6 +260,7 @@ WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.wor
 
 -- name: unsettled_projects
 -- The projects where something of a target is open, and could be overdue.
+-- across-projects: it looks for projects
 SELECT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
@@ -286,7 +288,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
     AND coalesce(h.status, 'idle') = 'idle'
 
 -- name: unclaimed_since
--- Due rows that nobody claimed for so long: their doorbell may be lost. One per target.
+-- Due rows that nobody claimed for so long: their notification may be lost. One per target.
 SELECT DISTINCT ON (a.worker_target) {inbox_json}
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id

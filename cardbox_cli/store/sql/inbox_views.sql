@@ -30,7 +30,7 @@ SELECT count(*) FROM (SELECT FROM state.agent_inbox AS i WHERE {inbox_matches} L
 
 -- name: inbox_id_exists
 -- Whether there is a row of this id.
-SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(typed)s
+SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(wanted)s
 
 -- name: find_inbox_ids
 -- Up to six ids of each kind: that begin with what was typed, with or without their first word, or end with it.

@@ -33,6 +33,6 @@ WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspe
     AND (c.card_id IS NOT NULL OR child.agent_turn_id IS NOT NULL)
     AND NOT EXISTS (
         SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = h.project_id AND i.message_type IN ('tool_result', 'timeout')
+        WHERE i.project_id = h.project_id AND i.message_type IN {report_types}
             AND md5(i.correlation_id) = md5(w.tool_call_id) AND i.correlation_id = w.tool_call_id)
 ORDER BY w.created_at, w.tool_call_id

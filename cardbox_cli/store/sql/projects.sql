@@ -51,6 +51,7 @@ SET enable_share_context = EXCLUDED.enable_share_context, reproducible_layers = 
 
 -- name: list_projects
 -- A page of the projects by id, behind one if it is given.
+-- across-projects: it lists projects
 SELECT {project_json}
 FROM public.projects AS p
 WHERE %(after)s::text IS NULL OR p.project_id > %(after)s
@@ -59,6 +60,7 @@ LIMIT %(limit)s
 
 -- name: count_further_projects
 -- How many projects there are behind one, up to a limit.
+-- across-projects: it counts projects
 SELECT count(*)
 FROM (SELECT FROM public.projects AS p WHERE p.project_id > %(after)s LIMIT %(limit)s) AS further
 

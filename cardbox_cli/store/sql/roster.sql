@@ -107,6 +107,6 @@ VALUES (%(edge_id)s, %(project_id)s, %(action)s, %(source_agent_id)s, %(agent_id
 -- The project's agents whose ids begin so, each with its worker target.
 SELECT r.agent_id, r.worker_target
 FROM resource.project_agents AS r
-WHERE r.project_id = %(project_id)s AND starts_with(r.agent_id, %(typed)s)
+WHERE r.project_id = %(project_id)s AND starts_with(r.agent_id, %(beginning)s)
 ORDER BY r.agent_id
 LIMIT %(limit)s

@@ -14,23 +14,41 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
     AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 
--- name: own_tables
--- The tables of cards and boxes that cbx made: those of a card-box library lack these indexes.
-SELECT i.schemaname || '.' || i.tablename
-FROM pg_indexes AS i
-WHERE i.schemaname = 'public' AND i.indexname IN ('idx_cards_suffix', 'idx_boxes_updated')
+-- name: table_makers
+-- Those of these tables that exist, and whether cbx made them: only cbx declares that a project sorts by code point.
+SELECT n.nspname || '.' || c.relname, n.nspname = 'cbx' OR EXISTS (
+    SELECT FROM pg_attribute AS a
+    WHERE a.attrelid = c.oid AND a.attname IN ('project_id', 'tenant_id')
+        AND a.attcollation = 'pg_catalog."C"'::regcollation)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
+
+-- name: broken_indexes
+-- Those of these indexes whose building was interrupted.
+SELECT named.name
+FROM unnest(%(names)s::text[]) AS named (name)
+JOIN pg_index AS i ON i.indexrelid = to_regclass(named.name)
+WHERE NOT i.indisvalid
 
 -- name: schema_version
 -- The version that this database was brought to.
 SELECT max(version) FROM cbx.schema_version
 
--- name: record_schema_version
--- Written by an upgrade.
-INSERT INTO cbx.schema_version (version) VALUES (%(version)s) ON CONFLICT DO NOTHING
-
--- name: lock_schema
+-- name: try_lock_schema
 -- One maker of tables at a time, until the end of the transaction.
-SELECT pg_advisory_xact_lock(hashtext('cbx'), hashtext('schema'))
+SELECT pg_try_advisory_xact_lock(hashtext('cbx'), hashtext('schema'))
+
+-- name: try_hold_schema
+-- The same lock for several transactions.
+SELECT pg_try_advisory_lock(hashtext('cbx'), hashtext('schema'))
+
+-- name: release_schema
+-- Its end.
+SELECT pg_advisory_unlock(hashtext('cbx'), hashtext('schema'))
+
+-- name: give_way
+-- Writers queue up behind who waits for a table; and no deadlock lasts until Postgres ends one of its parties.
+SELECT set_config('lock_timeout', '200ms', true)
 
 -- name: lock_import
 -- One import into a project at a time, until the end of the transaction: two would deadlock on common cards.

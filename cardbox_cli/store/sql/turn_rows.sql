@@ -1,3 +1,9 @@
+-- fragment: known_types
+('turn', 'tool_result', 'timeout', 'stop')
+
+-- fragment: report_types
+('tool_result', 'timeout')
+
 -- fragment: head_json
 json_build_object(
     'agent_id', h.agent_id,

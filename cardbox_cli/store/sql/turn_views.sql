@@ -151,15 +151,15 @@ LEFT JOIN LATERAL (
 -- The turn whose id this is, or that the inbox row of this id is for.
 (SELECT {turn_of_row} FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
-    AND (i.agent_turn_id = %(typed)s OR i.inbox_id = %(typed)s)
+    AND (i.agent_turn_id = %(wanted)s OR i.inbox_id = %(wanted)s)
  LIMIT 1)
 UNION ALL
 (SELECT e.target_agent_turn_id FROM state.execution_edges AS e
- WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(typed)s AND e.primitive = 'enqueue'
+ WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(wanted)s AND e.primitive = 'enqueue'
  LIMIT 1)
 UNION ALL
 (SELECT h.active_agent_turn_id FROM state.agent_state_head AS h
- WHERE h.project_id = %(project_id)s AND h.active_agent_turn_id = %(typed)s
+ WHERE h.project_id = %(project_id)s AND h.active_agent_turn_id = %(wanted)s
  LIMIT 1)
 
 -- name: find_kept_turn_ids

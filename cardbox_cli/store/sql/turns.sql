@@ -67,7 +67,7 @@ LIMIT 1
 INSERT INTO state.agent_steps AS s
     (project_id, agent_id, step_id, agent_turn_id, channel_id, parent_step_id, trace_id, status, profile_box_id,
      context_box_id, output_box_id, request_box_id, metadata, started_at)
-VALUES (%(project_id)s, %(agent_id)s, %(step_id)s, %(agent_turn_id)s, %(channel_id)s, %(parent_step_id)s,
+VALUES (%(project_id)s, %(agent_id)s, %(step_id)s, %(active_agent_turn_id)s, %(active_channel_id)s, %(parent_step_id)s,
     %(trace_id)s, %(status)s, %(profile_box_id)s, %(context_box_id)s, %(output_box_id)s, %(request_box_id)s,
     %(metadata)s, {moment})
 

@@ -1,4 +1,4 @@
-"""A glance at a database, for shell completion: what was made lately, and the names that there are.
+"""What shell completion offers: what was made lately, and the names that there are.
 
 Starts no server, makes no table, writes nothing and waits for little. Answers pairs of a value and what
 to say of it.
@@ -6,13 +6,10 @@ to say of it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
-from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.embedded.location import read_record
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.inbox import InboxViews
 from cardbox_cli.store.views.turns import TurnViews
@@ -23,24 +20,14 @@ Pairs = list[tuple[str, str]]
 
 
 @contextmanager
-def glance(target: Target, *, milliseconds: int) -> Iterator[Database]:
+def completion_snapshot(target: Target, *, milliseconds: int) -> Iterator[Database]:
     """A read-only snapshot of the database as it is; a statement may take so long.
 
     Raises DatabaseUnavailable when it does not run. Connecting may take 2 s where the network is silent.
     """
-    with Database.connect(_running(target), timeout=2) as database, database.snapshot():
+    with Database.connect(target, timeout=2, start=False) as database, database.snapshot():
         database.value("give_up_after", limit=f"{milliseconds}ms")
         yield database
-
-
-def _running(target: Target) -> Target:
-    """The embedded server as one that nobody starts; another server as it is."""
-    if not target.embedded:
-        return target
-    server = target.server()
-    if read_record(server.home) is None:
-        raise DatabaseUnavailable("the embedded Postgres does not run", hint="`cbx db start` starts it")
-    return replace(target, conninfo=server.conninfo())
 
 
 def recent_boxes(database: Database, project_id: str) -> Pairs:
@@ -64,9 +51,9 @@ def profile_names(database: Database, project_id: str) -> Pairs:
     return [(row[0], row[2]) for row in database.rows("list_profiles", project_id=project_id)]
 
 
-def agent_ids(database: Database, project_id: str, typed: str) -> Pairs:
-    """The first agents whose ids begin with what is typed, each with its worker target."""
-    return database.rows("agent_ids_beginning", project_id=project_id, typed=typed, limit=RECENT)
+def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
+    """The first agents whose ids have this beginning, each with its worker target."""
+    return database.rows("agent_ids_beginning", project_id=project_id, beginning=beginning, limit=RECENT)
 
 
 def recent_turns(database: Database, project_id: str) -> Pairs:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from cardbox_cli.model.execution.diagnosis import (
-    Call,
+    AwaitedCall,
     Child,
     Lock,
     LostCard,
@@ -27,9 +27,9 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
     WorkerEntry,
 )
-from cardbox_cli.store.connection.database import EXECUTION
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
+from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
@@ -40,8 +40,6 @@ _Value = TypeVar("_Value")
 
 class DiagnosisStore(ProjectStore):
     """The rows of one project, as a diagnosis wants them."""
-
-    # --- which turns
 
     def be_impatient(self) -> None:
         """Let the reads of this transaction fail soon where a table is locked."""
@@ -60,9 +58,9 @@ class DiagnosisStore(ProjectStore):
         known = row is not None or bool(self.heads([agent_id])) or bool(self.worker_targets([agent_id]))
         return known, None if row is None else row[0]
 
-    def resolve(self, typed: str) -> str:
+    def resolve(self, wanted: str) -> str:
         """The full id of a turn, or of a unique beginning or end. Raises NotFound, AmbiguousId."""
-        return typed if self.places([typed]) else TurnViews(self.database, self.project_id).resolve(typed)
+        return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
     def suspects(self) -> list[Place]:
         """Every turn that something may be wrong with; none that waits behind an active one or is done.
@@ -74,9 +72,9 @@ class DiagnosisStore(ProjectStore):
         for query in ("why_active", "why_open", "why_next"):
             found |= dict(self._rows(query))
         found |= dict(self._rows("why_queued_without_box", limit=LOOKED_AT))
-        lost = dict(self._rows("why_dead", limit=LOOKED_AT)) | dict(
-            self._rows("why_bare_edges", limit=LOOKED_AT)
-        )
+        lost = dict[str, str]()
+        for query in ("why_dead", "why_bare_edges"):
+            lost |= dict(self._rows(query, limit=LOOKED_AT))
         if self.database.keeps_turns:
             lost |= dict(self._rows("why_unended", limit=LOOKED_AT))
             for (ended,) in self._rows("why_ended", turns=list(lost)):
@@ -90,18 +88,15 @@ class DiagnosisStore(ProjectStore):
         assert row is not None
         return row[0], row[1]
 
-    # --- what of them
-
     def heads(self, agents: Collection[str]) -> dict[str, Head]:
         """The heads of agents."""
-        rows = self._rows("why_heads", agents=list(agents))
-        return {head.agent_id: head for head in all_decoded(Head, rows)}
+        return {head.agent_id: head for head in self._all(Head, "why_heads", agents=list(agents))}
 
     def rows(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[InboxRow]]:
         """The inbox rows of turns, the oldest first."""
-        rows = all_decoded(InboxRow, self._rows("why_rows", turns=list(turns), agents=list(agents)))
+        rows = self._all(InboxRow, "why_rows", turns=list(turns), agents=list(agents))
         rows.sort(key=lambda row: (row.created_at is not None, row.created_at, row.inbox_id))
-        return _grouped((row.turn_id, row) for row in rows)
+        return _grouped(rows, "turn_id")
 
     def queue_lengths(self, agents: Collection[str]) -> dict[str, int]:
         """How many turns are queued for agents, where any is."""
@@ -109,23 +104,21 @@ class DiagnosisStore(ProjectStore):
 
     def steps(self, turns: Collection[str]) -> dict[str, list[Step]]:
         """The steps of turns in order."""
-        rows = all_decoded(Step, self._rows("why_steps", turns=list(turns)))
-        return _grouped((step.agent_turn_id, step) for step in rows)
+        return _grouped(self._all(Step, "why_steps", turns=list(turns)), "agent_turn_id")
 
     def waiting_tools(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[WaitingTool]]:
         """The calls that turns wait or waited for, of all their epochs."""
-        rows = all_decoded(WaitingTool, self._rows("why_waiting", turns=list(turns), agents=list(agents)))
-        return _grouped((tool.agent_turn_id, tool) for tool in rows)
+        tools = self._all(WaitingTool, "why_waiting", turns=list(turns), agents=list(agents))
+        return _grouped(tools, "agent_turn_id")
 
     def requests(self, turns: Collection[str]) -> dict[str, list[Edge]]:
         """The edges by which turns were asked for."""
-        rows = all_decoded(Edge, self._rows("why_edges", turns=list(turns)))
-        return _grouped((edge.target_agent_turn_id or "", edge) for edge in rows)
+        return _grouped(self._all(Edge, "why_edges", turns=list(turns)), "target_agent_turn_id")
 
     def records(self, turns: Collection[str]) -> dict[str, TurnRecord]:
         """What cbx keeps of turns."""
-        rows = self._own("why_records", turns=list(turns))
-        return {record.agent_turn_id: record for record in all_decoded(TurnRecord, rows)}
+        records = all_decoded(TurnRecord, self._own("why_records", turns=list(turns)))
+        return {record.agent_turn_id: record for record in records}
 
     def audit(self, turns: Collection[str]) -> dict[str, AuditEntry]:
         """The last thing that was done to turns from outside their runs."""
@@ -134,8 +127,7 @@ class DiagnosisStore(ProjectStore):
 
     def leases(self, agents: Collection[str]) -> dict[str, list[Lease]]:
         """The leases of agents' rows, by agent."""
-        rows = all_decoded(Lease, self._own("why_leases", agents=list(agents)))
-        return _grouped((lease.agent_id, lease) for lease in rows)
+        return _grouped(all_decoded(Lease, self._own("why_leases", agents=list(agents))), "agent_id")
 
     def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
         """Which workers serve the agents that are on the roster; "" for nobody."""
@@ -144,8 +136,8 @@ class DiagnosisStore(ProjectStore):
 
     def workers(self, targets: Collection[str]) -> dict[str, list[WorkerEntry]]:
         """The workers that announced themselves for targets, by target."""
-        rows = all_decoded(WorkerEntry, self._own("why_workers", targets=list(targets)))
-        return _grouped((worker.worker_target, worker) for worker in rows)
+        workers = all_decoded(WorkerEntry, self._own("why_workers", targets=list(targets)))
+        return _grouped(workers, "worker_target")
 
     def loads(self, workers: Collection[str]) -> dict[str, int]:
         """How many leases each of these workers has that are not over, in whatever project."""
@@ -153,47 +145,36 @@ class DiagnosisStore(ProjectStore):
 
     def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
         """Which of these boxes exist."""
-        return frozenset(row[0] for row in self._rows("why_boxes", boxes=list(boxes)))
+        return frozenset(self._column("why_boxes", boxes=list(boxes)))
 
     def lost_cards(self, boxes: Collection[str]) -> dict[str, list[LostCard]]:
         """The references of boxes that lead to no card that is seen."""
-        lost = (LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes)))
-        return _grouped((card.box_id, card) for card in lost)
+        lost = [LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes))]
+        return _grouped(lost, "box_id")
 
     def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[ResultCard]]:
         """The results of calls that turns wait for, by turn."""
-        rows = self._rows("why_results", turns=list(turns), calls=list(calls))
-        return _grouped((turn, ResultCard(*card)) for turn, *card in rows)
+        found = defaultdict[str, list[ResultCard]](list)
+        for turn, *card in self._rows("why_results", turns=list(turns), calls=list(calls)):
+            found[turn].append(ResultCard(*card))
+        return dict(found)
 
     def children(self, turns: Collection[str]) -> dict[str, list[Child]]:
         """The turns that turns asked for."""
         rows = self._rows("why_children", turns=list(turns))
         ends = dict(self._own("why_ends", turns=[row[0] for row in rows]))
-        children = (
-            Child(
-                agent_turn_id=row[0],
-                agent_id=row[1],
-                source_turn_id=row[2],
-                tool_call_id=row[3],
-                row_status=row[4],
-                end_status=ends.get(row[0]),
-            )
-            for row in rows
-        )
-        return _grouped((child.source_turn_id, child) for child in children)
+        children = [Child(*(*row, ends.get(row[0]))) for row in rows]
+        return _grouped(children, "source_turn_id")
 
-    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Call]:
+    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], AwaitedCall]:
         """The state of calls, given as (agent, turn, tool call), by the same."""
         agents, turns, calls = zip(*wanted, strict=True) if wanted else ((), (), ())
         rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
-        return {row[:3]: Call(*row) for row in rows}
+        return {row[:3]: AwaitedCall(*row) for row in rows}
 
     def sharers(self, boxes: Collection[str]) -> dict[str, list[Sharer]]:
         """The active turns that write to boxes, by box."""
-        found = (Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes)))
-        return _grouped((sharer.box_id, sharer) for sharer in found)
-
-    # --- locks, outside the snapshot
+        return _grouped([Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes))], "box_id")
 
     def locks_are_here(self) -> bool:
         """Whether this is a primary, where the locks are."""
@@ -208,15 +189,15 @@ class DiagnosisStore(ProjectStore):
 
     def table_locks(self) -> list[Lock]:
         """Who keeps everybody from writing to a table that turns need. Waits for no lock itself."""
-        tables = [*EXECUTION, "public.cards", "public.card_boxes"]
+        tables = [*EXECUTION, *ESSENTIAL]
         return [Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
 
     def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._rows(query, **parameters) if self.database.keeps_turns else []
 
 
-def _grouped(pairs: Iterable[tuple[str, _Value]]) -> dict[str, list[_Value]]:
+def _grouped(values: Iterable[_Value], key: str) -> dict[str, list[_Value]]:
     groups = defaultdict[str, list[_Value]](list)
-    for key, value in pairs:
-        groups[key].append(value)
+    for value in values:
+        groups[getattr(value, key) or ""].append(value)
     return dict(groups)

@@ -11,8 +11,9 @@ import msgspec
 from psycopg import sql
 
 from cardbox_cli.store.connection import driver_errors
-from cardbox_cli.store.connection.database import SCHEMA_VERSION, Database
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, hide_password
+from cardbox_cli.store.migrations.version import newest
 
 # Reading so much takes milliseconds, and small tables are the ones without statistics.
 COUNTED_BYTES = 8_000_000
@@ -69,7 +70,7 @@ def database_status(database: Database) -> dict[str, Any]:
         "postgres": version,
         **where,
         "schema_version": database.schema_version(),
-        "schema_version_of_this_cbx": SCHEMA_VERSION,
+        "schema_version_of_this_cbx": newest(),
         "tables": sorted(database.tables),
         "one_result_per_tool_call": database.unique_tool_results,
     }
@@ -118,15 +119,7 @@ def _project_size(database: Database, project_id: str, counted: dict[str, bool])
         boxes, boxes_exact = database.value("count_boxes", project_id=project_id), True
     else:
         boxes, boxes_exact = _about(database, "boxes", project_id)
-    return ProjectSize(
-        project_id=project_id,
-        cards=cards,
-        cards_exact=cards_exact,
-        expired=expired,
-        deleted=deleted,
-        boxes=boxes,
-        boxes_exact=boxes_exact,
-    )
+    return ProjectSize(project_id, cards, cards_exact, expired, deleted, boxes, boxes_exact)
 
 
 def _about(database: Database, things: str, project_id: str) -> tuple[int, bool]:
@@ -140,14 +133,8 @@ def _about(database: Database, things: str, project_id: str) -> tuple[int, bool]
 
 def _embedded_places(target: Target) -> dict[str, Any]:
     status = target.server().status()
-    return {
-        "home": str(status.home),
-        "data": str(status.data),
-        "socket": str(status.socket),
-        "log": str(status.log),
-        "account": status.account,
-        "pid": status.pid,
-    }
+    places = {name: str(getattr(status, name)) for name in ("home", "data", "socket", "log")}
+    return {**places, "account": status.account, "pid": status.pid}
 
 
 def _server_place(target: Target) -> dict[str, Any]:

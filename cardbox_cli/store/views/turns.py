@@ -1,6 +1,6 @@
 """Turns as they are read: lists of them, and all rows of one. Never writes.
 
-What became of a turn is told by its inbox row and its agent's head, on databases of other programs too; the
+What became of a turn is in its inbox row and its agent's head, on databases of other programs too; the
 end that cbx keeps, or what the turn left where nobody kept one, comes with the row. What all that means is
 for `execution/views/turn_page.py` to say.
 """
@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.turns import (
     AuditEntry,
     Edge,
@@ -23,16 +22,20 @@ from cardbox_cli.model.execution.turns import (
     TurnRecord,
     WaitingTool,
 )
-from cardbox_cli.model.ids import MIN_TYPED, unique
-from cardbox_cli.store.connection.project_store import Further, Moment, ProjectStore, paged
-from cardbox_cli.store.connection.rows import all_decoded
+from cardbox_cli.model.ids import MIN_SHORT, unique
+from cardbox_cli.store.connection.project_store import (
+    COUNTED,
+    PAGE,
+    Dated,
+    Further,
+    ProjectStore,
+    paged,
+    place,
+)
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.turns import TurnStore
 
-_PAGE = 200
-# How far a count looks behind the end of a list.
-_COUNTED = 10_000
 ENDED = "ended"
 _TABLES = (
     "state.agent_state_head",
@@ -42,17 +45,13 @@ _TABLES = (
     "state.turn_waiting_tools",
 )
 
-_Row = TypeVar("_Row")
 
-
-class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which turns a list holds; None means any. The times are those of the enqueueing, as in `CardFilter`."""
+class TurnFilter(Dated, frozen=True, kw_only=True):
+    """Which turns a list holds; None means any. The times are those of the enqueueing."""
 
     agent_id: str | None = None
     status: str | None = None
     trace_id: str | None = None
-    since: Moment | None = None
-    until: Moment | None = None
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,11 +131,11 @@ class TurnViews(ProjectStore):
 
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
         """The turns that `where` allows, newest first, read in pages as they are asked for."""
-        self._require_tables()
+        self._require(*_TABLES)
         where = self._dated(where or TurnFilter())
         if where.trace_id is not None:
             return islice(self._traced(where), limit)
-        size = _PAGE if limit is None else min(limit, _PAGE)
+        size = PAGE if limit is None else min(limit, PAGE)
         every = paged(partial(self._page, where), page=size, limit=None)
         # That nearly all have ended the planner does not know: it would read every row to find them.
         return islice(_each_once(turn for turn in every if where.status in (None, turn.status)), limit)
@@ -145,38 +144,34 @@ class TurnViews(ProjectStore):
         """How many turns `newest` would give after `last`. Counts up to 10,000."""
         where = self._dated(where)
         if where.trace_id is not None:
-            return Further(sum(_place(turn) < _place(last) for turn in self._traced(where)), True)
-        if last.created_at is None:
-            return Further(0, False)
-        behind = _query(where, last, _COUNTED + 1)
-        if not _may_have_ended(where):
-            found = self._value("count_further_unfinished_turns", **behind)
-            return Further.counted(found, found, limit=_COUNTED)
-        found = passed = self._value("count_further_turns", **behind)
-        if where.status == ENDED:
-            found -= self._value("count_further_unfinished_turns", **{**behind, "status": None})
-        return Further.counted(found, passed, limit=_COUNTED)
+            return Further(sum(_when(turn) < _when(last) for turn in self._traced(where)), True)
+        behind = place(where, last, COUNTED + 1, key="inbox_id")
+        if where.status != ENDED or last.created_at is None:
+            counting = "count_further_turns" if where.status is None else "count_further_unfinished_turns"
+            return self._further(counting, **behind)
+        passed = self._value("count_further_turns", **behind)
+        unfinished = self._value("count_further_unfinished_turns", **{**behind, "status": None})
+        return Further.counted(passed - unfinished, passed)
 
     def get(self, turn_id: str) -> TurnRow:
         """The turn of this id. Raises NotFound."""
         found = self.get_many([turn_id])
         if not found:
-            raise self._no_turn(turn_id)
+            raise self._absent("turn", turn_id, "`cbx turn list` shows the newest")
         return found[0]
 
     def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
         """Those of these turns that are known, oldest first; those whose inbox rows are gone come last."""
-        self._require_tables()
-        turns = self._turns("turns_by_ids", turn_ids=list(turn_ids))
+        self._require(*_TABLES)
+        turns = self._all(TurnRow, "turns_by_ids", turn_ids=list(turn_ids))
         absent = set(turn_ids).difference(turn.agent_turn_id for turn in turns)
         if absent:
-            turns += self._turns("turns_by_edges", turn_ids=list(absent))
+            turns += self._all(TurnRow, "turns_by_edges", turn_ids=list(absent))
         return self._with_ends(turns)
 
     def of_trace(self, trace_id: str) -> list[TurnRow]:
         """The turns of a trace, oldest first."""
-        rows = self._rows("turns_of_trace", trace_id=trace_id)
-        return self.get_many(unique(turn_id for (turn_id,) in rows))
+        return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
 
     def story(self, turn_id: str) -> StoredTurn:
         """Everything of one turn, as one snapshot. Raises NotFound."""
@@ -195,69 +190,58 @@ class TurnViews(ProjectStore):
                 children=self.get_many(_children(turn_id, edges)),
                 record=record,
                 audit=turns.audit_of(turn_id),
-                cards=self._read(
-                    "cards_of_turn",
+                cards=self._all(
                     WrittenCard,
+                    "cards_of_turn",
                     turn_id=turn_id,
                     deliverable_card_id=record.deliverable_card_id if record else None,
                 ),
             )
 
-    def resolve(self, typed: str) -> str:
-        """The full id that `typed` stands for: an id, or a unique end or beginning of one.
+    def resolve(self, wanted: str) -> str:
+        """The full id that `wanted` stands for: an id, or a unique end or beginning of one.
 
         A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """
-        self._require_tables()
-        whole = self._value("whole_turn_id", typed=typed)
-        return str(whole) if whole else the_one("turn", typed, self._candidates(typed), self.project_id)
+        self._require(*_TABLES)
+        whole = self._value("whole_turn_id", wanted=wanted)
+        return str(whole) if whole else the_one("turn", wanted, self._candidates(wanted), self.project_id)
 
     def of_step(self, step_id: str) -> str:
         """The id of the turn that a step, by its whole id, is of. Raises NotFound."""
-        self._require_tables()
+        self._require(*_TABLES)
         turn_id = self._value("turn_of_step", step_id=step_id)
         if turn_id is None:
-            raise NotFound(
-                f"no step {step_id!r} in project {self.project_id!r}",
-                hint="`cbx turn show TURN` lists the steps of a turn; name that with --turn",
-            )
+            hint = "`cbx turn show TURN` lists the steps of a turn; name that with --turn"
+            raise self._absent("step", step_id, hint)
         return str(turn_id)
 
-    # --- how
-
-    def _candidates(self, typed: str) -> list[str]:
+    def _candidates(self, wanted: str) -> list[str]:
         """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
         patterns = {
-            "beginning": f"{like_escape(typed)}%",
-            "reversed_end": f"{like_escape(typed[::-1])}%",
+            "beginning": f"{like_escape(wanted)}%",
+            "reversed_end": f"{like_escape(wanted[::-1])}%",
         }
-        if len(typed) < MIN_TYPED:
+        if len(wanted) < MIN_SHORT:
             return []
-        kept = self._rows("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
-        return [turn_id for (turn_id,) in kept or self._rows("find_turn_ids", **patterns)]
+        kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
+        return kept or self._column("find_turn_ids", **patterns)
 
     def _traced(self, where: TurnFilter) -> Iterator[TurnRow]:
         """Those turns of the trace that `where` allows, its times dated, newest first: a trace is short."""
-        turns = sorted(self.of_trace(where.trace_id or ""), key=_place, reverse=True)
+        turns = sorted(self.of_trace(where.trace_id or ""), key=_when, reverse=True)
         return (turn for turn in turns if _allows(where, turn))
-
-    def _dated(self, where: TurnFilter) -> TurnFilter:
-        since, until = self._instant(where.since), self._instant(where.until)
-        return msgspec.structs.replace(where, since=since, until=until)
 
     def _page(self, where: TurnFilter, after: TurnRow | None, size: int) -> list[TurnRow]:
         query = "list_turns" if _may_have_ended(where) else "list_unfinished_turns"
-        return self._with_ends(self._turns(query, **_query(where, after, size)))
-
-    def _turns(self, query: str, /, **parameters: Any) -> list[TurnRow]:
-        return self._read(query, TurnRow, **parameters)
+        return self._with_ends(self._all(TurnRow, query, **place(where, after, size, key="inbox_id")))
 
     def _with_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
         ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
-        kept = self._read("turn_ends", TurnRecord, turn_ids=ended) if self.database.keeps_turns else []
+        kept = self._all(TurnRecord, "turn_ends", turn_ids=ended) if self.database.keeps_turns else []
         records = {record.agent_turn_id: record for record in kept}
         unkept = [turn_id for turn_id in ended if turn_id not in records]
-        left = self._read("turn_remains", Remains, turn_ids=unkept) if unkept else []
+        left = self._all(Remains, "turn_remains", turn_ids=unkept) if unkept else []
         remains = {each.agent_turn_id: each for each in left}
         return [
             msgspec.structs.replace(
@@ -265,18 +249,6 @@ class TurnViews(ProjectStore):
             )
             for turn in turns
         ]
-
-    def _read(self, query: str, kind: type[_Row], /, **parameters: Any) -> list[_Row]:
-        return all_decoded(kind, self._rows(query, **parameters))
-
-    def _require_tables(self) -> None:
-        for table in _TABLES:
-            self.database.require(table)
-
-    def _no_turn(self, turn_id: str) -> NotFound:
-        return NotFound(
-            f"no turn {turn_id!r} in project {self.project_id!r}", hint="`cbx turn list` shows the newest"
-        )
 
 
 def _may_have_ended(where: TurnFilter) -> bool:
@@ -289,18 +261,18 @@ def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
     for turn in turns:
         if turn.agent_turn_id not in seen:
             yield turn
-        if len(seen) == _COUNTED:
+        if len(seen) == COUNTED:
             seen.clear()
         seen.add(turn.agent_turn_id)
 
 
-def _place(turn: TurnRow) -> tuple[datetime, str]:
+def _when(turn: TurnRow) -> tuple[datetime, str]:
     return turn.created_at or datetime.min.replace(tzinfo=UTC), turn.inbox_id or ""
 
 
 def _allows(where: TurnFilter, turn: TurnRow) -> bool:
     """Whether a turn is one of these, its trace aside. The times are instants."""
-    made = _place(turn)[0]
+    made = _when(turn)[0]
     return (
         where.agent_id in (None, turn.agent_id)
         and where.status in (None, turn.status)
@@ -316,15 +288,3 @@ def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
         if edge.primitive == "enqueue" and edge.source_agent_turn_id == turn_id
     )
     return [child for child in unique(child for child in given if child) if child != turn_id]
-
-
-def _query(where: TurnFilter, after: TurnRow | None, limit: int) -> dict[str, Any]:
-    return {
-        "agent_id": where.agent_id,
-        "status": where.status,
-        "since": where.since,
-        "until": where.until,
-        "after_time": after.created_at if after else None,
-        "after_id": after.inbox_id if after else None,
-        "limit": limit,
-    }

@@ -8,6 +8,7 @@ import pytest
 
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.migrations.version import newest
 from tests.cli.conftest import lines, succeed
 from tests.conftest import TABLES, Cbx
 
@@ -41,8 +42,23 @@ class TestAnEmptyDatabase:
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
 
     def test_upgrade_makes_the_tables_too(self, cbx: Cbx) -> None:
-        assert cbx("db", "upgrade", "-o", "json").json() == {"before": 0, "after": 4}
-        assert succeed(cbx("db", "upgrade")) == "schema version 4\n"
+        planned = cbx("db", "upgrade", "--dry-run", "-o", "json").json()
+        assert cbx("db", "status", "-o", "json").json()["tables"] == []
+        assert cbx("db", "upgrade", "-o", "json").json() == {**planned, "dry_run": False}
+        assert (planned["before"], planned["after"], planned["dry_run"]) == (0, newest(), True)
+        assert succeed(cbx("db", "upgrade")) == f"schema version {newest()}\n"
+
+
+def test_upgrade_shows_its_sql_file_by_file(cbx: Cbx, database: Database) -> None:
+    assert succeed(cbx("db", "upgrade", "--dry-run")) == f"schema version {newest()}\n"
+    database.connection.execute("UPDATE cbx.schema_version SET version = 4")
+    shown = lines(cbx("db", "upgrade", "--dry-run"))
+    assert shown[:2] == [
+        "-- 0005_idx_boxes_suffix.sql",
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_boxes_suffix ON public.card_boxes",
+    ]
+    assert shown[-1] == "COMMIT;"
+    assert succeed(cbx("db", "upgrade")) == f"schema version {newest()}, was 4\n"
 
 
 def said(cbx: Cbx, *options: str) -> dict[str, str]:

@@ -183,16 +183,20 @@ def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said
 
 
 def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
-    cbx: Cbx, dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cbx: Cbx, dispatch: Dispatch, shell: Shell, database: Database, tmp_path: Path
 ) -> None:
-    # No heartbeat extends the lease, so the worker takes its own turn for lost, and has a slot free for it.
-    for name, value in {"LEASE": "2", "HEARTBEAT": "1000", "POLL": "0.2"}.items():
-        monkeypatch.setenv(f"CBX_{name}", value)
+    # No heartbeat comes meanwhile, so the worker takes its own turn for lost, and has a slot free for it.
+    variables = {"CBX_LEASE": "3000", "CBX_HEARTBEAT": "1000", "CBX_POLL": "0.2"}
+    worker = Shell({**shell.environment, **variables}, shell.folder, shell.programs)
     turn = dispatch()
     command = f"mkdir {tmp_path}/begun || {{ echo done; exit; }}; sleep 600"
-    result = work(cbx, command, "--drain", "--concurrency", "2")
-    assert [rest["end_status"] for rest in rests(result)] == ["success"]
-    assert f"turn {turn} of clerk: lost: its lease was lost; its command was stopped" in result.err
+    expire = "UPDATE cbx.leases SET expires_at = now() - interval '1 second' WHERE turn_epoch = 1"
+    with worker.started("worker", "run", "--exec", command, "--drain", "--concurrency", "2") as process:
+        until((tmp_path / "begun").exists)
+        until(lambda: database.connection.execute(expire).rowcount == 0)
+        _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert f"turn {turn} of clerk: lost: its lease was lost; its command was stopped" in told.decode()
     assert deliverable(cbx, turn) == "done"
 
 
@@ -215,6 +219,11 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
             ["--exec", "x", "--timeout", "nan"],
             "error: Invalid value for '--timeout': nan is no number of seconds up to 1,000,000,000.\n"
             "hint: `cbx worker run --help` shows what it takes\n",
+        ),
+        (
+            ["--exec", "x", "--max-steps", "0"],
+            "error: --max-steps is 0, not a whole number from 1 to 10000\n"
+            "hint: correct it, or leave it out: the default is 8\n",
         ),
         (
             ["--exec", "x", "--format", "yaml"],
@@ -403,4 +412,4 @@ def test_work_that_nobody_comes_for_is_no_news_of_a_worker(
     later("1 minute")
     result = cbx("worker", "run", "--target", "others", "--exec", CLIENT, "--once")
     assert (result.code, len(result.err.splitlines())) == (0, 1)
-    assert cbx("reap").out == f"rung for  {turn}\n"
+    assert cbx("reap").out == f"notified  {turn}\n"

@@ -10,12 +10,14 @@ import pytest
 from cardbox_cli.errors import CorrelationConflict, SchemaMissing
 from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Handover, Parent
+from cardbox_cli.execution.notifications.notifier import wakeup_for
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.claims import ack, claim
+from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.model.execution.headers import depth_of, parent_of, trace_id_of
-from cardbox_cli.model.execution.turns import MAX_DEPTH, QUEUED, TURN, new_turn_id
+from cardbox_cli.model.execution.headers import depth_of, lineage_of, trace_id_of
+from cardbox_cli.model.execution.turns import MAX_DEPTH, QUEUED, new_turn_id
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.store.connection.database import Database
@@ -50,7 +52,7 @@ class TestAccepted:
         assert (row.status, row.turn_epoch, row.inbox_id) == ("pending", 1, result.agent_turn_id)
         assert row.correlation_id == row.inbox_id
         assert sorted(row.payload) == ["context_box_id", "output_box_id", "profile_box_id", "runtime_config"]
-        assert [(call.row, call.worker_target) for call in heard.calls] == [(row, "worker_generic")]
+        assert heard.wakeups == [wakeup_for(row, "worker_generic", "dispatch_next")]
 
     def test_the_edge_agrees_with_headers_and_head(self, ask: Asked, desk: Desk, runtime: Runtime) -> None:
         result = ask(trace_id=TRACE.upper(), channel_id=" desk ")
@@ -221,14 +223,14 @@ class TestRefused:
         self.begin()
         request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
         assert dispatch(runtime, request, dry_run=True).result.turn_epoch == 1
-        assert heard.calls == []
+        assert heard.wakeups == []
 
     def test_a_transaction_that_is_taken_back(self, ask: Asked, runtime: Runtime, heard: Heard) -> None:
         self.begin()
         with suppress(ZeroDivisionError), runtime.transaction():
             assert ask().status == "accepted"
             raise ZeroDivisionError
-        assert heard.calls == []
+        assert heard.wakeups == []
 
 
 def delegate(
@@ -310,7 +312,7 @@ class TestIdempotency:
         foreign = NewRow(
             inbox_id="c",
             agent_id="clerk",
-            message_type=TURN,
+            message_type=TURN.name,
             status=QUEUED,
             payload={},
             context_headers={},
@@ -350,12 +352,10 @@ class TestLineage:
     def test_a_child_names_its_parent_and_a_root_none(self, ask: Asked, desk: Desk) -> None:
         parent = Parent(agent_turn_id=ask().agent_turn_id or "", step_id="step_x", tool_call_id="call")
         child, root = ask("scribe", parent=parent), ask("scribe", parent=parent, depth_policy="root")
-        assert parent_of(desk.row(child.inbox_id or "").context_headers) == (
-            "clerk",
-            parent.agent_turn_id,
-            "step_x",
-        )
-        assert parent_of(desk.row(root.inbox_id or "").context_headers) == (None, None, None)
+        below, top = (lineage_of(desk.row(each.inbox_id or "").context_headers) for each in (child, root))
+        assert (below.parent_agent_id, below.parent_turn_id) == ("clerk", parent.agent_turn_id)
+        assert below.parent_step_id == "step_x"
+        assert (top.parent_agent_id, top.parent_turn_id, top.parent_step_id) == (None, None, None)
         for turn in (child, root):
             record = desk.runtime.turns.record(turn.agent_turn_id or "")
             assert record is not None
@@ -443,7 +443,7 @@ class TestPromotion:
         row = NewRow(
             inbox_id=turn_id,
             agent_id="clerk",
-            message_type=TURN,
+            message_type=TURN.name,
             status=QUEUED,
             correlation_id=turn_id,
             agent_turn_id=turn_id,

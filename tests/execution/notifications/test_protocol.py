@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.notifications.events import TurnAddress
+from cardbox_cli.execution.notifications.events import TurnAddress, TurnEvent
 from cardbox_cli.execution.notifications.notifier import Wakeup, wakeup_for
 from cardbox_cli.execution.notifications.protocol import event_message, wakeup_message, wakeup_subject
 from cardbox_cli.model.execution.turns import InboxRow
@@ -95,11 +95,11 @@ def test_the_wakeup_for_an_inbox_row(headers: Any, traceparent: str | None) -> N
 
 
 def test_an_event() -> None:
-    message = event_message(TURN, "task", {"agent_turn_id": "turn_1", "status": "success", "error": None})
+    message = event_message(TurnEvent(TURN, "task", {"status": "success", "error": None}))
     assert message.subject == "cg.v1r4.p.public.evt.agent.writer.task"
     assert message.headers["CG-Recursion-Depth"] == "2"
     assert message.headers["CG-Msg-Type"] == "task"
-    assert json.loads(message.body) == {"agent_turn_id": "turn_1", "status": "success"}
+    assert json.loads(message.body) == {"status": "success"}
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "*", "a>", "a\nb", "a\u00a0b", "a\x00"])

@@ -1,4 +1,4 @@
-"""Bells and ears as a dispatch and a worker use them, on real Postgres and a real nats-server."""
+"""Notifiers and listeners as a dispatch and a worker use them, on real Postgres and a real nats-server."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from cardbox_cli.errors import UsageError
+from cardbox_cli.execution.notifications.events import end_event, state_event, step_event
 from cardbox_cli.execution.notifications.jetstream import Nats
 from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.notifications.notifier import Notifiers
-from cardbox_cli.execution.notifications.postgres import PostgresListening, PostgresNotifier
+from cardbox_cli.execution.notifications.postgres import PostgresNotifier, PostgresSubscription
 from cardbox_cli.execution.notifications.service import Wakeups
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -52,10 +53,10 @@ def open_wakeups(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> Itera
 
 
 @contextmanager
-def nats_ear(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
-    """An ear for NATS alone, that listens already."""
+def nats_listener(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
+    """A listener for NATS alone, that listens already."""
     with Listener() as listener:
-        listening = nats.listen(project_id, [target], listener.wake)
+        listening = nats.subscribe(project_id, [target], listener.wake)
         assert listening is not None
         listener.attach(listening)
         assert listener.wait(PATIENCE)
@@ -92,14 +93,14 @@ class TestPostgresAlone:
         with wakeups.listener(target, project_id="p", worker_targets=["writers"]) as listener:
             assert listener.wait(PATIENCE), "listening from now on"
             with database.transaction():
-                database.run("ring", payloads=["p/writers"])
+                database.run("notify", payloads=["p/writers"])
                 assert not listener.wait(AT_ONCE)
             assert listener.wait(PATIENCE)
             notifiers.notify(WAKEUP)
             assert listener.wait(PATIENCE)
         assert announced == []
 
-    def test_a_ring_that_fails_is_one_warning_and_no_error(
+    def test_a_notifier_that_fails_is_one_warning_and_no_error(
         self, open_wakeups: Open, database: Database, announced: list[str]
     ) -> None:
         notifiers = open_wakeups(None).notifiers(database)
@@ -115,17 +116,14 @@ class TestPostgresAlone:
             notifiers.notify(WAKEUP)
         assert len(announced) == 2, "it had gone well meanwhile"
 
-    def test_nothing_to_ring_for_touches_nothing(self, database: Database, announced: list[str]) -> None:
+    def test_nothing_to_notify_of_touches_nothing(self, database: Database, announced: list[str]) -> None:
         database.close()
         Notifiers([], announced.append).notify(WAKEUP)
         Wakeups(announced.append).notifiers(database).notify()
         assert announced == []
 
     def test_events_go_nowhere(self, open_wakeups: Open) -> None:
-        events = open_wakeups(None).events
-        events.step(TURN, step_id="step_1", phase="started")
-        events.state(TURN, status="idle", updated_at=datetime.now(UTC))
-        events.task_ended(TURN, status="success", output_box_id=None, deliverable_card_id=None)
+        assert open_wakeups(None).publish is None
 
     def test_nothing_of_nats_is_imported(self) -> None:
         code = (
@@ -136,7 +134,7 @@ class TestPostgresAlone:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout == "False\n"
 
-    def test_an_ear_without_listeners_only_waits(self) -> None:
+    def test_a_listener_without_subscriptions_only_waits(self) -> None:
         with Listener() as listener:
             assert not listener.wait(0.01)
             listener.wake()
@@ -156,7 +154,11 @@ class TestNats:
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as listener, nats_ear(nats) as second, nats_ear(nats, "other") as other:
+        with (
+            nats_listener(nats) as listener,
+            nats_listener(nats) as second,
+            nats_listener(nats, "other") as other,
+        ):
             open_wakeups(shared_nats.url).notifiers(database).notify(WAKEUP)
             assert listener.wait(PATIENCE)
             assert second.wait(PATIENCE), "every worker of the target hears it"
@@ -171,13 +173,13 @@ class TestNats:
         assert stream.max_age == 24 * 3600
         assert announced == []
 
-    def test_an_ear_that_was_closed_hears_no_more(
+    def test_a_subscription_that_was_closed_gets_no_more(
         self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
         heard: list[int] = []
-        with nats_ear(nats) as listener:
-            listening = nats.listen("p", ["writers"], lambda: heard.append(1))
+        with nats_listener(nats) as listener:
+            listening = nats.subscribe("p", ["writers"], lambda: heard.append(1))
             assert listening is not None
             listening.close()
             nats.notifier().notify([WAKEUP])
@@ -188,19 +190,21 @@ class TestNats:
     def test_events_are_kept_for_a_week(
         self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
     ) -> None:
-        events = open_wakeups(shared_nats.url).events
-        events.task_ended(
-            TURN,
-            status="failed",
-            output_box_id="box",
-            deliverable_card_id="card",
-            error="it broke",
-            error_code="broken",
-            duration_ms=12,
+        publish = open_wakeups(shared_nats.url).publish
+        assert publish is not None
+        publish(
+            end_event(
+                TURN,
+                status="failed",
+                output_box_id="box",
+                deliverable_card_id="card",
+                error="it broke",
+                error_code="broken",
+            )
         )
-        events.step(TURN, step_id="step_1", phase="completed", new_card_ids=("c1", "c2"))
+        publish(step_event(TURN, step_id="step_1", phase="completed", new_card_ids=("c1", "c2")))
         moment = datetime(2026, 3, 1, 13, 0, 0, 5000, tzinfo=timezone(timedelta(hours=1)))
-        events.state(TURN, status="running", updated_at=moment, metadata={"activity": "thinking"})
+        publish(state_event(TURN, status="running", updated_at=moment, activity="thinking"))
 
         place = "cg.v1r4.p.public.evt.agent.writer"
         headers, task, stream = kept(shared_nats, f"{place}.task")
@@ -211,7 +215,6 @@ class TestNats:
             "deliverable_card_id": "card",
             "error": "it broke",
             "error_code": "broken",
-            "stats": {"duration_ms": 12},
         }
         assert headers["CG-Turn-Id"] == "turn_1"
         assert (stream.name, stream.max_age) == ("cg_evt_v1r4", 7 * 24 * 3600)
@@ -237,11 +240,11 @@ class TestNats:
     ) -> None:
         server = start_nats()
         nats = Nats(server.url, announced.append)
-        with nats_ear(nats) as listener:
+        with nats_listener(nats) as listener:
             server.stop()
             assert listener.wait(PATIENCE), "something may have been missed"
             server.start()
-            until(lambda: "wakeups by NATS are heard again" in announced)
+            until(lambda: "wakeups by NATS arrive again" in announced)
             while listener.wait(AT_ONCE):
                 pass
             nats.notifier().notify([WAKEUP])
@@ -254,11 +257,11 @@ class TestNats:
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as listener:
+        with nats_listener(nats) as listener:
             odd = replace(WAKEUP, project_id="a.b")
             open_wakeups(shared_nats.url).notifiers(database).notify(odd, WAKEUP)
             assert listener.wait(PATIENCE)
-            assert nats.listen("p", ["a b"], listener.wake) is None
+            assert nats.subscribe("p", ["a b"], listener.wake) is None
         nats.close()
         assert announced == [
             "warning: no wakeup by NATS: project 'a.b' cannot be part of a NATS subject; "
@@ -274,7 +277,7 @@ class TestNatsInTrouble:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         wakeups = open_wakeups(f"nats://u:hunter2@127.0.0.1:{port}")
-        self.ring_in_vain(wakeups, database, target, announced)
+        self.notify_in_vain(wakeups, database, target, announced)
         assert announced[0].startswith(f"warning: no wakeup by NATS: nats://127.0.0.1:{port}: ")
         assert "hunter2" not in "".join(announced)
 
@@ -283,21 +286,22 @@ class TestNatsInTrouble:
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             wakeups = open_wakeups(f"nats://127.0.0.1:{silent.getsockname()[1]}")
-            self.ring_in_vain(wakeups, database, target, announced)
+            self.notify_in_vain(wakeups, database, target, announced)
 
-    def ring_in_vain(
+    def notify_in_vain(
         self, wakeups: Wakeups, database: Database, target: Target, announced: list[str]
     ) -> None:
-        """Postgres rings all the same, nobody waits for long, and later rings do not wait at all."""
-        notifiers = wakeups.notifiers(database)
+        """Postgres notifies all the same, nobody waits for long, and later wakeups do not wait at all."""
+        notifiers, publish = wakeups.notifiers(database), wakeups.publish
+        assert publish is not None
         with Listener() as listener:
             began = time.monotonic()
-            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
             assert listener.wait(PATIENCE)
             notifiers.notify(WAKEUP)
             for _ in range(1000):
                 notifiers.notify(WAKEUP)
-                wakeups.events.step(TURN, step_id="s", phase="started")
+                publish(step_event(TURN, step_id="s", phase="started"))
             assert listener.wait(PATIENCE)
         assert time.monotonic() - began < BLOCKED
         assert sum("no wakeup by NATS" in said for said in announced) == 1
@@ -338,8 +342,8 @@ class TestBothAtOnce:
         self, database: Database, target: Target, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as listener:
-            listener.attach(PostgresListening(target, "p", ["writers"], listener.wake, announced.append))
+        with nats_listener(nats) as listener:
+            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
             assert listener.wait(PATIENCE)
             PostgresNotifier(database).notify([WAKEUP])
             assert listener.wait(PATIENCE)

@@ -8,7 +8,7 @@ from cardbox_cli.execution.queue.claims import claim
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.settings import Settings
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
@@ -76,7 +76,7 @@ def test_reaping_reads_what_is_open(explaining: Explaining) -> None:
     explaining.connection.execute("SELECT set_config('cbx.clock_offset', '5 minutes', false)")
     explaining.plans.clear()
     reaped = reap(runtime)
-    assert (len(reaped.released), len(reaped.rung)) == (8, 1)
+    assert (len(reaped.released), len(reaped.notified)) == (8, 1)
     assert whole(explaining.plans) == []
 
 

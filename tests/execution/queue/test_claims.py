@@ -21,11 +21,12 @@ from cardbox_cli.execution.queue.claims import (
     heartbeat,
 )
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.messages import STOP, TOOL_RESULT
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.settings import Settings
-from cardbox_cli.model.execution.turns import PENDING, STOP, TOOL_RESULT, new_inbox_id
+from cardbox_cli.model.execution.turns import PENDING, new_inbox_id
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import NewRow
 from tests.execution.by_hand import write
@@ -94,9 +95,9 @@ class TestClaim:
         task = desk.enter()
         put(desk.runtime, task.row.turn_id, "turn", "again", epoch=task.fence.turn_epoch)
         assert take_all(desk) == []
-        put(desk.runtime, task.row.turn_id, STOP, "stop", epoch=task.fence.turn_epoch)
+        put(desk.runtime, task.row.turn_id, STOP.name, "stop", epoch=task.fence.turn_epoch)
         [claimed] = claim(desk.runtime, target=None, owner="w2")
-        assert (claimed.row.message_type, claimed.row.turn_id) == (STOP, turn.agent_turn_id)
+        assert (claimed.row.message_type, claimed.row.turn_id) == (STOP.name, turn.agent_turn_id)
 
     def test_many_rows_that_cannot_be_claimed_hide_no_other(self, ask: Asked, desk: Desk) -> None:
         ask("clerk")
@@ -111,7 +112,7 @@ class TestClaim:
         desk.enter()
         row_id = put(desk.runtime, turn.agent_turn_id or "", "ui_action", "x", epoch=1)
         task = desk.take()
-        assert (task.kind, task.said) == ("done", "dead: unknown message type 'ui_action'")
+        assert (task.kind, task.outcome) == ("done", "dead: unknown message type 'ui_action'")
         assert desk.row(row_id).status == "error"
         assert desk.standing() == ("running", 1)
 
@@ -193,20 +194,21 @@ class TestGivingBack:
         assert desk.end_of(turn.agent_turn_id or "") == "failed"
         assert desk.standing() == ("idle", 6)
 
-    def test_handed_back_is_no_try_and_rings(self, ask: Asked, desk: Desk, heard: Heard) -> None:
+    def test_handed_back_is_no_try_and_notifies(self, ask: Asked, desk: Desk, heard: Heard) -> None:
         turn = ask()
-        heard.calls.clear()
+        heard.wakeups.clear()
         hand_back(desk.runtime, desk.enter().row, owner="w1", reason="stops")
         row = desk.row(turn.inbox_id or "")
         assert (row.status, row.retry_count, row.turn_epoch) == ("pending", 0, 2)
-        assert [(call.row.inbox_id, call.reason) for call in heard.calls] == [(row.inbox_id, "released")]
+        assert [(wakeup.inbox_id, wakeup.reason) for wakeup in heard.wakeups] == [(row.inbox_id, "released")]
         assert desk.take().fence.turn_epoch == 2
 
     def test_a_row_that_carries_no_turn_is_only_consumed(self, ask: Asked, desk: Desk) -> None:
         """Even one of the running turn's epoch, as other programs write them."""
         task = start(ask, desk)
         rows = {
-            kind: put(desk.runtime, task.row.turn_id, kind, kind, epoch=1) for kind in (TOOL_RESULT, STOP)
+            kind.name: put(desk.runtime, task.row.turn_id, kind.name, kind.name, epoch=1)
+            for kind in (TOOL_RESULT, STOP)
         }
         for _ in rows:
             [claimed] = claim(desk.runtime, target=None, owner="w1")
@@ -216,7 +218,7 @@ class TestGivingBack:
 
     def test_nor_does_its_lost_lease_disturb_the_turn(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
-        orphan = put(desk.runtime, task.row.turn_id, TOOL_RESULT, "c", epoch=1)
+        orphan = put(desk.runtime, task.row.turn_id, TOOL_RESULT.name, "c", epoch=1)
         claim(desk.runtime, target=None, owner="w2")
         desk.later(50)
         assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {task.row.inbox_id: 1}
@@ -228,7 +230,7 @@ class TestGivingBack:
         task = start(ask, desk)
         rows = []
         for number in range(3):
-            rows.append(put(desk.runtime, task.row.turn_id, TOOL_RESULT, str(number), epoch=0))
+            rows.append(put(desk.runtime, task.row.turn_id, TOOL_RESULT.name, str(number), epoch=0))
             claim(desk.runtime, target=None, owner="w1")
         assert sorted(ack_many(desk.runtime, rows, owner="w1")) == sorted(rows)
         assert ack_many(desk.runtime, rows, owner="w1") == []
@@ -332,14 +334,14 @@ class TestFence:
             ack(desk.runtime, task.row.inbox_id, owner="w1")
         desk.later(61)
         assert reap(desk.runtime).released == [task.row.inbox_id]
-        assert desk.take().said == "dropped: its turn is not dispatched at its epoch"
+        assert desk.take().outcome == "dropped: its turn is not dispatched at its epoch"
 
     def test_a_sweep_that_makes_a_claimed_row_due_fences_its_worker(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         with unwatched(desk.runtime.database.connection) as connection:
             connection.execute("UPDATE state.agent_inbox SET status = 'pending', processed_at = NULL")
         over = Desk(desk.runtime, "w2").take()
-        assert (over.kind, over.said, over.fence.turn_epoch) == ("run", "taken over", 2)
+        assert (over.kind, over.outcome, over.fence.turn_epoch) == ("run", "taken over", 2)
         with pytest.raises(StaleEpoch):
             write(desk.runtime, task.fence, "Too late")
         write(desk.runtime, over.fence, "In time")
@@ -392,8 +394,8 @@ class TestStop:
     def test_of_a_running_turn(self, ask: Asked, desk: Desk) -> None:
         first, second = ask().agent_turn_id or "", ask().agent_turn_id or ""
         task = desk.enter()
-        row_id = put(desk.runtime, first, STOP, "s", epoch=1, reason="not needed")
-        assert desk.take().said == "stopped its turn"
+        row_id = put(desk.runtime, first, STOP.name, "s", epoch=1, reason="not needed")
+        assert desk.take().outcome == "stopped its turn"
         assert (desk.end_of(first), desk.row(row_id).status) == ("canceled", "consumed")
         assert desk.audited(first) == ["stop"]
         assert desk.head().active_agent_turn_id == second
@@ -404,23 +406,23 @@ class TestStop:
         ask()
         queued = ask().agent_turn_id or ""
         desk.enter()
-        put(desk.runtime, queued, STOP, "s", epoch=0)
-        assert desk.take().said == "stopped its turn before it began"
+        put(desk.runtime, queued, STOP.name, "s", epoch=0)
+        assert desk.take().outcome == "stopped its turn before it began"
         assert (desk.end_of(queued), desk.row(queued).status) == ("canceled", "skipped")
 
     def test_of_a_turn_that_has_ended(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         ack(desk.runtime, desk.take().row.inbox_id, owner="w1")
-        put(desk.runtime, turn, STOP, "s", epoch=1)
-        assert desk.take().said == "its turn has ended before"
+        put(desk.runtime, turn, STOP.name, "s", epoch=1)
+        assert desk.take().outcome == "its turn has ended before"
         assert desk.end_of(turn) == "success"
 
 
-def test_a_dispatcher_that_died_before_its_doorbell_is_harmless(
+def test_a_dispatcher_that_died_before_it_notified_is_harmless(
     ask: Asked, desk: Desk, context_box: str
 ) -> None:
-    deaf = Runtime(desk.runtime.database, desk.runtime.project_id, settings=Settings())
-    dispatch(deaf, DispatchRequest(target_agent_id="clerk", context_box_id=context_box))
+    silent = Runtime(desk.runtime.database, desk.runtime.project_id, settings=Settings())
+    dispatch(silent, DispatchRequest(target_agent_id="clerk", context_box_id=context_box))
     assert take_all(desk) == ["clerk"]
 
 

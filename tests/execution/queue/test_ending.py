@@ -109,11 +109,11 @@ class TestWhatFollows:
         ask()
         second = ask()
         task = desk.enter()
-        heard.calls.clear()
+        heard.wakeups.clear()
         ended = end_turn(desk.runtime, task.fence, "success")
         assert ended.promoted_turn_id == second.agent_turn_id
         assert desk.standing() == ("dispatched", 2)
-        assert [call.row.turn_id for call in heard.calls] == [second.agent_turn_id]
+        assert [wakeup.agent_turn_id for wakeup in heard.wakeups] == [second.agent_turn_id]
 
     def test_nothing_of_it_stays_open(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""

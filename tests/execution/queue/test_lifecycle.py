@@ -9,6 +9,7 @@ import pytest
 
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.execution.queue.claims import ack, claim, defer, fail, hand_back
+from cardbox_cli.execution.queue.messages import TOOL_RESULT, TYPES
 from cardbox_cli.execution.recovery.fixes import rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
@@ -43,7 +44,7 @@ class TestHeadMoves:
             else:
                 assert (epoch, after) == (None, before), state
 
-    @pytest.mark.parametrize("name", [name for name in HEAD_MOVES if name != "lease"])
+    @pytest.mark.parametrize("name", [name for name in HEAD_MOVES if name != "assign"])
     def test_nor_of_another_turn_or_epoch(self, name: str, fence: Fence, runtime: Runtime) -> None:
         before = put_head(runtime, HEAD_MOVES[name].sources[0], fence)
         turn_id = fence.agent_turn_id
@@ -54,9 +55,9 @@ class TestHeadMoves:
 
 def make(runtime: Runtime, move: Move, fence: Fence) -> int | None:
     """The epoch after the move, or None where it was refused."""
-    if move.name == "lease":
+    if move.name == "assign":
         row = runtime.inbox.get(fence.agent_turn_id)
-        return runtime.heads.lease(row, depth=0, trace_id=None, parent_step_id=None)
+        return runtime.heads.assign(row)
     try:
         if move.target == t.IDLE:
             return runtime.heads.free(fence, move.name)
@@ -123,7 +124,7 @@ def put_row(runtime: Runtime, state: str) -> InboxRow:
     row = NewRow(
         inbox_id=t.new_inbox_id(),
         agent_id="clerk",
-        message_type=t.TOOL_RESULT,
+        message_type=TOOL_RESULT.name,
         status=state,
         payload={},
         context_headers={},
@@ -235,7 +236,15 @@ class TestThePage:
             for m in HEAD_MOVES.values()
         ]
         inbox = [[f"`{m.name}`", ", ".join(m.sources), m.target, m.when] for m in INBOX_MOVES.values()]
-        assert rows == heads + inbox
+        types = [
+            [
+                *(f"`{kind.name}`", kind.claim, f"{kind.primitive}/{kind.edge_phase}"),
+                *(kind.begins, ", ".join(kind.payload), kind.retry),
+            ]
+            for kind in TYPES.values()
+            if kind.claim is not None
+        ]
+        assert rows == heads + inbox + types
 
     def test_its_diagrams(self) -> None:
         diagrams = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -9,6 +9,7 @@ import pytest
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.queue.claims import ack, begin, claim, fail
+from cardbox_cli.execution.queue.messages import TOOL_RESULT
 from cardbox_cli.execution.recovery.fixes import requeue, stop
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.recovery.reaping import reap
@@ -16,7 +17,7 @@ from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.turns import PENDING, TOOL_RESULT, new_inbox_id
+from cardbox_cli.model.execution.turns import PENDING, new_inbox_id
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import NewRow
 from tests.execution.desk import Desk, unwatched
@@ -40,7 +41,7 @@ def turn(ask: Asked, desk: Desk) -> str:
 
 class TestReporting:
     def test_what_it_writes(self, turn: str, desk: Desk, heard: Heard, runtime: Runtime) -> None:
-        heard.calls.clear()
+        heard.wakeups.clear()
         reported = desk.report(turn, "a", {"found": 1})
         row, card = desk.row(reported.inbox_id or ""), runtime.cards.get(reported.tool_result_card_id)
         assert (row.message_type, row.status, row.enqueue_mode, row.correlation_id) == (
@@ -57,7 +58,7 @@ class TestReporting:
         edges = [(edge.primitive, edge.edge_phase, edge.correlation_id) for edge in runtime.turns.edges(turn)]
         assert ("report", "response", "a") in edges
         assert desk.waits(turn) == {"a": "received", "b": "waiting"}
-        assert [call.reason for call in heard.calls] == ["report"]
+        assert [wakeup.reason for wakeup in heard.wakeups] == ["report"]
 
     def test_the_same_again_is_harmless(self, turn: str, desk: Desk, row_counts: Counts) -> None:
         first = desk.report(turn, "a")
@@ -114,10 +115,10 @@ class TestApplying:
     def test_the_last_result_resumes_the_turn(self, turn: str, desk: Desk) -> None:
         desk.report(turn, "b"), desk.report(turn, "a")
         first = desk.take()
-        assert (first.kind, first.said) == ("done", "waiting: 1 more to come")
+        assert (first.kind, first.outcome) == ("done", "waiting: 1 more to come")
         assert (desk.standing(), desk.head().waiting_tool_count) == (("suspended", 1), 1)
         last = desk.take()
-        assert (last.kind, last.said, last.fence.turn_epoch) == ("run", "resumed its turn", 2)
+        assert (last.kind, last.outcome, last.fence.turn_epoch) == ("run", "resumed its turn", 2)
         assert (desk.standing(), desk.head().waiting_tool_count) == (("running", 2), 0)
         assert last.row.turn_epoch == 2
         assert desk.waits(turn) == {"a": "applied", "b": "applied"}
@@ -155,7 +156,7 @@ class TestApplying:
         for call, (status, after) in zip("ab", results, strict=True):
             desk.report(turn, call, status=status, after_execution=after)
             task = desk.take()
-        assert (task.kind, task.said) == ("done", f"ended its turn: {end_status}")
+        assert (task.kind, task.outcome) == ("done", f"ended its turn: {end_status}")
         assert (desk.end_of(turn), desk.standing()) == (end_status, ("idle", 1))
         assert desk.output(turn) == ["tool.result", "tool.result", "task.deliverable"]
         assert desk.runtime.inbox.open_of_agent("clerk") == []
@@ -174,7 +175,7 @@ class TestApplying:
         stop(desk.runtime, turn, actor="ann", reason=None)
         assert desk.row(first).status == "consumed"
         late = put_report(desk.runtime, turn, "b", "x", epoch=1)
-        assert desk.take().said == "stale: its turn is not active any more"
+        assert desk.take().outcome == "stale: its turn is not active any more"
         assert desk.row(late).status == "consumed"
 
 
@@ -183,7 +184,7 @@ def put_report(runtime: Runtime, turn_id: str, call: str, card_id: str, *, epoch
     row = NewRow(
         inbox_id=new_inbox_id(),
         agent_id="clerk",
-        message_type=TOOL_RESULT,
+        message_type=TOOL_RESULT.name,
         status=PENDING,
         payload={"after_execution": "suspend", "status": "success", "tool_result_card_id": card_id},
         context_headers={},
@@ -214,7 +215,7 @@ class TestTooEarly:
         task = desk.enter()
         report = put_report(runtime, turn, "a", put_card(runtime, turn, "a"), epoch=1)
         for _ in range(7):
-            assert Desk(runtime, "w2").take().said == "deferred: its turn is running"
+            assert Desk(runtime, "w2").take().outcome == "deferred: its turn is running"
             assert (desk.row(report).status, desk.row(report).retry_count) == ("deferred", 0)
             desk.later(2)
         assert desk.standing() == ("running", 1)
@@ -228,7 +229,7 @@ class TestTooEarly:
         desk.take()
         for epoch in (1, 2):
             put_report(runtime, turn, f"early {epoch}", "x", epoch=epoch)
-            assert Desk(runtime, "w2").take().said == "deferred: its turn is running"
+            assert Desk(runtime, "w2").take().outcome == "deferred: its turn is running"
         assert desk.standing() == ("running", 2)
 
     def test_a_card_that_never_comes_kills_the_report_and_at_its_deadline_the_turn(
@@ -239,7 +240,7 @@ class TestTooEarly:
         reported = desk.report(turn, "a")
         runtime.cards.delete([reported.tool_result_card_id])
         for _ in range(5):
-            said = desk.take().said
+            said = desk.take().outcome
             desk.later(2)
         assert said == f"dead: gave up: its card {reported.tool_result_card_id!r} cannot be seen"
         assert desk.standing() == ("suspended", 1)
@@ -280,7 +281,7 @@ class TestOfRequeuedTurns:
         requeue(runtime, turn, expect_epoch=1, actor="ann", reason="again")
         desk.enter()
         put_report(runtime, turn, "a", put_card(runtime, turn, "a"), epoch=1)
-        assert Desk(runtime, "w2").take().said == "stale: its result was dropped before"
+        assert Desk(runtime, "w2").take().outcome == "stale: its result was dropped before"
 
 
 @pytest.fixture

@@ -181,12 +181,12 @@ class TestInEveryState:
 
     def test_nudge(self, state: str, turn: str, desk: Desk, heard: Heard) -> None:
         before = desk.head()
-        heard.calls.clear()
+        heard.wakeups.clear()
         fixed = nudge(desk.runtime, turn)
         assert desk.head() == before
         assert (fixed.status, fixed.turn_epoch) == (before.status, before.turn_epoch)
         due = state in ("dispatched", "reported", "resumed and lost", "deferred")
-        assert [call.row.turn_id for call in heard.calls] == [turn] * due
+        assert [wakeup.agent_turn_id for wakeup in heard.wakeups] == [turn] * due
 
     @pytest.mark.parametrize("fix", [fail, reclaim, requeue, rebox])
     def test_at_another_epoch_nothing_is_written(

@@ -29,14 +29,14 @@ class TestLeases:
         turn = ask().agent_turn_id or ""
         desk.enter()
         desk.later(61)
-        heard.calls.clear()
+        heard.wakeups.clear()
         assert reap(desk.runtime) == Reaped(released=[turn])
         row = desk.row(turn)
         assert (row.status, row.retry_count, row.turn_epoch) == ("pending", 1, 2)
         assert row.last_error == "the lease of w1 expired"
         assert desk.standing() == ("dispatched", 2)
         assert desk.audited(turn) == ["lease-expired"]
-        assert [call.row.turn_id for call in heard.calls] == [turn]
+        assert [wakeup.agent_turn_id for wakeup in heard.wakeups] == [turn]
 
     def test_a_row_that_was_claimed_and_not_begun(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
@@ -101,7 +101,7 @@ class TestDeadlines:
         desk.report(turn, "a")
         desk.later(301)
         assert reap(desk.runtime).timed_out == ["b"]
-        assert reap(desk.runtime).total - len(reap(desk.runtime).rung) == 0
+        assert reap(desk.runtime).total - len(reap(desk.runtime).notified) == 0
         assert [desk.take().kind for _ in "ab"] == ["done", "run"]
         [_, card] = desk.runtime.boxes.view(desk.head().output_box_id or "").cards
         content: Any = card.content
@@ -132,15 +132,17 @@ class TestQueues:
         assert reap(desk.runtime).promoted == [turn]
         assert desk.standing() == ("dispatched", 2)
 
-    def test_what_nobody_came_for_rings_again(self, ask: Asked, desk: Desk, heard: Heard) -> None:
+    def test_of_what_nobody_came_for_workers_are_notified_again(
+        self, ask: Asked, desk: Desk, heard: Heard
+    ) -> None:
         turn = ask().agent_turn_id
         ask("scribe")
-        heard.calls.clear()
+        heard.wakeups.clear()
         desk.later(29)
-        assert reap(desk.runtime).rung == []
+        assert reap(desk.runtime).notified == []
         desk.later(2)
-        assert reap(desk.runtime).rung == [turn]
-        assert [(call.worker_target, call.reason) for call in heard.calls] == [
+        assert reap(desk.runtime).notified == [turn]
+        assert [(wakeup.worker_target, wakeup.reason) for wakeup in heard.wakeups] == [
             ("worker_generic", "unclaimed")
         ]
 

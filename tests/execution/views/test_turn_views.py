@@ -12,9 +12,10 @@ from cardbox_cli.execution.queue.claims import ack, fail
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.views.turn_page import STATUSES, summary, tree, view
+from cardbox_cli.execution.views.turn_page import summary, tree, view
 from cardbox_cli.execution.views.waiting import wait_for_end
 from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.store.views.turns import Remains, TurnFilter, TurnRow, TurnViews, WrittenCard
 from tests.conftest import PROJECT
 from tests.execution import by_hand
@@ -31,7 +32,7 @@ def states(views: TurnViews) -> dict[str, str]:
     every = {turn.agent_turn_id: turn.status for turn in views.newest()}
     found = {
         turn.agent_turn_id: turn.status
-        for status in STATUSES
+        for status in TURN_STATUSES
         for turn in views.newest(TurnFilter(status=status))
     }
     assert found == every

@@ -19,7 +19,7 @@ def run(runtime: Runtime) -> Callable[..., Outcome]:
     def run(command: str, *, cancellation: CancellationToken | None = None, **limits: Any) -> Outcome:
         [claimed] = claim(runtime, target=None, owner=WORKER)
         task = begin(runtime, claimed.row, owner=WORKER)
-        assert task.kind == "run", task.said
+        assert task.kind == "run", task.outcome
         program = Program(command=command, **limits)
         return Run(
             lambda action: action(runtime), task, program, cancellation or CancellationToken(), owner=WORKER

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.providers.anthropic.encoding import content_of
 from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, result_card
 from cardbox_cli.execution.worker.answers import EMPTY, INVALID, PROVIDER, Answer, BadAnswer, read_answer
-from cardbox_cli.execution.worker.calls import Author, Call, calls_of, result_card
 from cardbox_cli.model.cards import CardDraft, card_text, check_draft
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 
@@ -349,7 +349,7 @@ def test_any_output_is_an_answer_or_refused(printed: bytes) -> None:
     ],
 )
 def test_results_of_calls(result: Any, failure: tuple[str, str] | None, content: ToolResultContent) -> None:
-    call = Call(tool_call_id="c1", tool_name="look", arguments="{}")
+    call = ToolCall(tool_call_id="c1", tool_name="look", arguments="{}")
     card = result_card(call, AUTHOR, result=result, failure=failure)
     assert card.content == content
     assert (card.tool_call_id, card.metadata["function_name"], card.role) == ("c1", "look", "tool")

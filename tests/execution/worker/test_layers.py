@@ -48,7 +48,8 @@ def saw(ask: Asked, run: Callable[..., Outcome], tmp_path: Path) -> Saw:
     def messages(**options: Any) -> list[str]:
         ask()
         assert (
-            run(f"cat > {tmp_path}/request; printf done", options=ComposeOptions(**options)).said == "success"
+            run(f"cat > {tmp_path}/request; printf done", options=ComposeOptions(**options)).message
+            == "success"
         )
         return [message["content"] for message in json.loads((tmp_path / "request").read_text())["messages"]]
 
@@ -110,7 +111,7 @@ def test_a_process_without_history_sees_its_task_and_its_own_work(
         runtime.cards.add(card)
         ids.append(card.card_id)
     ask(context_box_id=runtime.boxes.create(ids).box_id)
-    assert run(f"cat > {tmp_path}/request; printf done").said == "success"
+    assert run(f"cat > {tmp_path}/request; printf done").message == "success"
     body = json.loads((tmp_path / "request").read_text())
     assert body["messages"] == [{"role": "user", "content": "Sum this up."}]
 
@@ -122,7 +123,7 @@ def test_a_layer_that_the_process_cannot_have_fails_the_turn(
     ask()
     rest = run("printf done", options=ComposeOptions(asked=Layers(texts={"todo__context": "x"})))
     assert (rest.kind, rest.error_code) == ("ended", "invalid_layers")
-    assert "a mapreduce_worker cannot have it" in rest.said
+    assert "a mapreduce_worker cannot have it" in rest.message
 
 
 def test_a_request_that_cannot_be_stored_fails_the_turn(
@@ -132,4 +133,4 @@ def test_a_request_that_cannot_be_stored_fails_the_turn(
     ask()
     rest = run("printf done", options=ComposeOptions(asked=Layers(texts={"notes__context": "a\0b"})))
     assert (rest.kind, rest.error_code) == ("ended", "invalid_request")
-    assert rest.said.startswith("the request cannot be stored: ")
+    assert rest.message.startswith("the request cannot be stored: ")

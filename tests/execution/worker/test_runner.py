@@ -96,7 +96,7 @@ def fallback(runtime: Runtime, box_id: str | None) -> Any:
 def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callable[..., Outcome]) -> None:
     turn = ask()
     rest = run("printf done")
-    assert (rest.kind, rest.said, rest.steps) == ("ended", "success", 1)
+    assert (rest.kind, rest.message, rest.steps) == ("ended", "success", 1)
     assert written(runtime, turn.output_box_id) == [("agent.thought", "done"), ("task.deliverable", "done")]
     assert rest.end is not None
     assert rest.end.deliverable_card_id == cards(runtime, turn.output_box_id)[-1].card_id
@@ -137,7 +137,7 @@ def test_a_registered_command_answers_a_call(
     look("cat")
     turn = ask()
     rest = run(LOOKS)
-    assert (rest.kind, rest.said, rest.steps) == ("ended", "success", 2)
+    assert (rest.kind, rest.message, rest.steps) == ("ended", "success", 2)
     assert written(runtime, turn.output_box_id) == [
         ("agent.thought", ""),
         ("tool.call", '{"tool_name":"look","arguments":{"at":"sky"},"status":"called"}'),
@@ -159,7 +159,7 @@ def test_a_call_id_that_another_turn_used_gets_a_new_one(
     ask()
     run(LOOKS)
     turn = ask()
-    assert run(LOOKS).said == "success"
+    assert run(LOOKS).message == "success"
     thought, call, result, *_ = cards(runtime, turn.output_box_id)
     assert call.tool_call_id is not None
     assert call.tool_call_id.startswith("tc_")
@@ -191,7 +191,7 @@ def test_a_tool_that_fails_is_a_failed_result(
 ) -> None:
     look(command, **options)
     turn = ask()
-    assert run(LOOKS).said == "success"
+    assert run(LOOKS).message == "success"
     result = cards(runtime, turn.output_box_id)[2].content
     assert isinstance(result, ToolResultContent)
     assert result.error["code"] == code
@@ -217,7 +217,7 @@ def test_a_tool_can_end_the_turn(
     look("cat", after_execution="terminate")
     turn = ask()
     rest = run(LOOKS)
-    assert (rest.kind, rest.said, rest.steps) == ("ended", "success", 1)
+    assert (rest.kind, rest.message, rest.steps) == ("ended", "success", 1)
     assert fallback(runtime, turn.output_box_id)["message"] == "a tool's result ended the turn"
 
 
@@ -227,7 +227,7 @@ def test_a_call_without_a_command_waits_for_its_report(
     look()
     turn = ask()
     rest = run(LOOKS)
-    assert (rest.kind, rest.said, rest.waiting) == ("suspended", "waits for c1", ["c1"])
+    assert (rest.kind, rest.message, rest.waiting) == ("suspended", "waits for c1", ["c1"])
     head = runtime.heads.get("clerk")
     assert head is not None
     assert (head.status, head.waiting_tool_count, head.resume_deadline is not None) == ("suspended", 1, True)
@@ -235,7 +235,7 @@ def test_a_call_without_a_command_waits_for_its_report(
     content = ToolResultContent("success", "suspend", result="blue")
     report_result(runtime, rest.agent_turn_id, "c1", content, source_agent_id="tool.look")
     rest = run(LOOKS)
-    assert (rest.kind, rest.said) == ("ended", "success")
+    assert (rest.kind, rest.message) == ("ended", "success")
     assert written(runtime, turn.output_box_id)[-1] == ("task.deliverable", "blue")
     assert [step.status for step in runtime.turns.steps(rest.agent_turn_id)] == ["completed", "completed"]
 
@@ -263,7 +263,7 @@ def test_a_command_that_fails_fails_the_turn(
 ) -> None:
     turn = ask()
     rest = run(command, **limits)
-    assert (rest.kind, rest.error_code, rest.said) == ("ended", code, message)
+    assert (rest.kind, rest.error_code, rest.message) == ("ended", code, message)
     assert rest.end is not None
     assert rest.end.end_status == "failed"
     left = fallback(runtime, turn.output_box_id)
@@ -291,7 +291,7 @@ def test_cards_without_a_deliverable_get_one(
 ) -> None:
     turn = ask()
     card = {"type": "agent.thought", "content": {"__type__": "TextContent", "text": "hm"}}
-    assert run(f"echo {shlex.quote(json.dumps(card))}").said == "success"
+    assert run(f"echo {shlex.quote(json.dumps(card))}").message == "success"
     assert fallback(runtime, turn.output_box_id)["kind"] == "fallback_deliverable"
 
 
@@ -300,7 +300,7 @@ def test_a_turn_that_was_taken_away_meanwhile_stores_nothing(
 ) -> None:
     turn = ask()
     cancellation = CancellationToken()
-    with once(tmp_path / "begun", cancellation.lose):
+    with once(tmp_path / "begun", lambda: cancellation.cancel(lost=True)):
         rest = run(f"touch {tmp_path}/begun; sleep 100; printf done", cancellation=cancellation)
     assert (rest.kind, written(runtime, turn.output_box_id)) == ("lost", [])
 
@@ -321,7 +321,7 @@ def test_a_turn_that_ended_meanwhile_is_not_written_to(
     )
     rest = run.run()
     assert rest.kind == "lost"
-    assert "it ended (canceled)" in rest.said
+    assert "it ended (canceled)" in rest.message
     assert [name for name, _ in written(runtime, turn.output_box_id)] == ["task.deliverable"]
 
 
@@ -330,11 +330,11 @@ def test_a_worker_that_leaves_hands_its_turn_back(
 ) -> None:
     turn = ask()
     cancellation = CancellationToken()
-    with once(tmp_path / "begun", cancellation.hand_back):
+    with once(tmp_path / "begun", cancellation.cancel):
         assert run(f"touch {tmp_path}/begun; sleep 100", cancellation=cancellation).kind == "handed_back"
     [row] = runtime.inbox.of_turn(turn.agent_turn_id or "")
     assert (row.status, row.turn_epoch, row.retry_count) == ("pending", 2, 0)
-    assert run("printf done").said == "success"
+    assert run("printf done").message == "success"
     assert written(runtime, turn.output_box_id) == [("agent.thought", "done"), ("task.deliverable", "done")]
     assert [step.status for step in runtime.turns.steps(row.turn_id)] == ["failed", "completed"]
 
@@ -345,12 +345,12 @@ def test_another_worker_goes_on_with_the_calls_that_were_made(
     look(f"test -e {tmp_path}/ready && echo blue || {{ touch {tmp_path}/begun; sleep 100; }}")
     turn = ask()
     cancellation = CancellationToken()
-    with once(tmp_path / "begun", cancellation.lose):
+    with once(tmp_path / "begun", lambda: cancellation.cancel(lost=True)):
         assert run(LOOKS, cancellation=cancellation).kind == "lost"
     reclaim(runtime, turn.agent_turn_id or "", expect_epoch=1, actor="ops", reason="it hangs")
     (tmp_path / "ready").touch()
     rest = run(LOOKS)
-    assert (rest.said, rest.steps) == ("success", 2)
+    assert (rest.message, rest.steps) == ("success", 2)
     assert [name for name, _ in written(runtime, turn.output_box_id)] == [
         "agent.thought",
         "tool.call",
@@ -381,7 +381,7 @@ def test_the_dispatch_may_ask_for_another_model_and_other_limits(
     rest = run("printf done")
     assert rest.error_code == "invalid_runtime_config"
     assert (
-        rest.said
+        rest.message
         == "the turn's runtime_config is invalid: Expected `float | null`, got `str` - at `$.timeout`"
     )
 
@@ -392,7 +392,7 @@ def test_earlier_output_is_history_and_no_answer(
     first = ask()
     run("printf one")
     second = ask(output_box_id=first.output_box_id)
-    assert run(f"cat > {tmp_path}/request; printf two").said == "success"
+    assert run(f"cat > {tmp_path}/request; printf two").message == "success"
     said = [message["content"] for message in json.loads((tmp_path / "request").read_text())["messages"]]
     assert said == ["You are a clerk.", "one", "one", "Find the cause."]
     assert written(runtime, second.output_box_id)[2:] == [

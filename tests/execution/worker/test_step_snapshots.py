@@ -12,7 +12,7 @@ from cardbox_cli.context.formats import format_names, sent
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.step_snapshots import Verified, read_kept
+from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import StepRequest, TurnRequests
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
@@ -96,7 +96,7 @@ def ran(runtime: Runtime, ask: Asked, run: Run, tmp_path: Path) -> Callable[...,
         ToolStore(runtime.database, PROJECT).add(tool, actor="t")
         turn = ask(runtime_config={"model": "gpt-x"})
         rest = run(f"tee {tmp_path}/body-$CBX_STEP | {model}", format=format, options=options)
-        assert rest.said == "success"
+        assert rest.message == "success"
         return Turn(runtime, turn.agent_turn_id or "", tmp_path)
 
     return go
@@ -121,7 +121,7 @@ class TestShowing:
             run(f"tee {tmp_path}/body | {ANSWERS}", format=format)
             assert (tmp_path / "body").read_bytes() == bodies[format]
 
-    def test_a_recorded_one_too(self, ran: Callable[..., Turn]) -> None:
+    def test_of_a_snapshot_too(self, ran: Callable[..., Turn]) -> None:
         turn = ran(llm_config={"temperature": 0.1}, layers={"framework__context": "Rules."})
         assert [turn.body(at) for at in ("1", "2")] == turn.bodies
         assert turn.body() == turn.bodies[1]
@@ -207,8 +207,8 @@ def test_a_request_without_layers_has_no_rest(ran: Callable[..., Turn], runtime:
     "metadata", [None, [], {}, {"request": 1}, {"request": {}}, {"request": {**KEPT, "format": "smoke"}}]
 )
 def test_what_another_program_keeps_there_is_passed_over(metadata: Any) -> None:
-    assert read_kept(metadata) is None
-    assert read_kept({"request": KEPT}) is not None
+    assert read_snapshot(metadata) is None
+    assert read_snapshot({"request": KEPT}) is not None
 
 
 class TestNamingAStep:
@@ -238,11 +238,11 @@ class TestNamingAStep:
     ) -> None:
         turn = ran()
         runtime.database.connection.execute("UPDATE state.agent_steps SET request_box_id = NULL")
-        with pytest.raises(NotFound, match=r"step 'step_\w+' has recorded no request"):
+        with pytest.raises(NotFound, match=r"step 'step_\w+' has no snapshot of a request"):
             turn.shown("1")
         assert turn.shown().step is None
         waiting = Turn(runtime, ask().agent_turn_id or "", Path("nowhere"))
-        with pytest.raises(NotFound, match="has recorded no request"):
+        with pytest.raises(NotFound, match="has no snapshot of a request"):
             waiting.requests.verified(None, ComposeOptions(), None)
 
 
@@ -259,7 +259,7 @@ class TestVerifying:
         turn = ran()
         output = runtime.turns.steps(turn.turn_id)[0].output_box_id
         ask(output_box_id=output)
-        assert run(ANSWERS).said == "success"
+        assert run(ANSWERS).message == "success"
         assert turn.verified("1").equal
         assert turn.verified("2").equal
 

@@ -38,10 +38,6 @@ def applied(card_ids: list[str], steps: list[dict[str, Any]]) -> list[str]:
             case "add":
                 assert target <= len(row)
                 row.insert(target, step["value"])
-            case "move":
-                moved = row.pop(place(step["from"]))
-                assert target <= len(row)
-                row.insert(target, moved)
             case other:
                 pytest.fail(f"no operation of RFC 6902: {other!r}")
     return row
@@ -101,7 +97,7 @@ class TestPatch:
         found = diff(a, b)
         steps = patch(a, b, found.kept + found.moved)
         assert applied(a, steps) == b
-        assert sum(step["op"] == "move" for step in steps) <= len(found.moved)
+        assert len(steps) <= 2 * len(found.moved) + len(found.removed) + len(found.added)
         assert (steps == []) == (a == b)
 
     @given(st.data(), id_lists, id_lists)
@@ -118,12 +114,11 @@ class TestPatch:
         found = diff(a, b)
         assert applied(a, patch(a, b, found.kept + found.moved)) == b
 
-    def test_as_many_moves_as_there_are_cards(self) -> None:
+    def test_a_long_box_turned_around(self) -> None:
         a = [str(number) for number in range(20_000)]
         found = diff(a, a[::-1])
         steps = patch(a, a[::-1], found.kept + found.moved)
-        assert len(steps) == 19_999
-        assert {step["op"] for step in steps} == {"move"}
+        assert len(steps) == 2 * 19_999
         assert applied(a, steps) == a[::-1]
 
 

@@ -82,7 +82,8 @@ def test_the_server_outlives_ctrl_c_and_the_terminal(made_home: Path) -> None:
 import fcntl, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 server.connect()
-signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+# Not print: the signal may come while the line below is being printed.
+signal.signal(signal.SIGINT, lambda *_: os.write(1, b"interrupted"))
 print("connected", flush=True)
 while True:
     time.sleep(1)

@@ -11,11 +11,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.errors import DatabaseUnavailable, UsageError
+from cardbox_cli.store.cards import index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.notifications import Listener, Wanted, notify
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
+from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrade, upgrade
 from tests.packages import program
 from tests.store.embedded.helpers import give_to_owner_of, until
 
@@ -123,6 +125,18 @@ def test_behind_a_pooler_pauses_are_limited_in_own_transactions_alone(server: Em
         with database.transaction():
             assert database.connection.execute(show).fetchone() == ("1500ms",)
         assert database.connection.execute(show).fetchone() == ("0",)
+
+
+def test_behind_a_pooler_nothing_is_upgraded_and_an_index_is_built(server: EmbeddedServer) -> None:
+    program("pgbouncer")
+    with pooled(server, server.home.parent) as target, Database.connect(target) as database:
+        add_missing_tables(database)
+        with pytest.raises(UsageError, match="a pooler stands before the database") as refused:
+            upgrade(database)
+        assert refused.value.hint == "name the server itself with --database-url"
+        assert plan_upgrade(database).steps == []
+        index_text(database)
+        assert database.value("text_index_exists")
 
 
 def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, announced: list[str]) -> None:

@@ -106,6 +106,18 @@ print(server.destroy()[1])
     assert list(short.iterdir()) == []
 
 
+def test_where_temporary_files_have_long_paths_too_it_lies_in_tmp(user: OrdinaryUser) -> None:
+    temporary = user.make_folder(f"{LONG}tmp")
+    code = """
+server.connect().close()
+print(server.status().socket, server.status().running)
+server.destroy()
+"""
+    _, used = user.run(temporary / "cbx", code, TMPDIR=str(temporary)).splitlines()
+    assert re.fullmatch(rf"/tmp/cbx-{user.uid}-[0-9a-f]{{12}} True", used)
+    assert not Path(used.split()[0]).exists()
+
+
 @only_as_root
 def test_root_keeps_the_socket_of_a_long_home_in_its_own_folder(open_home: Path) -> None:
     server = EmbeddedServer(open_home / LONG)

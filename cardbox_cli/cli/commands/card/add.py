@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import click
 import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
+from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
@@ -19,20 +21,16 @@ from cardbox_cli.model.content import (
 )
 from cardbox_cli.model.handwritten.wording import json_kind
 
-app = everyday("Write a card.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx card add --type task.instruction --text 'Refund order 118'\n"
-        '  cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
-        "  cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
-    )
+@verb(
+    examples="cbx card add --type task.instruction --text 'Refund order 118'\n"
+    'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
+    "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
 )
-def add(
+def command(
     type_: Annotated[
         str | None,
-        typer.Option("--type", "-t", metavar="TYPE", help="metadata.type, such as task.instruction."),
+        typer.Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="R", help="Who speaks. Default: by type.")] = None,
     text: Annotated[str | None, typer.Option(metavar="S", help="The content, as text.")] = None,
@@ -44,12 +42,14 @@ def add(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="The content, as the text of a file; - for stdin."),
+        typer.Option(
+            "--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."
+        ),
     ] = None,
     card: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE",
+            click_type=FILE,
             help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
         ),
     ] = None,
@@ -80,31 +80,14 @@ def add(
 ) -> None:
     """Write a card. The same card again changes nothing; another one under its id is a conflict."""
     if card is not None:
-        _refuse_beside_card(
-            {
-                "--type": type_,
-                "--role": role,
-                "--text": text,
-                "--json": json_,
-                "--file": file,
-                "--author": author,
-                "--id": card_id,
-                "--metadata": metadata,
-                "--tool-calls": tool_calls,
-                "--tool-call-id": tool_call_id,
-                "--ttl": ttl,
-            }
-        )
+        _refuse_beside_card()
         drafts = _whole_cards(card)
     else:
-        if type_ is None:
-            raise UsageError("a card needs --type", hint="for example --type task.instruction")
         _check_new_id(card_id)
-        content = _content(type_, text, json_, file)
         drafts = [
             draft_card(
-                type_,
-                content,
+                _required(type_),
+                _content(type_, text, json_, file),
                 role=role,
                 author_id=author or OPERATOR,
                 card_id=card_id,
@@ -116,9 +99,12 @@ def add(
         ]
     if dry_run:
         announce("dry run: nothing was written")
-        ids = [draft.card_id for draft in drafts]
-        _emit_written(ids, [shown_draft(draft, session().project_id) for draft in drafts])
-        return
+        _print_cards([shown_draft(draft, session().project_id) for draft in drafts], drafts)
+    else:
+        _write(drafts, repair=repair)
+
+
+def _write(drafts: Sequence[CardDraft], *, repair: bool) -> None:
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
         added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
@@ -127,25 +113,31 @@ def add(
     for one in written:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
-    _emit_written([one.card.card_id for one in written], [one.card for one in written])
+    _print_cards([one.card for one in written], drafts)
 
 
 def _card_id(draft: CardDraft) -> str:
     return draft.card_id
 
 
-def _emit_written(ids: Sequence[str], cards: Sequence[Any]) -> None:
-    def table() -> None:
-        for card_id in ids:
-            output.say(card_id)
-
-    output.emit(cards[0] if len(cards) == 1 else cards, table=table, ids=ids)
+def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
+    ids = [draft.card_id for draft in drafts]
+    output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.print_lines(ids), ids=ids)
 
 
-def _refuse_beside_card(options: dict[str, Any]) -> None:
-    given = [name for name, value in options.items() if value is not None]
+def _refuse_beside_card() -> None:
+    """Raise UsageError for options that say what --card brings."""
+    context = click.get_current_context()
+    others = (each for each in context.command.params if each.name not in ("card", "repair", "dry_run"))
+    given = [each.opts[0] for each in others if context.params.get(each.name or "") is not None]
     if given:
         raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")
+
+
+def _required(card_type: str | None) -> str:
+    if card_type is None:
+        raise UsageError("a card needs --type", hint="for example --type task.instruction")
+    return card_type
 
 
 def _check_new_id(card_id: str | None) -> None:
@@ -162,7 +154,7 @@ def _check_new_id(card_id: str | None) -> None:
         raise InvalidInput(f"--id: {card_id[:40]!r} holds {odd!r}, which cannot be seen", hint=hint)
 
 
-def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
+def _content(card_type: str | None, text: str | None, json_: str | None, file: str | None) -> Content:
     if sum(value is not None for value in (text, json_, file)) != 1:
         raise UsageError(
             "a card's content is one of --text, --json or --file", hint="give exactly one of them"
@@ -179,7 +171,7 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
             f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
         )
     try:
-        return card_type_named(card_type).content_of(value)
+        return card_type_named(card_type or "").content_of(value)
     except InvalidCard as exc:
         raise InvalidCard(f"--json: {exc.message}") from exc
 

@@ -1,6 +1,6 @@
 """`cbx card export`: a box as a conversation file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -8,39 +8,42 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, write_text
+from cardbox_cli.cli.parameters.inputs import write_text
+from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.conversations.formats import format_named, format_names
 from cardbox_cli.model.cards import Card
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
 
-app = everyday("Print a box as a conversation.")
+
+def _formats() -> Iterable[str]:
+    from cardbox_cli.conversations.formats import format_names
+
+    return format_names()
 
 
-@app.command(
-    epilog=examples(
-        "  cbx card export --box 8b1f22c0 --to openai > chat.json\n"
-        "  cbx card export --box 8b1f22c0 --to claude-code > session.jsonl"
-    )
+@verb(
+    examples="cbx card export --box 8b1f22c0 --to openai > chat.json\n"
+    "cbx card export --box 8b1f22c0 --to claude-code > session.jsonl",
+    pages=True,
 )
-def export(
+def command(
     box: Annotated[
-        str, typer.Option(metavar="BOX", help="The box: an id, a unique beginning or end of one, or @last.")
+        str, typer.Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
     ],
-    to: Annotated[str, typer.Option(metavar="|".join(format_names()), help="The format.")] = DEFAULT,
+    to: Annotated[str, typer.Option(click_type=OneOf(_formats, what="format"), help="The format.")] = DEFAULT,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write to a file instead of stdout.")
+        Path | None, typer.Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
     from cardbox_cli.conversations.conversation import Rereadable
+    from cardbox_cli.conversations.formats import format_named
 
-    check_choice(to, "--to", format_names(), what="format")
     with session().stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)
         boxes.require(box_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, source_name
+from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.options import (
     AUTO,
     ConversationFile,
@@ -15,11 +15,13 @@ from cardbox_cli.cli.parameters.options import (
     SourceFormat,
     source_format,
 )
+from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 
@@ -28,34 +30,29 @@ if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox
     from cardbox_cli.conversations.json_window import Source
 
-app = everyday("Import conversations.")
-
 
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.
 _LOOK_EVERY = 0.5
 _SHARE = 0.25
 
 
-@app.command(
-    epilog=examples(
-        "  cbx card import chat.json --from openai\n"
-        "  cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
-        "  cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
-        "  curl … | cbx card import - --from auto"
-    )
+@verb(
+    examples="cbx card import chat.json --from openai\n"
+    "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
+    "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
+    "curl … | cbx card import - --from auto"
 )
-def import_(
+def command(
     file: ConversationFile,
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C."),
+        bool, typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
     ] = False,
     on_bad_text: Annotated[
         str,
         typer.Option(
-            metavar="fail|replace",
+            click_type=OneOf(lambda: ("fail", "replace"), what="way"),
             help="What to do about NUL characters and lone surrogates, which Postgres cannot hold.",
         ),
     ] = "fail",
@@ -65,7 +62,6 @@ def import_(
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""
     wanted = source_format(from_)
-    check_choice(on_bad_text, "--on-bad-text", ("fail", "replace"), what="way")
     command = _Import(file, wanted, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
     if follow:
         _check_can_follow(file)
@@ -118,13 +114,13 @@ class _Import:
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
         with session().database():
-            pass  # what keeps it from being used is said at once, not at the first line
+            pass  # what keeps it from being used is reported at once, not at the first line
         known: set[str] = set()
         for source in self._growing():
             try:
                 imported = self._take(source, follows=True)
             except _TooYoung as exc:
-                self._say_once(str(exc))
+                self._announce_once(str(exc))
                 continue
             changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
             known.update(box.box_id for box in changed)
@@ -146,11 +142,11 @@ class _Import:
                     yield Source(file, self._name, size=end)
                     before = (status.st_ino, end)
             if end < status.st_size == waiting:
-                self._say_once("the last line has no line break yet; it is left out until it has")
+                self._announce_once("the last line has no line break yet; it is left out until it has")
             waiting = status.st_size
             sleep(max(_LOOK_EVERY, (monotonic() - began) * (1 / _SHARE - 1)))
 
-    def _say_once(self, message: str) -> None:
+    def _announce_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
             announce(message)
@@ -179,10 +175,9 @@ class _Import:
         return imported
 
     def _show(self, boxes: "Sequence[ImportedBox]") -> None:
-        rows = [[box.box_id, str(box.cards), str(box.new_cards), box.title or ""] for box in boxes]
         output.emit(
             {"boxes": boxes},
-            table=lambda: output.print_table(["BOX", "CARDS", "NEW", "TITLE"], rows),
+            table=lambda: print_table(_IMPORTED, boxes),
             ids=unique(box.box_id for box in boxes),
         )
 
@@ -194,6 +189,14 @@ class _Import:
         announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
         if imported.replaced_characters:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
+
+
+_IMPORTED = (
+    Column("BOX", lambda box: box.box_id),
+    Column("CARDS", lambda box: str(box.cards), right=True),
+    Column("NEW", lambda box: str(box.new_cards), right=True),
+    Column("TITLE", lambda box: box.title or ""),
+)
 
 
 class _TooYoung(Exception):

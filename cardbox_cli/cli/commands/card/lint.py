@@ -1,10 +1,11 @@
 """`cbx card lint`: what a provider would refuse in a conversation file. Needs no database."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, source_name
+from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.options import (
     AUTO,
     ConversationFile,
@@ -12,24 +13,26 @@ from cardbox_cli.cli.parameters.options import (
     SourceFormat,
     source_format,
 )
+from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.tree import everyday, examples
-from cardbox_cli.context.providers.registry import PROVIDERS
+from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintFinding
 
-app = everyday("Check conversations.")
+
+def _providers() -> Iterable[str]:
+    from cardbox_cli.context.providers.registry import PROVIDERS
+
+    return tuple(PROVIDERS)
 
 
-@app.command(
-    epilog=examples(
-        "  cbx card lint chat.json\n"
-        "  cbx card lint runs.jsonl --format anthropic\n"
-        "  cbx card lint request.json -o json | jq -r '.[].message'"
-    )
+@verb(
+    examples="cbx card lint chat.json\n"
+    "cbx card lint runs.jsonl --format anthropic\n"
+    "cbx card lint request.json -o json | jq -r '.[].message'"
 )
-def lint(
+def command(
     file: ConversationFile,
     from_: SourceFormat = AUTO,
     format_: Annotated[
@@ -37,7 +40,7 @@ def lint(
         typer.Option(
             "--format",
             "-f",
-            metavar="|".join(PROVIDERS),
+            click_type=OneOf(_providers, what="format"),
             help="Whose rules to check by. Default: the model's beside the messages, else the format's own.",
         ),
     ] = None,
@@ -51,8 +54,6 @@ def lint(
     from cardbox_cli.cli.terminal.findings import answer
 
     wanted = source_format(from_)
-    if format_ is not None:
-        check_choice(format_, "--format", tuple(PROVIDERS), what="format")
     answer(_findings(file, wanted, format_, at))
 
 

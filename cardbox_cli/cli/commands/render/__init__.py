@@ -1,21 +1,22 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `render_source.py`'s, what is said of it
+Owns the options and which go together. Which request is meant is `source.py`'s, what is printed of it
 `explain.py`'s and `diff.py`'s.
 """
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cardbox_cli.cli.parameters import composing
-from cardbox_cli.cli.parameters.inputs import check_choice
+from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, REQUEST_FORMAT, STEP, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import everyday, examples
-from cardbox_cli.context.formats import TEXT, body_of, format_names, provider_of, text
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
 from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
 from cardbox_cli.context.request import Request
@@ -24,22 +25,20 @@ from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Shown
+    from cardbox_cli.cli.commands.render.source import Requests, Shown
+    from cardbox_cli.execution.requests.steps import TurnRequests
 
-app = everyday("Show the exact LLM request of boxes or of a turn.")
 
-
-@app.command(
-    epilog=examples(
-        "  cbx render --box 8b1f22c0\n"
-        "  cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
-        "  cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
-        "  cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
-        "  cbx render --turn @last --explain\n"
-        "  cbx render --turn 1d5c8f72 --at 2 --verify\n"
-        "  cbx render --turn 1d5c8f72 --diff 1 next\n"
-        "  cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de"
-    )
+@verb(
+    examples="cbx render --box 8b1f22c0\n"
+    "cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
+    "cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
+    "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
+    "cbx render --turn @last --explain\n"
+    "cbx render --turn 1d5c8f72 --at 2 --verify\n"
+    "cbx render --turn 1d5c8f72 --diff 1 next\n"
+    "cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de",
+    pages=True,
 )
 def command(
     box: Annotated[
@@ -47,36 +46,36 @@ def command(
         typer.Option(
             "--box",
             "-b",
-            metavar="BOX",
+            click_type=BOX,
             help="A box: an id, a unique beginning or end of one, or @last. Repeat for several, in order.",
         ),
     ] = None,
     turn: Annotated[
         str | None,
-        typer.Option(metavar="TURN", help="A turn: its next request; of an ended one the last it has sent."),
+        typer.Option(click_type=TURN, help="A turn: its next request; of an ended one the last it has sent."),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="STEP", help="A step of the turn: its number, an id or a piece of one, or next."
+            click_type=STEP, help="A step of the turn: its number, an id or a piece of one, or next."
         ),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="The turn that this agent is at, else its next, else its last."),
+        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next, else its last."),
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
             "-f",
-            metavar="|".join(format_names()),
+            click_type=REQUEST_FORMAT,
             help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())} or text (to read). "
             "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
             f"{DEFAULT}, with --check the model's.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+    model: composing.Model = None,
     query: composing.Query = None,
     layer: composing.Layers = None,
     experience: composing.Experience = False,
@@ -95,6 +94,7 @@ def command(
         tuple[str, str] | None,
         typer.Option(
             metavar="A B",
+            autocompletion=BOX_OR_TURN.matches,
             help="Instead: where request B parts from request A, and what a prefix cache loses. Each is a "
             "box, a turn, or a step by its whole id; with --turn, a step of it. Exit 8 if they differ.",
         ),
@@ -107,10 +107,8 @@ def command(
     """Print the request body that boxes make, or a turn sends, ready to send.
 
     Among boxes, a profile's gives the system prompt. A recorded step of a turn is shown as it was stored, any
-    other request of one as cbx would compose it, which is said on stderr.
+    other request of one as cbx would compose it, which a note on stderr says.
     """
-    if format_ is not None:
-        check_choice(format_, "--format", format_names(), what="format")
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, is_diff=diff is not None)
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
@@ -127,36 +125,62 @@ def command(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.commands.render.diff import print_diff, print_verified
-    from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
     from cardbox_cli.cli.commands.render.source import Requests
 
     with session().database() as database, database.snapshot():
         requests = Requests(database, session().project_id, options=options, format=format_)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
-            pair = requests.pair(diff, before=box or [], turn=of_turn)
-            for note in unique([note for each in pair for note in each.unknown]):
-                announce(f"note: {note}")
-            answer = partial(print_diff, *pair)
+            answer = _difference(requests, diff, box or [], of_turn)
         elif verify and of_turn is not None:
-            step, verified = requests.verified(of_turn, at)
-            answer = partial(print_verified, of_turn.turn.agent_turn_id, step, verified)
+            answer = _verification(requests, of_turn, at)
         else:
-            if of_turn is None:
-                shown = requests.of_boxes(box or [], by_model=check)
-            else:
-                shown = requests.of_step(of_turn, at)
-            asked = (
-                (check, _check),
-                (explain, print_explained),
-                (stats, print_stats),
+            shown = (
+                requests.of_boxes(box or [], by_model=check)
+                if of_turn is None
+                else requests.of_step(of_turn, at)
             )
-            show = next((each for is_asked, each in asked if is_asked), _print)
-            for note in shown.notes:
-                announce(f"note: {note}")
-            answer = partial(show, shown)
+            answer = _request(shown, check=check, explain=explain, stats=stats)
     answer()
+
+
+# --- what is to be printed, once the database is given back
+
+Answer = Callable[[], None]
+
+
+def _difference(
+    requests: "Requests", diff: tuple[str, str], before: list[str], turn: "TurnRequests | None"
+) -> Answer:
+    from cardbox_cli.cli.commands.render.diff import print_diff
+
+    pair = requests.pair(diff, before=before, turn=turn)
+    _announce_notes(unique([note for each in pair for note in each.unknown]))
+    return partial(print_diff, *pair)
+
+
+def _verification(requests: "Requests", turn: "TurnRequests", at: str | None) -> Answer:
+    from cardbox_cli.cli.commands.render.diff import print_verified
+
+    step, verified = requests.verified(turn, at)
+    return partial(print_verified, turn.turn.agent_turn_id, step, verified)
+
+
+def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool) -> Answer:
+    from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
+
+    asked = ((check, _check), (explain, print_explained), (stats, print_stats))
+    show = next((each for is_asked, each in asked if is_asked), _print)
+    _announce_notes(shown.notes)
+    return partial(show, shown)
+
+
+def _announce_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        announce(f"note: {note}")
+
+
+# --- which options go together
 
 
 def _check_answers(**asked: bool) -> None:
@@ -209,7 +233,7 @@ def _print(shown: "Shown") -> None:
                 f"warning: {slot.state} card {slot.card_id} at position {slot.position} of box {entry.box_id}"
             )
     if shown.format == TEXT:
-        output.say(text(request).rstrip("\n"))
+        output.print_text(text(request).rstrip("\n"))
         return
     _tell_renamed(request, shown.format)
     _tell_losses(request, shown.format)

@@ -4,32 +4,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import check_choice, read_text
+from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.parameters.types import AFTER, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import everyday, examples
+from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.execution.turns import END_STATUSES
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.queue.reports import Reported
     from cardbox_cli.model.content import ToolResultContent
 
-STATUSES = ("success", "failed", "canceled", "timeout", "partial")
 
-app = everyday("Report the result of a tool call to the turn that waits for it.")
-
-
-@app.command(
-    epilog=examples(
-        "  cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'\n"
-        "  cbx turn report @last --tool-call-id call_7 --result @answer.json\n"
-        "  cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'"
-    )
+@verb(
+    examples="cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'\n"
+    "cbx turn report @last --tool-call-id call_7 --result @answer.json\n"
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'"
 )
-def report(
+def command(
     turn: TurnId,
     tool_call_id: Annotated[
         str, typer.Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
@@ -43,38 +39,38 @@ def report(
     ] = None,
     status: Annotated[
         str | None,
-        typer.Option(metavar="|".join(STATUSES), help="Default: success, or failed with --error."),
+        typer.Option(
+            click_type=OneOf(lambda: END_STATUSES, what="status"),
+            help="Default: success, or failed with --error.",
+        ),
     ] = None,
     after_execution: Annotated[
-        str, typer.Option(metavar="suspend|terminate", help="terminate: the turn ends with this result.")
+        str, typer.Option(click_type=AFTER, help="terminate: the turn ends with this result.")
     ] = "suspend",
     source_agent: Annotated[str, typer.Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
-    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
     from cardbox_cli.execution.queue.reports import report_result
 
     content = _content(result, error, status, after_execution)
     with runtime() as run:
         reported = report_result(
             run,
-            TypedTurns(run.database, run.project_id).resolve(turn),
+            ResolvingTurns(run.database, run.project_id).resolve(turn),
             tool_call_id,
             content,
             source_agent_id=source_agent,
         )
-    output.emit(reported, table=lambda: _say(reported), ids=[reported.tool_result_card_id])
+    output.emit(reported, table=lambda: _print_text(reported), ids=[reported.tool_result_card_id])
 
 
 def _content(
     result: str | None, error: str | None, status: str | None, after_execution: str
 ) -> "ToolResultContent":
     from cardbox_cli.model.content import ToolResultContent
-    from cardbox_cli.model.identity import AFTER_EXECUTION
 
-    check_choice(after_execution, "--after-execution", AFTER_EXECUTION, what="value")
     status = status or ("success" if error is None else "failed")
-    check_choice(status, "--status", STATUSES, what="status")
     if status == "success" and (error is not None or result is None):
         raise UsageError("a success has a --result and no --error", hint="add --result TEXT or @FILE")
     if status != "success" and error is None:
@@ -83,24 +79,22 @@ def _content(
     if error is not None:
         parts["error"] = {"code": f"tool_{status}", "message": error}
     return ToolResultContent(
-        status=status,
-        after_execution="terminate" if after_execution == "terminate" else "suspend",
-        **parts,
+        status=status, after_execution="terminate" if after_execution == "terminate" else "suspend", **parts
     )
 
 
 def _value(text: str) -> Any:
     """What a tool said: the JSON that it is, else the text."""
-    said = read_text(text[1:]) if text.startswith("@") else text
+    content = read_text(text[1:]) if text.startswith("@") else text
     try:
-        return exact_json.read(said)
+        return exact_json.read(content)
     except ValueError:
-        if "\0" in said:
+        if "\0" in content:
             raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text") from None
-        return said
+        return content
 
 
-def _say(reported: "Reported") -> None:
+def _print_text(reported: "Reported") -> None:
     output.facts(
         [
             ("turn", reported.agent_turn_id),

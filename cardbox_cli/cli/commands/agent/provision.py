@@ -1,0 +1,78 @@
+"""`cbx agent provision`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.types import AGENT, PROFILE
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.provision import Provisioned
+
+
+_DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchanged:"}
+
+
+@verb(
+    examples="cbx agent provision writer-1 --profile incident-writer\n"
+    "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update"
+)
+def command(
+    agent: Annotated[
+        str, typer.Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")
+    ],
+    profile: Annotated[
+        str, typer.Option(click_type=PROFILE, help="The name of the profile that it works by.")
+    ],
+    worker_target: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="The pool of workers that serve it. Default: the profile's."),
+    ] = None,
+    display_name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A tag; repeat for several. Default: the profile's."),
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(click_type=AGENT, help="The agent, or sys.…, that it belongs to.")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Change an agent that exists, and bring its profile up to date.")
+    ] = False,
+) -> None:
+    """Make an agent, idle, on the roster of the project. The same again is unchanged.
+
+    An agent that exists otherwise is changed only with --update. It keeps the version of its profile until
+    then, and what is not named stays, but for a worker target and tags that it has from its profile.
+    """
+    from cardbox_cli.execution.provision import AgentRequest
+    from cardbox_cli.execution.provision import provision as provision_agent
+
+    request = AgentRequest(
+        agent_id=agent,
+        profile_name=profile,
+        worker_target=worker_target,
+        tags=tag or None,
+        display_name=display_name,
+        owner_agent_id=owner,
+    )
+    with session().database() as database:
+        done = provision_agent(database, session().project_id, request, update=update)
+    if done.outdated:
+        announce(f"note: {agent} keeps an older version of its profile; --update gives it the newest")
+    _emit(done)
+
+
+def _emit(done: "Provisioned") -> None:
+    import msgspec
+
+    agent = done.agent
+    text = f"{_DONE[done.action]} {agent.agent_id} (profile {agent.profile_name or agent.profile_box_id}, "
+    output.emit(
+        {**msgspec.structs.asdict(agent), "action": done.action, "outdated": done.outdated},
+        table=lambda: output.print_text(f"{text}worker target {agent.worker_target})"),
+        ids=[agent.agent_id],
+    )

@@ -1,0 +1,25 @@
+"""`cbx box append`."""
+
+from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
+from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.parameters.worker_environment import own_output
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import UsageError
+
+
+@verb(examples="cbx box append 8b1f22c0 5f0c2a91")
+def command(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
+    """Append cards to a box. Concurrent appends come one after the other; none is lost.
+
+    Refused while a turn reads or writes the box. A worker's command appends to its turn's own output box, for
+    as long as the worker has the turn.
+    """
+    if not card_ids:
+        raise UsageError("there is nothing to append", hint="give card ids, or - to read them from stdin")
+    with session().stores() as (cards, boxes), boxes.database.transaction():
+        box_id = boxes.resolve(box)
+        ids = given_cards(cards, card_ids, allow_dangling)
+        boxes.append(box_id, ids, allow_dangling=allow_dangling, fence=own_output(box_id))
+        changed = boxes.get(box_id)
+    emit_box(changed)

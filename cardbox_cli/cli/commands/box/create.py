@@ -1,0 +1,30 @@
+"""`cbx box create`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
+from cardbox_cli.cli.parameters.types import BOX
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+
+
+@verb(
+    examples="cbx box create\ncbx card list --type task.instruction -o id | cbx box create - --title orders"
+)
+def command(
+    card_ids: CardIds = None,
+    title: Annotated[str | None, typer.Option(metavar="T", help="A name for people.")] = None,
+    parent: Annotated[
+        list[str] | None, typer.Option(click_type=BOX, help="A box that this one is derived from.")
+    ] = None,
+    allow_dangling: AllowDangling = False,
+) -> None:
+    """Make a box of cards, in the order given."""
+    with session().stores() as (cards, boxes), boxes.database.transaction():
+        ids = given_cards(cards, card_ids, allow_dangling)
+        parents = [boxes.get(boxes.resolve(given)).box_id for given in parent or []]
+        box = boxes.create(ids, parent_ids=parents, title=title, allow_dangling=allow_dangling)
+        session().made(box_id=box.box_id)
+    emit_box(box)

@@ -1,0 +1,28 @@
+"""`cbx box delete`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import confirm
+from cardbox_cli.cli.parameters.options import BoxId, Yes
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx box delete 8b1f22c0 --yes")
+def command(
+    box: BoxId,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+) -> None:
+    """Remove a box. Its cards stay."""
+    with session().stores() as (_, boxes):
+        found = boxes.get(boxes.resolve(box))
+        if not dry_run:
+            confirm(f"Delete box {found.box_id} ({len(found.card_ids)} cards)?", yes=yes)
+            boxes.delete(found.box_id)
+    verb = "would delete" if dry_run else "deleted"
+    answer = {"deleted_box_id": found.box_id, "dry_run": dry_run}
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {found.box_id}"), ids=[found.box_id])

@@ -1,0 +1,22 @@
+"""`cbx box fork`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.box.members import emit_box
+from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx box fork 8b1f22c0 --title 'what if'")
+def command(
+    box: BoxId,
+    title: Annotated[str | None, typer.Option(metavar="T", help="Default: the box's own title.")] = None,
+) -> None:
+    """Make a new box with the same cards, whose parent is this one."""
+    with session().stores() as (_, boxes):
+        made = boxes.fork(boxes.resolve(box), title=title)
+        session().made(box_id=made.box_id)
+    emit_box(made)

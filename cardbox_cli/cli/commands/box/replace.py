@@ -1,0 +1,32 @@
+"""`cbx box replace`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
+from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+
+
+@verb(
+    examples="cbx box replace 8b1f22c0 5f0c2a91 77ab01de\n"
+    "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)"
+)
+def command(
+    box: BoxId,
+    card_ids: CardIds = None,
+    if_ids: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HASH", help="Only if the ids still hash to this: ids_sha256 of `box show -o json`."
+        ),
+    ] = None,
+    allow_dangling: AllowDangling = False,
+) -> None:
+    """Set the cards of a box; without any it becomes empty."""
+    with session().stores() as (cards, boxes), boxes.database.transaction():
+        ids = given_cards(cards, card_ids, allow_dangling)
+        changed = boxes.replace(boxes.resolve(box), ids, if_ids=if_ids, allow_dangling=allow_dangling)
+    emit_box(changed)

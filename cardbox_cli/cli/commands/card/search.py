@@ -1,0 +1,36 @@
+"""`cbx card search`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.card.listing import list_cards
+from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.parameters.types import CARD_TYPE
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import UsageError
+
+
+@verb(examples="cbx card search 'payment timeout'\ncbx card search 超时 --type tool.result", pages=True)
+def command(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT...",
+            help='Words, "a phrase", -word, or; for Chinese, Japanese and Korean any piece of the text.',
+        ),
+    ],
+    limit: Limit = 50,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
+    ] = None,
+    columns: ColumnNames = None,
+) -> None:
+    """Find cards by what they say, newest first. Whole words, in any case."""
+    from cardbox_cli.store.cards import CardFilter
+
+    text = " ".join(words)
+    if not text.strip():
+        raise UsageError("there is nothing to search for", hint="give a word")
+    list_cards(CardFilter(text=text, types=types or None), limit, columns)

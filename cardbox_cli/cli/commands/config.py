@@ -1,0 +1,138 @@
+"""`cbx config`: every setting, the value in force, and where it comes from. Needs no database."""
+
+import os
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from cardbox_cli.cli.parameters.types import SETTING
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.settings import (
+    DATABASE_URL,
+    HOME,
+    LISTEN_URL,
+    NATS_URL,
+    PROJECT,
+    SETTINGS,
+    Variable,
+    settings_from,
+)
+
+DEFAULT = "default"
+
+
+class InForce(NamedTuple):
+    """A setting as it is now. `value` is None where there is none, or none that can be shown."""
+
+    variable: Variable
+    value: Any
+    source: str
+    refused: UsageError | None = None
+
+    @property
+    def text(self) -> str:
+        """The value as it is printed."""
+        if self.value is None:
+            return ""
+        return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
+
+
+@verb(
+    pages=True,
+    examples="cbx config\n"
+    "cbx config CBX_LEASE\n"
+    "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
+)
+def command(
+    name: Annotated[
+        str | None, typer.Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
+    ] = None,
+) -> None:
+    """Show the value of every setting: of its option, else its variable, else its default. Hides passwords.
+
+    Exits 2 where a value cannot be, as the commands that need it do.
+    """
+    if name is not None:
+        one = _in_force(_named(name))
+        if one.refused is not None:
+            raise one.refused
+        output.emit(_described(one), table=lambda: output.print_text(one.text), ids=[one.variable.name])
+        return
+    every = [_in_force(variable) for variable in SETTINGS]
+    output.emit_items(
+        map(_described, every),
+        table=lambda: print_table(_SETTING, every, whole=True),
+        item_id=lambda described: described["name"],
+    )
+    for each in every:
+        if each.refused is not None:
+            raise each.refused
+    settings_from()
+
+
+def _named(given: str) -> Variable:
+    wanted = given.upper().replace("-", "_")
+    for variable in SETTINGS:
+        if wanted in (variable.name, variable.name.removeprefix("CBX_")):
+            return variable
+    raise NotFound(f"there is no setting {given!r}", hint="`cbx config` lists them")
+
+
+def _in_force(variable: Variable) -> InForce:
+    found = variable.found()
+    source = found[0] if found else DEFAULT
+    try:
+        return InForce(variable, *_looked_up(variable, source))
+    except UsageError as exc:
+        return InForce(variable, None if variable.secret else variable.text(), source, exc)
+
+
+def _looked_up(variable: Variable, source: str) -> tuple[Any, str]:
+    """The value and what gave it, an option perhaps; else `source`, the variable that is set or DEFAULT."""
+    if variable is PROJECT:
+        return session().project_id, PROJECT.option if PROJECT.option in session().given else source
+    if variable is HOME:
+        from cardbox_cli.home import default_home
+
+        return str(default_home(os.environ)), source
+    if variable is NATS_URL and source != DEFAULT:
+        from cardbox_cli.execution.notifications.nats import parse_servers
+
+        return ", ".join(server.address for server in parse_servers(variable.text())), source
+    if variable is DATABASE_URL or (variable is LISTEN_URL and source != DEFAULT):
+        from cardbox_cli.store.connection.target import find_listen_target, hide_password
+
+        target = session().target() if variable is DATABASE_URL else find_listen_target(session().target())
+        if target.conninfo is not None:
+            return hide_password(target.conninfo) or "libpq's environment", target.named_by
+    return variable.value(), source
+
+
+def _described(shown: InForce) -> dict[str, Any]:
+    variable = shown.variable
+    return {
+        "name": variable.name,
+        "value": shown.value,
+        "unit": variable.unit,
+        "source": shown.source,
+        "default": variable.default,
+        "kind": variable.kind,
+        "lower": variable.lower or None,
+        "upper": variable.upper or None,
+        "option": variable.option,
+        "secret": variable.secret,
+        "help": variable.help,
+    }
+
+
+_SETTING = (
+    Column("NAME", lambda each: each.variable.name),
+    Column("VALUE", lambda each: each.text or NOTHING),
+    Column("UNIT", lambda each: each.variable.unit or ""),
+    Column("SOURCE", lambda each: each.source),
+    Column("HELP", lambda each: each.variable.help),
+)

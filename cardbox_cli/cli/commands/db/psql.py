@@ -1,0 +1,27 @@
+"""`cbx db psql`."""
+
+import shutil
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx db psql\ncbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
+def command(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="-- ARGS", help="Passed on to psql.")
+    ] = None,
+) -> int:
+    """Open psql on the database."""
+    from cardbox_cli.store.connection.psql import psql_environment
+
+    target = session().target()
+    with session().database():
+        pass
+    bundled = target.server().program("psql")
+    own = shutil.which("psql")
+    program = str(bundled) if target.embedded or own is None else own
+    return session().process.run_program(program, arguments or [], psql_environment(target))

@@ -1,0 +1,24 @@
+"""`cbx db upgrade`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx db upgrade --dry-run\ncbx db upgrade")
+def command(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the SQL that would run.")] = False,
+) -> None:
+    """Bring an older database to this cbx's schema version. Tables of other programs stay as they are."""
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.migrations import upgrade as upgrading
+
+    with Database.connect(session().target()) as database:
+        plan = upgrading.plan_upgrade(database) if dry_run else upgrading.upgrade(database, announce)
+    answer = {"before": plan.before, "after": plan.after, "dry_run": dry_run, "sql": plan.script}
+    text = f"schema version {plan.after}" + ("" if plan.before == plan.after else f", was {plan.before}")
+    output.emit(answer, table=lambda: output.print_text(plan.script if dry_run and plan.steps else text))

@@ -1,0 +1,21 @@
+"""`cbx db url`."""
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples='psql "$(cbx db url)"\nDATABASE_URL=$(cbx db url) ./my-agent')
+def command() -> None:
+    """Print the database's address for other programs; starts the embedded server. Passwords are left out."""
+    target = session().target()
+    if target.embedded:
+        server = target.server()
+        server.start()
+        address = server.url()
+    else:
+        from cardbox_cli.store.connection.target import hide_password
+
+        assert target.conninfo is not None
+        address = hide_password(target.conninfo)
+    output.emit({"url": address}, table=lambda: output.print_text(address), ids=[address])

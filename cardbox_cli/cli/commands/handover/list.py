@@ -1,0 +1,40 @@
+"""`cbx handover list`."""
+
+from typing import Any
+
+from cardbox_cli.cli.parameters.recipes import recipe_folders
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx handover list", pages=True)
+def command() -> None:
+    """List the recipes that `--handover NAME` finds: ./handovers, CBX_HANDOVERS, and those that ship."""
+    from cardbox_cli.packing.recipe_files import ListedRecipe, list_recipes
+
+    def as_json(recipe: ListedRecipe) -> dict[str, Any]:
+        return {
+            "name": recipe.name,
+            "description": recipe.description,
+            "source": str(recipe.source),
+            "shipped": recipe.shipped,
+            "problem": recipe.problem,
+        }
+
+    output.emit_list(
+        [as_json(recipe) for recipe in list_recipes(recipe_folders())],
+        columns=_RECIPE,
+        item_id=lambda recipe: recipe["name"],
+        empty="no recipes",
+    )
+
+
+_RECIPE = (
+    Column("NAME", lambda recipe: recipe["name"]),
+    Column("FROM", lambda recipe: "cbx" if recipe["shipped"] else recipe["source"]),
+    Column(
+        "DESCRIPTION",
+        lambda recipe: f"broken: {recipe['problem']}" if recipe["problem"] else recipe["description"],
+    ),
+)

@@ -1,0 +1,41 @@
+"""`cbx handover validate`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
+from cardbox_cli.cli.parameters.types import RECIPE
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
+
+
+@verb(examples="cbx handover validate handovers/*.yaml")
+def command(
+    recipes: Annotated[
+        list[str], typer.Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")
+    ],
+) -> None:
+    """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""
+    failures: list[CbxError] = []
+    for name in recipes:
+        try:
+            warn_of(load_recipe(name))
+        except (InvalidRecipe, NotFound) as exc:
+            failures.append(exc)
+    if failures:
+        raise _all_of(failures)
+    valid = count(len(recipes), "valid recipe")
+    output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)
+
+
+def _all_of(failures: list[CbxError]) -> CbxError:
+    """One error that tells them all: invalid if any is, else not found."""
+    worst = next((each for each in failures if isinstance(each, InvalidRecipe)), failures[0])
+    return type(worst)(
+        "\n".join(each.message for each in failures),
+        hint=worst.hint,
+        details={"problems": [one for each in failures for one in each.details.get("problems", [])]},
+    )

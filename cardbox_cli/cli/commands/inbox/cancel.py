@@ -1,0 +1,24 @@
+"""`cbx inbox cancel`."""
+
+from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
+from cardbox_cli.cli.parameters.options import InboxId, OptionalReason
+from cardbox_cli.cli.runtime import actor, runtime
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
+def command(inbox: InboxId, reason: OptionalReason = None) -> None:
+    """End the turn of a queued row before it begins, as canceled."""
+    from cardbox_cli.errors import Conflict
+    from cardbox_cli.execution.recovery import fixes
+
+    with runtime() as run:
+        row = run.inbox.get(resolve_row(run, inbox))
+        if row.status != "queued":
+            raise Conflict(
+                f"the inbox row {row.inbox_id} is {row.status}, not queued",
+                hint=f"`cbx turn stop {row.turn_id}` ends a turn in any state",
+            )
+        fixes.stop(run, row.turn_id, actor=actor(), reason=reason)
+        row = run.inbox.get(row.inbox_id)
+    print_row(row)

@@ -1,0 +1,64 @@
+"""`cbx inbox claim`."""
+
+import math
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.inbox.claimed import Owner, owner_name
+from cardbox_cli.cli.parameters.types import Seconds
+from cardbox_cli.cli.runtime import listener, runtime
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import NotFound
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.queue.claims import Claimed
+
+
+@verb(examples="cbx inbox claim --target worker_generic -o jsonl\ncbx inbox claim --wait --timeout 60 -o id")
+def command(
+    target: Annotated[
+        str | None, typer.Option(metavar="T", help="Only rows of agents of this worker target.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many rows.")] = 1,
+    owner: Owner = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until there is work.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3."),
+    ] = None,
+) -> None:
+    """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
+    from cardbox_cli.execution.queue.claims import claim as claim_rows
+
+    name = owner_name(owner)
+    with runtime() as run, ExitStack() as listening:
+        # Listening begins before the first look, so that nothing can come between the two.
+        wakeups = listening.enter_context(listener(target)) if wait else None
+        claimed = claim_rows(run, target=target, owner=name, limit=limit)
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while not claimed and wakeups is not None and (left := until - time.monotonic()) > 0:
+            wakeups.wait(min(left, run.settings.poll))
+            claimed = claim_rows(run, target=target, owner=name, limit=limit)
+    if not claimed:
+        raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
+    _print(claimed)
+
+
+def _print(claimed: "list[Claimed]") -> None:
+    output.emit_list(
+        [each.row for each in claimed], columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due"
+    )
+
+
+_ROW = (
+    Column("INBOX", lambda row: row.inbox_id),
+    Column("TYPE", lambda row: row.message_type),
+    Column("AGENT", lambda row: row.agent_id),
+    Column("TURN", lambda row: row.turn_id),
+)

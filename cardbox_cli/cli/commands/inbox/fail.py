@@ -1,0 +1,21 @@
+"""`cbx inbox fail`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
+from cardbox_cli.cli.parameters.options import InboxId
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx inbox fail 1d5c8f72 --error 'the file is gone'")
+def command(
+    inbox: InboxId,
+    error: Annotated[str, typer.Option(metavar="TEXT", help="Why it cannot be done.")],
+    owner: Owner = None,
+) -> None:
+    """Give a claimed row back as dead. If it carries a turn, the turn ends as failed."""
+    from cardbox_cli.execution.queue import claims
+
+    give_back(inbox, claims.fail, owner=owner_name(owner), error=error)

@@ -1,0 +1,32 @@
+"""`cbx profile list`."""
+
+from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.columns import PROFILE, chosen
+from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, show_list
+from cardbox_cli.cli.tree import verb
+
+
+@verb(
+    examples="cbx profile list\n"
+    "cbx profile list -o json | jq -r '.[].name'\n"
+    "cbx profile list --columns name,updated",
+    pages=True,
+)
+def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
+    """List the profiles of the project by name."""
+    from cardbox_cli.store.profiles import ProfileStore
+
+    shown = chosen(PROFILE, columns)
+    with session().database() as database:
+        entries = ProfileStore(database, session().project_id).all()
+        read, further = held_whole(entries, limit)
+        listing = Listing(
+            read=read,
+            further=further,
+            limit=limit,
+            columns=shown,
+            item_id=lambda entry: entry.profile_box_id,
+            empty=nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one"),
+        )
+        show_list(listing, database)

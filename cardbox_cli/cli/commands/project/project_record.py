@@ -1,0 +1,45 @@
+"""How the verbs of `cbx project` name a project, check its labels, and print it."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec.structs import asdict
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.identity import Project, ProjectSettings
+
+
+ProjectId = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The project. Default: that of --project.")
+]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")]
+Owner = Annotated[str | None, typer.Option(metavar="ID", help="Whose it is.")]
+
+
+def chosen_project(given: str | None) -> str:
+    """The project that the command is about, which then is that of the session."""
+    if given is not None:
+        session().project_id = given
+    return session().project_id
+
+
+def check_labels(title: str | None, owner: str | None) -> None:
+    from cardbox_cli.model.identity import check_label
+
+    for text, what in ((title, "title"), (owner, "owner")):
+        if text is not None:
+            check_label(text, what)
+
+
+def emit(project: "Project", done: str, settings: "ProjectSettings | None" = None) -> None:
+    value = project if settings is None else described(project, settings)
+    output.emit(
+        value, table=lambda: output.print_text(f"{done} {project.project_id}"), ids=[project.project_id]
+    )
+
+
+def described(project: "Project", settings: "ProjectSettings") -> dict[str, Any]:
+    return {**asdict(project), **asdict(settings)}

@@ -1,0 +1,37 @@
+"""`cbx project show`."""
+
+from cardbox_cli.cli.commands.project.project_record import ProjectId, chosen_project, described
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import time
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx project show\ncbx project show shop -o json", pages=True)
+def command(named: ProjectId = None) -> None:
+    """Show what is known of a project."""
+    from cardbox_cli.store.projects import ProjectsStore
+
+    project_id = chosen_project(named)
+    with session().database() as database, database.snapshot():
+        projects = ProjectsStore(database)
+        found, settings = projects.get(project_id), projects.settings(project_id)
+
+    def table() -> None:
+        output.facts(
+            [
+                ("project", found.project_id),
+                ("title", found.title),
+                ("status", found.status),
+                ("owner", found.owner_id),
+                ("created", time(found.created_at)),
+                ("updated", time(found.updated_at)),
+                ("share", _SHARING[settings.enable_share_context]),
+                ("reproducible layers", ", ".join(settings.reproducible_layers) or "none"),
+            ]
+        )
+
+    output.emit(described(found, settings), table=table, ids=[found.project_id])
+
+
+_SHARING = {True: "yes", False: "no", None: "by the kind of process"}

@@ -1,0 +1,44 @@
+"""`cbx todo add`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
+from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.todo import new_item
+
+
+@verb(
+    examples="cbx todo add 8b1f22c0 'Check the logs' 'Write to the customer'\n"
+    "grep -rhoP 'TODO: \\K.*' src | cbx todo add 8b1f22c0 --file -\n"
+    "cbx todo add $CBX_OUTPUT_BOX 'Ask for the invoice'"
+)
+def command(
+    box: BoxId,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT...]", help="An item each.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", click_type=FILE, help="A file with an item on each line; - for stdin."),
+    ] = None,
+) -> None:
+    """Add items to the todo list of a box.
+
+    Refused while a turn reads or writes the box. A worker's command adds to its turn's own output box.
+    """
+    read = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
+    wanted = [*(texts or []), *read]
+    if not wanted:
+        raise UsageError("there is nothing to add", hint="give a TEXT for each item, or --file")
+    with session().stores() as (cards, boxes), boxes.database.transaction():
+        todo = TodoList(cards, boxes, box)
+        drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in wanted]
+        todo.write(drafts)
+        added = {draft.card_id for draft in drafts}
+        items = [item for item in todo.items() if item.card_id in added]
+    emit(items)

@@ -1,0 +1,33 @@
+"""`cbx todo list`."""
+
+from typing import Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
+from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.errors import UsageError
+
+
+@verb(
+    examples="cbx todo list 8b1f22c0\n"
+    "cbx todo list 8b1f22c0 --open\n"
+    "cbx todo list 8b1f22c0 -o json | jq -r '.[] | select(.done) | .text'",
+    pages=True,
+)
+def command(
+    box: BoxId,
+    only_open: Annotated[bool, typer.Option("--open", help="Only what is still to be done.")] = False,
+    only_done: Annotated[bool, typer.Option("--done", help="Only what is done.")] = False,
+) -> None:
+    """List the todo items of a box, each where it was added, as it is now."""
+    if only_open and only_done:
+        raise UsageError("--open and --done exclude each other", hint="give neither for all items")
+    with session().stores() as (cards, boxes), boxes.database.snapshot():
+        todo = TodoList(cards, boxes, box)
+        items = todo.items()
+    wanted = [item for item in items if not (only_open and item.done) and not (only_done and not item.done)]
+    which = "open " if only_open else "done " if only_done else ""
+    emit(wanted, empty=f"no {which}todo items in box {todo.box_id}")

@@ -1,0 +1,87 @@
+"""`cbx tool add`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cardbox_cli.cli.parameters.inputs import parse_json
+from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.model.cards import OPERATOR
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.identity import Tool
+
+
+@verb(
+    examples="cbx tool add weather --schema weather.json --exec 'python3 weather.py' --timeout 20\n"
+    "cbx tool add approve --description 'Ask a person' --after-execution terminate"
+)
+def command(
+    name: Annotated[
+        str, typer.Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
+    ],
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            click_type=FILE,
+            help="JSON Schema of its arguments: a file, - for stdin, or JSON. Default: it takes none.",
+        ),
+    ] = None,
+    description: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Its description for the model.")
+    ] = None,
+    exec_: Annotated[
+        str | None,
+        typer.Option(
+            "--exec",
+            metavar="CMD",
+            help="What answers a call: arguments on stdin, result on stdout. Default: a report does.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")
+    ] = None,
+    after_execution: Annotated[
+        str, typer.Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
+    ] = "suspend",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace another tool of this name.")] = False,
+) -> None:
+    """Register a tool. The same again is unchanged. A profile's allowed_tools says who may call it."""
+    from cardbox_cli.model.identity import NO_PARAMETERS, Tool
+    from cardbox_cli.store.tools import ToolStore
+
+    options = {"exec": exec_, "timeout_seconds": _whole(timeout)}
+    tool = Tool(
+        tool_name=name,
+        description=description,
+        parameters=NO_PARAMETERS if schema is None else _schema(schema),
+        target_subject=None,
+        after_execution=after_execution,
+        options={option: value for option, value in options.items() if value is not None},
+    )
+    with session().database() as database:
+        done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
+    action = "unchanged:" if done.action == "unchanged" else done.action
+    output.emit(
+        {**_as_json(done.tool), "action": done.action},
+        table=lambda: output.print_text(f"{action} {done.tool.tool_name}"),
+        ids=[done.tool.tool_name],
+    )
+
+
+def _schema(given: str) -> Any:
+    inline = given.startswith("@") or given.lstrip().startswith("{")
+    return parse_json(given if inline else f"@{given}", "--schema")
+
+
+def _whole(seconds: float | None) -> float | int | None:
+    return int(seconds) if seconds is not None and seconds.is_integer() else seconds
+
+
+def _as_json(tool: "Tool") -> dict[str, Any]:
+    import msgspec
+
+    return msgspec.structs.asdict(tool)

@@ -1,0 +1,42 @@
+"""`cbx turn rebox`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.turn.fixing import fix
+from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
+from cardbox_cli.cli.parameters.types import BOX
+from cardbox_cli.cli.runtime import actor
+from cardbox_cli.cli.tree import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.recovery.fixes import Fixed
+    from cardbox_cli.execution.runtime import Runtime
+
+
+@verb(examples="cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
+def command(
+    turn: TurnId,
+    expect_epoch: ExpectEpoch,
+    reason: Reason,
+    context_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall read.")] = None,
+    output_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall write to.")] = None,
+) -> None:
+    """Give a turn that waits another context or output box."""
+    from cardbox_cli.cli.id_resolution import ResolvingBoxes
+    from cardbox_cli.execution.recovery import fixes
+
+    def do(run: "Runtime", turn_id: str) -> "Fixed":
+        boxes = ResolvingBoxes(run.database, run.project_id)
+        return fixes.rebox(
+            run,
+            turn_id,
+            expect_epoch=expect_epoch,
+            actor=actor(),
+            reason=reason,
+            context_box_id=boxes.resolve(context_box) if context_box else None,
+            output_box_id=boxes.resolve(output_box) if output_box else None,
+        )
+
+    fix(turn, do)

@@ -1,0 +1,45 @@
+"""`cbx turn rebuild`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.parameters.options import OptionalReason
+from cardbox_cli.cli.parameters.types import AGENT
+from cardbox_cli.cli.runtime import actor, runtime
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.recovery.rebuilding import Rebuilt
+
+
+@verb(examples="cbx turn rebuild clerk")
+def command(
+    agent: Annotated[str, typer.Argument(click_type=AGENT, help="The agent whose head is lost.")],
+    reason: OptionalReason = None,
+) -> None:
+    """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow."""
+    from cardbox_cli.execution.recovery.rebuilding import rebuild as rebuild_head
+
+    with runtime() as run:
+        rebuilt = rebuild_head(run, agent, actor=actor(), reason=reason)
+    output.emit(
+        rebuilt,
+        table=lambda: _print_rebuilt(rebuilt),
+        ids=[rebuilt.active_agent_turn_id] if rebuilt.active_agent_turn_id else [],
+    )
+
+
+def _print_rebuilt(rebuilt: "Rebuilt") -> None:
+    output.facts(
+        [
+            ("agent", rebuilt.agent_id),
+            ("state", rebuilt.status),
+            ("turn", rebuilt.active_agent_turn_id),
+            ("epoch", str(rebuilt.turn_epoch)),
+            ("certain", "\n".join(rebuilt.certain)),
+            ("guessed", "\n".join(rebuilt.guessed)),
+            ("promoted", rebuilt.promoted_turn_id),
+        ]
+    )

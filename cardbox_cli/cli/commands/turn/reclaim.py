@@ -1,0 +1,14 @@
+"""`cbx turn reclaim`."""
+
+from cardbox_cli.cli.commands.turn.fixing import fix
+from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
+from cardbox_cli.cli.runtime import actor
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
+def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+    """Take a turn away from whoever runs it, to be claimed anew."""
+    from cardbox_cli.execution.recovery import fixes
+
+    fix(turn, fixes.reclaim, expect_epoch=expect_epoch, actor=actor(), reason=reason)

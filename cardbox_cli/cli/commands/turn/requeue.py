@@ -1,0 +1,14 @@
+"""`cbx turn requeue`."""
+
+from cardbox_cli.cli.commands.turn.fixing import fix
+from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
+from cardbox_cli.cli.runtime import actor
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
+def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+    """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
+    from cardbox_cli.execution.recovery import fixes
+
+    fix(turn, fixes.requeue, expect_epoch=expect_epoch, actor=actor(), reason=reason)

@@ -1,0 +1,14 @@
+"""`cbx turn stop`."""
+
+from cardbox_cli.cli.commands.turn.fixing import fix
+from cardbox_cli.cli.parameters.options import OptionalReason, TurnId
+from cardbox_cli.cli.runtime import actor
+from cardbox_cli.cli.tree import verb
+
+
+@verb(examples="cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
+def command(turn: TurnId, reason: OptionalReason = None) -> None:
+    """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
+    from cardbox_cli.execution.recovery import fixes
+
+    fix(turn, fixes.stop, actor=actor(), reason=reason)

@@ -1,0 +1,43 @@
+"""`cbx turn trace`."""
+
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli.escaping import flat
+from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.tree import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.views.turn_page import Branch
+
+
+@verb(examples="cbx turn trace 1d5c8f72\ncbx turn trace @last -o json | jq '.turns[].children'", pages=True)
+def command(turn: TurnId) -> None:
+    """Show the turns of a trace as a tree: who gave work to whom, and what became of it."""
+    from cardbox_cli.execution.views.turn_page import summary, tree
+
+    with session().turns() as turns, turns.database.snapshot():
+        found = turns.get(turns.resolve(turn))
+        known = turns.of_trace(found.trace_id) if found.trace_id else []
+        if all(each.agent_turn_id != found.agent_turn_id for each in known):
+            known = [found, *known]
+    tops = tree([summary(each) for each in known])
+    answer = {"trace_id": found.trace_id, "turns": tops}
+    output.emit(
+        answer, table=lambda: _print_tree(found.trace_id, tops), ids=[each.agent_turn_id for each in known]
+    )
+
+
+def _print_tree(trace_id: str | None, tops: "list[Branch]") -> None:
+    output.print_text(f"trace {trace_id or '-'}")
+    for top in tops:
+        _print_branch(top, "", "")
+
+
+def _print_branch(branch: "Branch", lead: str, below: str) -> None:
+    outcome = " ".join(part for part in (branch.status, branch.end_status) if part)
+    output.print_text(flat(f"{lead}{branch.agent_turn_id}  {branch.agent_id}  {outcome}"))
+    for child in branch.children:
+        is_last = child is branch.children[-1]
+        _print_branch(child, below + ("└─ " if is_last else "├─ "), below + ("   " if is_last else "│  "))

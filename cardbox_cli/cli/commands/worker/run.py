@@ -1,0 +1,173 @@
+"""`cbx worker run`."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cardbox_cli.cli.commands.worker.journal import Journal
+from cardbox_cli.cli.parameters import composing
+from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
+from cardbox_cli.cli.runtime import wired
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.tree import verb
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.notifications.listener import Listener
+    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
+    from cardbox_cli.store.connection.target import Target
+
+
+INTERRUPTED = 130
+
+
+@verb(
+    examples="cbx worker run --exec 'python3 client.py' --drain\n"
+    "cbx worker run --exec 'llm -m gpt-4o' --format text --concurrency 4\n"
+    "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id"
+)
+def command(
+    exec_: Annotated[
+        str,
+        typer.Option(
+            "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
+        ),
+    ],
+    target: Annotated[
+        str, typer.Option(metavar="T", help="The worker target whose agents it serves.")
+    ] = "worker_generic",
+    format_: Annotated[
+        str,
+        typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
+    ] = DEFAULT,
+    model: composing.Model = None,
+    concurrency: Annotated[
+        int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
+    ] = 1,
+    once: Annotated[bool, typer.Option("--once", help="Make one claim, run it, and end.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End when nothing of the target is due or running.")
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
+    ] = 600,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."
+        ),
+    ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop."),
+    ] = 30,
+    layer: composing.Layers = None,
+    share: composing.Share = None,
+    layout: composing.LayoutName = None,
+    all_projects: Annotated[
+        bool, typer.Option("--all-projects", help="Serve the target's agents in all projects.")
+    ] = False,
+) -> int:
+    """Run turns: the command gets each request on its standard input, its output is the model's answer.
+
+    A message of an assistant, or a provider's whole response, may call tools; those with a command are run,
+    for others the turn waits. Any other output is the deliverable. What happens is written to stderr; with
+    -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
+    worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
+    """
+    _check(exec_, target, once=once, drain=drain)
+    from cardbox_cli.execution.worker.runner import Program
+    from cardbox_cli.execution.worker.worker import WorkerPlan
+
+    settings = settings_from(max_steps=max_steps)
+    program = Program(
+        command=exec_,
+        format=format_,
+        options=composing.options(model=model, layers=layer, share=share, layout=layout),
+        timeout=timeout,
+        max_steps=settings.max_steps,
+        environment=_environment(),
+    )
+    plan = WorkerPlan(
+        target=target,
+        program=program,
+        project_id=None if all_projects else session().project_id,
+        concurrency=concurrency,
+        mode="once" if once else "drain" if drain else "serve",
+        grace=grace,
+    )
+    return _serve(plan, settings)
+
+
+def _environment() -> dict[str, str]:
+    url = session().database_url
+    return {} if url is None else {DATABASE_URL.name: url}
+
+
+def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
+    if once and drain:
+        raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
+    if not command.strip():
+        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+    if not target.strip():
+        raise UsageError(
+            "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
+        )
+
+
+def _serve(plan: "WorkerPlan", settings: Settings) -> int:
+    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.worker.worker import Worker
+    from cardbox_cli.store.connection.database import Database
+
+    target = session().target()
+    journal = Journal(session().output)
+    with Wakeups(journal.line) as wakeups, _listener(plan, target, wakeups) as listener:
+        worker = Worker(
+            plan,
+            settings,
+            connect=lambda: Database.open_target(target),
+            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            journal=journal,
+            listener=listener,
+        )
+        where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
+        journal.leave = worker.leave
+        journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
+        with _signals(worker) as received:
+            worker.run()
+    journal.close()
+    return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def _listener(plan: "WorkerPlan", target: "Target", wakeups: "Wakeups") -> "Listener":
+    """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
+    from cardbox_cli.execution.notifications.listener import Listener
+
+    if plan.mode != "serve":
+        return Listener()
+    return wakeups.listener(target, project_id=plan.project_id, worker_targets=[plan.target])
+
+
+@contextmanager
+def _signals(worker: "Worker") -> Iterator[list[int]]:
+    """SIGTERM and SIGINT tell the worker to leave; those that came."""
+    received: list[int] = []
+
+    def leave(number: int, _: object) -> None:
+        received.append(number)
+        worker.leave()
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

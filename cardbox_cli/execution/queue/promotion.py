@@ -1,0 +1,130 @@
+"""Promotion: an idle agent is assigned to its oldest queued turn, whose row is pending from then on.
+
+A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is
+looked at. One that asks again for a turn which has a row already is skipped: a turn runs once. The caller
+holds the head.
+"""
+
+from cardbox_cli.errors import BoxConflict
+from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
+from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
+from cardbox_cli.execution.queue.reports import report_end
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.headers import names_depth
+from cardbox_cli.model.execution.turns import End, EndStatus, Fence, InboxRow, TurnRecord
+from cardbox_cli.model.ids import as_box_id
+
+
+def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_next") -> InboxRow | None:
+    """Promote the oldest queued turn of an agent; None where it is not idle, or nothing is queued."""
+    head = runtime.heads.get(agent_id)
+    if head is None or head.status != "idle":
+        return None
+    while (row := runtime.inbox.oldest_queued(agent_id)) is not None:
+        if runtime.inbox.is_repeated(row) or _has_ended(runtime, row):
+            runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
+            continue
+        problem = _problem(runtime, row)
+        if problem is None:
+            return _promote(runtime, row, reason)
+        _refuse(runtime, row, *problem)
+    return None
+
+
+def _has_ended(runtime: Runtime, row: InboxRow) -> bool:
+    """Whether the turn has ended: other programs queue a turn again while it runs."""
+    record = runtime.turns.record(row.turn_id)
+    return record is not None and record.end_status is not None
+
+
+def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
+    epoch = runtime.heads.assign(row)
+    if epoch is None:
+        return None
+    (promoted,) = runtime.inbox.move([row.inbox_id], "promote", turn_epoch=epoch)
+    start = runtime.turns.box_length(row.pointer("output_box_id") or "")
+    runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start, report_to=None)
+    runtime.notify(promoted, reason)
+    return promoted
+
+
+def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
+    """Why no worker could run this row: an error code and a sentence."""
+    payload = row.payload
+    if not isinstance(payload, dict):
+        return "invalid_payload_type", "its payload is no object"
+    if control := sorted(CONTROL_KEYS & payload.keys()):
+        return "invalid_payload", f"its payload holds the control key {control[0]!r}"
+    for name in TURN.payload:
+        if as_box_id(row.pointer(name) or "") is None:
+            return "missing_required_fields", f"its payload has no {name}"
+    if row.lineage.trace_id is None:
+        return "invalid_context", "its headers have no traceparent that can be read"
+    if not names_depth(row.context_headers):
+        return "invalid_context", "its headers name no recursion depth"
+    return _output_box_problem(runtime, row)
+
+
+def _output_box_problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
+    output_box_id = row.pointer("output_box_id") or ""
+    if not runtime.turns.lock_box(output_box_id):
+        try:
+            runtime.boxes.ensure(output_box_id)
+        except BoxConflict as exc:
+            return "output_box_not_found", exc.message
+    user = runtime.inbox.output_box_user(output_box_id, row.agent_id, to_come=False)
+    if user is None:
+        return None
+    return "output_box_in_use", f"turn {user[0]} of agent {user[1]!r} writes to its output box"
+
+
+def _refuse(runtime: Runtime, row: InboxRow, error_code: str, problem: str) -> None:
+    runtime.inbox.move([row.inbox_id], "kill", error=f"{error_code}: {problem}")
+    if runtime.database.keeps_turns:
+        message = f"the turn could not be promoted: {problem}"
+        end_unpromoted(runtime, row.fence, "failed", error_code=error_code, message=message)
+
+
+def end_unpromoted(
+    runtime: Runtime,
+    fence: Fence,
+    end_status: EndStatus,
+    *,
+    error_code: str,
+    message: str,
+    report: bool = True,
+) -> End:
+    """The end of a turn that its agent is not at. Its deliverable goes into a box of its own.
+
+    Another turn of the agent may be writing to the box that it would have written to. Without `report` the
+    call that waits for the end gets none. A turn that has ended before stays as it ended.
+    """
+    turn_id = fence.agent_turn_id
+    record = runtime.turns.begun_record(turn_id, fence.agent_id)
+    if record.end_status is not None:
+        return ended_before(record)
+    draft = fallback(
+        agent_id=fence.agent_id,
+        agent_turn_id=turn_id,
+        end_status=end_status,
+        error_code=error_code,
+        message=message,
+    )
+    card_id = ensure_deliverable(runtime, draft, output_box_id=None, start=0)
+    runtime.turns.end(
+        fence, end_status=end_status, deliverable_card_id=card_id, error_code=error_code, error=message
+    )
+    if report:
+        report_end(runtime, record, end_status, card_id, message)
+    return End(agent_turn_id=turn_id, end_status=end_status, deliverable_card_id=card_id)
+
+
+def ended_before(record: TurnRecord, promoted: InboxRow | None = None) -> End:
+    """The end that is recorded already."""
+    return End(
+        agent_turn_id=record.agent_turn_id,
+        end_status=record.end_status or "",
+        deliverable_card_id=record.deliverable_card_id,
+        promoted_turn_id=promoted.turn_id if promoted else None,
+        created=False,
+    )

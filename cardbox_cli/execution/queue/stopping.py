@@ -1,0 +1,135 @@
+"""Taking a turn away from whoever has it, from outside its run: it is ended, put back into its agent's queue,
+or made to wait for another claim.
+
+Every such path goes through here: an operator's, a stop in the inbox, a lease or a deadline that is over.
+Each adds to the epoch of an active turn, so that the old worker's writes fail. The caller has opened the
+transaction and holds the head; who decided so, and why, is for the caller to audit.
+"""
+
+from datetime import timedelta
+
+from cardbox_cli.errors import Conflict
+from cardbox_cli.execution.queue.applying import keep_results
+from cardbox_cli.execution.queue.ending import end_turn, leave_agent
+from cardbox_cli.execution.queue.messages import is_report, is_turn
+from cardbox_cli.execution.queue.promotion import end_unpromoted, promote_next
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.turns import (
+    APPLIED,
+    DISPATCHED,
+    QUEUED,
+    RUNNING,
+    End,
+    EndStatus,
+    Fence,
+    Head,
+    InboxRow,
+)
+
+
+def stop_turn(
+    runtime: Runtime,
+    head: Head | None,
+    fence: Fence,
+    end_status: EndStatus,
+    *,
+    error_code: str,
+    message: str,
+    report: bool = True,
+) -> End:
+    """End the turn of `fence`, whether its agent, whose head is held, is at it, or it is queued, or orphaned.
+
+    The epoch of `fence` counts only where the agent is not at the turn. Without `report` the call that waits
+    for the end of such a turn gets none. Raises Conflict where another program promotes it meanwhile.
+    """
+    turn_id = fence.agent_turn_id
+    if head is not None and head.active_agent_turn_id == turn_id:
+        return end_turn(runtime, head.fence, end_status, move="stop", error_code=error_code, message=message)
+    rows = runtime.inbox.of_turn(turn_id)
+    queued = [row.inbox_id for row in rows if is_turn(row) and row.status == QUEUED]
+    if len(runtime.inbox.move(queued, "skip", error=message)) < len(queued):
+        raise Conflict(f"turn {turn_id} is not queued any more", hint="`cbx turn show` shows its rows")
+    runtime.inbox.close(turn_id)
+    return end_unpromoted(runtime, fence, end_status, error_code=error_code, message=message, report=report)
+
+
+def put_back(
+    runtime: Runtime, head: Head, row: InboxRow, *, reason: str
+) -> tuple[int | None, InboxRow | None]:
+    """Put the turn of `row` back into its agent's queue, to begin anew, with as many tries as a new one.
+
+    What it wrote stays in its output box, where results go that had come and were not applied yet. The epoch
+    after it, None where the agent was at another turn, and the row that was promoted then.
+    """
+    epoch = None
+    rows = runtime.inbox.of_turn(row.turn_id)
+    if head.active_agent_turn_id == row.turn_id:
+        keep_results(runtime, head, runtime.turns.drop_waiting(row.turn_id))
+        epoch = leave_agent(runtime, head, "stop", "failed", reason)
+        runtime.inbox.move([each.inbox_id for each in rows if not is_turn(each)], "consume")
+    runtime.inbox.drop_leases([each.inbox_id for each in rows])
+    runtime.inbox.move(
+        [row.inbox_id],
+        "requeue",
+        turn_epoch=0,
+        attempts=-row.retry_count,
+        delay=timedelta(0),
+        error=reason,
+    )
+    promoted = promote_next(runtime, head.agent_id, reason="requeue")
+    if epoch is None and promoted is not None and promoted.turn_id == row.turn_id:
+        epoch = promoted.turn_epoch
+    return epoch, promoted
+
+
+# --- claimed rows
+
+
+def carries(runtime: Runtime, row: InboxRow, head: Head) -> bool:
+    """Whether the turn of the head goes on by this row: its own row, or the report that resumed it."""
+    if head.fence != row.fence or head.status not in (DISPATCHED, RUNNING):
+        return False
+    if is_report(row):
+        tools = runtime.turns.waiting_tools(row.turn_id)
+        return any(tool.tool_call_id == row.correlation_id and tool.wait_status == APPLIED for tool in tools)
+    return is_turn(row)
+
+
+def take_away(runtime: Runtime, row: InboxRow, head: Head | None) -> int | None:
+    """Make a turn that the row carries wait for another claim; its new epoch."""
+    if head is None or not carries(runtime, row, head):
+        return None
+    return runtime.heads.move(head.fence, "reclaim")
+
+
+def release(runtime: Runtime, row: InboxRow, turn_epoch: int | None, *, attempts: int, error: str) -> None:
+    """Make a claimed row pending again, at a new epoch if it carries a turn, and notify of it."""
+    moved = runtime.inbox.move(
+        [row.inbox_id], "release", turn_epoch=turn_epoch, attempts=attempts, delay=timedelta(0), error=error
+    )
+    runtime.inbox.drop_leases([row.inbox_id])
+    for each in moved:
+        runtime.notify(each, "released")
+
+
+def expire(runtime: Runtime, row: InboxRow, head: Head | None, *, reason: str) -> int | None:
+    """The lease of a claimed row is lost: it becomes due again, or a dead letter after too many tries.
+
+    The epoch after it of a turn that the row carries and that goes on.
+    """
+    tries = row.retry_count + 1
+    if tries >= runtime.settings.max_attempts:
+        kill(runtime, row, head, error=f"{reason}, try {tries}", error_code="max_attempts")
+        return None
+    epoch = take_away(runtime, row, head)
+    release(runtime, row, epoch, attempts=1, error=reason)
+    return epoch
+
+
+def kill(runtime: Runtime, row: InboxRow, head: Head | None, *, error: str, error_code: str) -> None:
+    """Make the row a dead letter, and a turn that it carries failed, whoever has it."""
+    carried = head is not None and carries(runtime, row, head)
+    runtime.inbox.move([row.inbox_id], "kill", attempts=1, error=error)
+    runtime.inbox.drop_leases([row.inbox_id])
+    if carried:
+        stop_turn(runtime, head, row.fence, "failed", error_code=error_code, message=error)

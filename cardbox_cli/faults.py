@@ -1,0 +1,62 @@
+"""Named points that a command passes, where a test can strike it. For tests alone: they set two variables.
+
+`CBX_TEST_FAULT=SIGKILL:commit:2` sends this process that signal when it comes to the point `commit` for the
+second time; `CBX_TEST_FAULT_LOG=FILE` appends each point that it passes, as `commit:2`. Refuses to know what
+happens between two points. Without the variables a point costs a look into a cache.
+"""
+
+import os
+import re
+import signal
+from collections import Counter
+from functools import cache
+from typing import NamedTuple
+
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import TEST_FAULT, TEST_FAULT_LOG
+
+_FAULT = r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)"
+
+
+def passing(point: str) -> None:
+    """This process has come to `point`; what a test ordered for it happens now."""
+    orders = _orders()
+    if orders is not None:
+        orders.carry_out(point)
+
+
+class _Orders(NamedTuple):
+    """`sign` is sent at the place `at`, such as "commit:2"; every place goes to the file `log`."""
+
+    sign: signal.Signals | None
+    at: str | None
+    log: str | None
+    times: Counter[str]
+
+    def carry_out(self, point: str) -> None:
+        self.times[point] += 1
+        place = f"{point}:{self.times[point]}"
+        if self.log is not None:
+            with open(self.log, "a", encoding="utf-8") as file:
+                file.write(place + "\n")
+        if self.sign is not None and place == self.at:
+            os.kill(os.getpid(), self.sign)
+
+
+@cache
+def _orders() -> _Orders | None:
+    fault, log = TEST_FAULT.text() or None, TEST_FAULT_LOG.text() or None
+    if fault is None and log is None:
+        return None
+    sign, at = (None, None) if fault is None else _parse(fault)
+    return _Orders(sign, at, log, Counter())
+
+
+def _parse(fault: str) -> tuple[signal.Signals, str]:
+    found = re.fullmatch(_FAULT, fault)
+    if found is None or found["sign"] not in signal.Signals.__members__:
+        raise UsageError(
+            f"{TEST_FAULT.name} is {fault!r}, which is no SIGNAL:POINT:TIME such as 'SIGKILL:commit:1'",
+            hint="it is for the tests of cbx: unset it",
+        )
+    return signal.Signals[found["sign"]], found["at"]

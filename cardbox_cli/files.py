@@ -1,0 +1,96 @@
+"""Files and folders that other processes look at meanwhile: made whole, and held by one process at a time.
+
+Owns atomic replacement and locks that die with their holder. Knows nothing of what the files hold.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+# What makes folders is imported there: most commands only look at files, and it takes a while to load.
+
+_PAUSE = 0.05
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o600, ending: str = ".new") -> Iterator[TextIO]:
+    """A stream whose text becomes the file `path` once it is whole; until then a reader sees the old one.
+
+    `mode` is that of a new file, less the umask; `ending` is what the unfinished file is called by. Writers
+    that hold no lock need one each.
+    """
+    unfinished = path.with_name(f".{path.name}{ending}")
+    try:
+        unfinished.unlink(missing_ok=True)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            yield stream
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A new private folder that becomes `folder` when all went well, and is removed otherwise.
+
+    What a killed process leaves of it beside `folder` is called `<its name>.new-…`; see `sweep`.
+    """
+    import shutil
+    import tempfile
+
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{folder.name}.new-", dir=folder.parent))
+    try:
+        yield unfinished
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what attempts at building `folder` left behind when they were killed."""
+    import shutil
+    from glob import escape
+
+    for leftover in folder.parent.glob(f"{escape(folder.name)}.new-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+@contextmanager
+def exclusive(path: Path, waiting: Callable[[float], None] = lambda _: None) -> Iterator[int]:
+    """Hold `path`, a folder, or a file that is made if need be; yields its descriptor.
+
+    A child that inherits the descriptor shares the hold. `waiting` is called with the seconds that it takes
+    already, again and again, until the hold is ours or it raises.
+    """
+    began = time.monotonic()
+    while (descriptor := _try(path)) is None:
+        waiting(time.monotonic() - began)
+        time.sleep(_PAUSE)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _try(path: Path) -> int | None:
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A holder may have removed the file: what was locked here then has no name any more.
+        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None

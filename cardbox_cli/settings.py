@@ -1,0 +1,326 @@
+"""Every variable that cbx reads or sets: name, kind, default, bounds, help; and which values exclude others.
+
+Owns what a value may be, and what is said when it is not: the same whether a variable, an option or Python
+code gave it. Refuses to know what a value is used for. `make docs/settings.md` prints the table.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from cardbox_cli.errors import UsageError
+
+Kind = Literal["seconds", "count", "text", "folder", "address", "command", "flag"]
+
+
+class Variable(NamedTuple):
+    """A variable. `default` is the value without it, None where that is nothing or takes working out.
+
+    `lower` and `upper` bound a number, both included. `instead` are variables that other programs know, too,
+    read in this order where it is not set. `option` gives the value to one command, and wins.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    lower: float = 0
+    upper: float = 0
+    instead: tuple[str, ...] = ()
+    option: str | None = None
+    empty_counts: bool = False
+
+    @property
+    def unit(self) -> str | None:
+        """What a number counts, where that is not plain."""
+        return "s" if self.kind == "seconds" else None
+
+    @property
+    def secret(self) -> bool:
+        """Whether the text may hold a password."""
+        return self.kind == "address"
+
+    def found(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
+        """Which variable sets it, and its text. An empty one does not, nor a blank command."""
+        for name in (self.name, *self.instead):
+            text = environ.get(name)
+            if text is not None and (self.empty_counts or (text.strip() if self.kind == "command" else text)):
+                return name, text
+        return None
+
+    def text(self, environ: Mapping[str, str] = os.environ) -> str:
+        """The text that sets it; empty where nothing does."""
+        found = self.found(environ)
+        return found[1] if found else ""
+
+    def value(self, environ: Mapping[str, str] = os.environ) -> Any:
+        """What it is set to, a number where it is one; else its default. Raises UsageError."""
+        found = self.found(environ)
+        if found is None:
+            return self.default
+        return self._number(*found) if self.kind in ("seconds", "count") else found[1]
+
+    def check(self, value: Any, place: str) -> None:
+        """Raise UsageError, which names the place, unless a number is of its kind and within the bounds."""
+        kind = int if self.kind == "count" else (int, float)
+        if not (isinstance(value, kind) and self.lower <= value <= self.upper):
+            self._refuse(value, place)
+
+    def shown(self, value: float) -> str:
+        """A number as people read it, such as "60 s"."""
+        return f"{value:g} {self.unit or ''}".rstrip()
+
+    def _number(self, place: str, text: str) -> float:
+        try:
+            number = int(text) if self.kind == "count" else float(text)
+        except ValueError:
+            self._refuse(text, place)
+        self.check(number, place)
+        return number
+
+    def _refuse(self, value: Any, place: str) -> NoReturn:
+        what = "a whole number" if self.kind == "count" else "a number of seconds"
+        raise UsageError(
+            f"{place} is {value!r}, not {what} from {self.lower:g} to {self.upper:.0f}",
+            hint=f"correct it, or leave it out: the default is {self.default}",
+        )
+
+
+_DAY = 24 * 3600
+
+PROJECT = Variable(
+    "CBX_PROJECT", "text", "default", "The project (tenant) that a command works in.", option="--project"
+)
+DATABASE_URL = Variable(
+    "CBX_DATABASE_URL",
+    "address",
+    None,
+    "The database. Without it what libpq's variables, such as PGHOST, name, else the embedded one.",
+    option="--database-url",
+)
+LISTEN_URL = Variable(
+    "CBX_LISTEN_URL", "address", None, "Where to LISTEN, if the database's address leads through a pooler."
+)
+NATS_URL = Variable("CBX_NATS_URL", "address", None, "The NATS servers for wakeups and events.")
+HOME = Variable(
+    "CBX_HOME",
+    "folder",
+    None,
+    "Where the embedded server and what cbx remembers lie: cbx in XDG_DATA_HOME.",
+)
+DATA_HOME = Variable("XDG_DATA_HOME", "folder", "~/.local/share", "Where programs keep a user's data.")
+RUNTIME_DIR = Variable(
+    "XDG_RUNTIME_DIR",
+    "folder",
+    None,
+    "Where the server's socket lies, if CBX_HOME's path is too long.",
+)
+SERVER_USER = Variable(
+    "CBX_SERVER_USER", "text", None, "Who runs the embedded server for root: postgres, else nobody."
+)
+HANDOVERS = Variable("CBX_HANDOVERS", "folder", None, "Where recipes are found by name, after ./handovers.")
+OWNER = Variable(
+    "CBX_OWNER", "text", None, "Who claims inbox rows in a shell: this host and its user.", option="--owner"
+)
+
+LEASE = Variable("CBX_LEASE", "seconds", 60, "How long a claim lasts without a heartbeat.", 1, _DAY)
+HEARTBEAT = Variable(
+    "CBX_HEARTBEAT", "seconds", 20, "How often a worker extends the leases of what it runs.", 0.1, _DAY
+)
+POLL = Variable("CBX_POLL", "seconds", 5, "How often a worker looks when no wakeup comes.", 0.05, 3600)
+UNCLAIMED = Variable(
+    "CBX_UNCLAIMED", "seconds", 30, "How long work may be due before its wakeup counts as lost.", 0.1, _DAY
+)
+MAX_ATTEMPTS = Variable(
+    "CBX_MAX_ATTEMPTS", "count", 5, "Failed tries after which an inbox row is dead.", 1, 1_000_000
+)
+BACKOFF = Variable(
+    "CBX_BACKOFF", "seconds", 1, "The wait before a second try; it doubles with each other one.", 0.01, _DAY
+)
+BACKOFF_CAP = Variable("CBX_BACKOFF_CAP", "seconds", 60, "The longest wait between tries.", 0.01, 7 * _DAY)
+TOOL_WAIT = Variable(
+    "CBX_TOOL_WAIT",
+    "seconds",
+    300,
+    "How long a turn waits for a tool that has no time limit of its own.",
+    0.1,
+    365 * _DAY,
+)
+MAX_STEPS = Variable(
+    "CBX_MAX_STEPS", "count", 8, "Calls of the model in a turn.", 1, 10_000, option="--max-steps"
+)
+
+PAGER = Variable(
+    "CBX_PAGER",
+    "command",
+    None,
+    "What shows long answers: less, if it is there. With `cat`, or empty, nothing does.",
+    instead=("PAGER",),
+    empty_counts=True,
+)
+EDITOR = Variable("VISUAL", "command", "vi", "What edits cards and boxes.", instead=("EDITOR",))
+NO_COLOR = Variable("NO_COLOR", "flag", None, "Whatever it says: no colours.")
+TERM = Variable("TERM", "text", None, "The terminal. On a `dumb` one there are no colours and no pager.")
+
+# Those that only a worker sets, for its command.
+AGENT = Variable("CBX_AGENT", "text", None, "The agent whose turn it is.")
+TURN_ID = Variable("CBX_TURN_ID", "text", None, "The turn.")
+TURN_EPOCH = Variable("CBX_TURN_EPOCH", "count", None, "The turn's epoch, which fences its writes.")
+STEP = Variable("CBX_STEP", "text", None, "The step: one call of the model.")
+CONTEXT_BOX = Variable("CBX_CONTEXT_BOX", "text", None, "The box that the turn reads.")
+OUTPUT_BOX = Variable("CBX_OUTPUT_BOX", "text", None, "The box that the turn writes to.")
+TOOL_NAME = Variable("CBX_TOOL_NAME", "text", None, "The tool, for the command of a tool alone.")
+TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the command of a tool alone.")
+
+# Those of the tests of cbx; `faults` knows what they say.
+TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "Which signal strikes, and where.")
+TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the places passed.")
+
+EXECUTION = {
+    "lease": LEASE,
+    "heartbeat": HEARTBEAT,
+    "poll": POLL,
+    "unclaimed": UNCLAIMED,
+    "max_attempts": MAX_ATTEMPTS,
+    "backoff": BACKOFF,
+    "backoff_cap": BACKOFF_CAP,
+    "tool_wait": TOOL_WAIT,
+    "max_steps": MAX_STEPS,
+}
+PLACES = (
+    *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, RUNTIME_DIR),
+    *(SERVER_USER, HANDOVERS, OWNER),
+)
+TERMINAL = (PAGER, EDITOR, NO_COLOR, TERM)
+SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
+BY_WORKER = (AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, TOOL_NAME, TOOL_CALL_ID)
+BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG)
+
+
+class Pair(NamedTuple):
+    """Two settings that must go together: `less` times `factor` is at most `more`, or `otherwise` happens."""
+
+    less: Variable
+    factor: int
+    more: Variable
+    otherwise: str
+
+    @property
+    def rule(self) -> str:
+        """The rule in words."""
+        return f"{self.less.name} is at most {'half of ' if self.factor == 2 else ''}{self.more.name}"
+
+    def check(self, values: Mapping[Variable, float], places: Mapping[Variable, str]) -> None:
+        """Raise UsageError, which names both places, unless the values go together."""
+        less, more = values[self.less], values[self.more]
+        if less * self.factor > more:
+            one, other = (_placed(each, values[each], places[each]) for each in (self.less, self.more))
+            raise UsageError(
+                f"{one} does not go with {other}: {self.otherwise}",
+                hint=f"{self.rule}: set {places[self.less]} to {more / self.factor:g} or less,"
+                f" or {places[self.more]} to {less * self.factor:g} or more",
+            )
+
+
+def _placed(variable: Variable, value: float, place: str) -> str:
+    by_default = " (the default)" if value == variable.default else ""
+    return f"{place} of {variable.shown(value)}{by_default}"
+
+
+PAIRS = (
+    Pair(HEARTBEAT, 2, LEASE, "a worker would lose the turns that it runs"),
+    Pair(BACKOFF, 1, BACKOFF_CAP, "the first wait would be longer than the longest"),
+    Pair(POLL, 1, UNCLAIMED, "work would count as overlooked before a worker looks"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of execution, times in seconds. Raises UsageError for values that cannot be."""
+
+    lease: float = LEASE.default
+    heartbeat: float = HEARTBEAT.default
+    poll: float = POLL.default
+    unclaimed: float = UNCLAIMED.default
+    max_attempts: int = MAX_ATTEMPTS.default
+    backoff: float = BACKOFF.default
+    backoff_cap: float = BACKOFF_CAP.default
+    tool_wait: float = TOOL_WAIT.default
+    max_steps: int = MAX_STEPS.default
+
+    def __post_init__(self) -> None:
+        _check({variable: getattr(self, field) for field, variable in EXECUTION.items()}, _FIELDS)
+
+    @property
+    def lease_time(self) -> timedelta:
+        """How long a claim lasts without a heartbeat."""
+        return timedelta(seconds=self.lease)
+
+    @property
+    def unclaimed_time(self) -> timedelta:
+        """How long work may be due before its wakeup counts as lost."""
+        return timedelta(seconds=self.unclaimed)
+
+    @property
+    def in_words(self) -> dict[str, str]:
+        """Each field as texts name it: its variable and the value in force, such as "CBX_LEASE (60 s)"."""
+        return {
+            field: f"{variable.name} ({variable.shown(getattr(self, field))})"
+            for field, variable in EXECUTION.items()
+        }
+
+    def delay(self, attempts: int, jitter: float) -> timedelta:
+        """How long to wait before another try after so many; `jitter` from 0 to 1 spreads it by a quarter."""
+        grown = self.backoff * 2.0 ** min(attempts, 30)
+        return timedelta(seconds=min(grown, self.backoff_cap) * (0.75 + 0.25 * jitter))
+
+
+_FIELDS = {variable: field for field, variable in EXECUTION.items()}
+
+
+def settings_from(environ: Mapping[str, str] = os.environ, **options: float | None) -> Settings:
+    """The settings that options, by field, and variables ask for. Raises UsageError naming the place."""
+    values: dict[Variable, Any] = {}
+    places: dict[Variable, str] = {}
+    for field, variable in EXECUTION.items():
+        option = options.get(field)
+        values[variable] = variable.value(environ) if option is None else option
+        places[variable] = variable.name if option is None else str(variable.option)
+    _check(values, places)
+    return Settings(**{field: values[variable] for field, variable in EXECUTION.items()})
+
+
+def _check(values: Mapping[Variable, Any], places: Mapping[Variable, str]) -> None:
+    for variable, value in values.items():
+        variable.check(value, places[variable])
+    for pair in PAIRS:
+        pair.check(values, places)
+
+
+class Limit(NamedTuple):
+    """A bound that nobody sets, and that somebody may meet."""
+
+    value: int
+    unit: str
+    help: str
+
+    def __str__(self) -> str:
+        return f"{self.value} {self.unit}"
+
+    @property
+    def time(self) -> timedelta:
+        """As a length of time, of one that is in seconds."""
+        return timedelta(seconds=self.value)
+
+
+COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
+YAML_SIZE = Limit(1, "MiB", "A recipe, a profile, or another file that people write.")
+RECURSION_DEPTH = Limit(20, "turns", "How deep turns may ask for turns.")
+POISON = Limit(3, "times", "How often an inbox row fails before `cbx why` calls it poison.")
+LOCK_HELD = Limit(10, "s", "How long another session holds a row of a turn before `cbx why` names it.")
+FOREIGN_SILENCE = Limit(
+    300, "s", "How long workers of other systems, which send no heartbeats, are believed."
+)
+LIMITS = (COMMAND_OUTPUT, YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE)

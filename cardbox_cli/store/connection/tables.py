@@ -1,0 +1,31 @@
+"""The names of the tables that cbx knows, by what cannot be done without them."""
+
+ESSENTIAL = ("public.cards", "public.card_boxes")
+"""What every command needs; the tables of cbx itself add titles, profiles and provenance."""
+
+EXECUTION = (
+    "resource.project_agents",
+    "resource.tools",
+    "state.agent_state_head",
+    "state.agent_state_pointers",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.identity_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+)
+"""What running turns needs beside them, which may be another program's."""
+
+OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
+"""What running turns needs of cbx's own."""
+
+KNOWN = (
+    *ESSENTIAL,
+    "public.projects",
+    "resource.profiles",
+    *EXECUTION,
+    "cbx.box_info",
+    *OWN_EXECUTION,
+    "cbx.project_settings",
+    "cbx.schema_version",
+)

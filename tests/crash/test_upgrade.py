@@ -1,0 +1,102 @@
+"""`cbx db upgrade` from every earlier version, killed at every statement: the next run goes on where it died."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.migrations.upgrade import Step, plan_upgrade
+from cardbox_cli.store.migrations.version import newest
+from tests.cli.conftest import succeed
+from tests.conftest import TEMPLATE, Databases
+from tests.crash.harness import Connection, Scene, Stage, value
+from tests.crash.processes import until
+from tests.foreign.tables import definitions, without_file_numbers
+from tests.store.migrations.old import DUMPS, script, version
+
+MakeStage = Callable[..., Stage]
+
+# Those that end a version, and no way to it.
+ENDS = [dump for dump in DUMPS if dump == f"version_{version(dump)}"]
+# However many rows there are, they are two numbers, whatever their order and that of the columns.
+DATA = sql.SQL("SELECT count(*), sum(hashtextextended(to_jsonb(t)::text, 0)) FROM {} AS t")
+FILLED = "SELECT schemaname, relname FROM pg_stat_user_tables WHERE relname <> 'schema_version'"
+BUILDING = "SELECT pid FROM pg_stat_progress_create_index WHERE phase LIKE 'waiting for%'"
+
+
+def defined(connection: Connection) -> dict[str, list[Any]]:
+    return without_file_numbers(definitions(connection))
+
+
+def data(connection: Connection) -> dict[tuple[str, str], Any]:
+    names = connection.execute(FILLED).fetchall()
+    return {name: connection.execute(DATA.format(sql.Identifier(*name))).fetchone() for name in names}
+
+
+def next_step(connection: Connection) -> Step | None:
+    steps = plan_upgrade(Database.adopt(connection)).steps
+    return steps[0] if steps else None
+
+
+def kill_throughout(scene: Scene, step: Step) -> None:
+    """Kill upgrades at every statement of their first step, and around its COMMIT."""
+    for number in range(len(step.statements)):
+        scene.kill(f"script:{number + 1}", "db", "upgrade")
+    if step.whole:
+        scene.kill("commit:1", "db", "upgrade")
+
+
+@pytest.mark.parametrize("rows", [1_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("dump", ENDS)
+def test_killed_at_every_statement(dump: str, rows: int, stage: MakeStage, databases: Databases) -> None:
+    with psycopg.connect(databases.target(TEMPLATE).conninfo or "") as template:
+        fresh = defined(template)
+    prepared = stage(template=databases.prepared(script(dump, rows)))
+    with prepared.scene() as scene:
+        with scene.connection() as connection:
+            kept = data(connection)
+        done = []
+        while True:
+            with scene.connection() as connection:
+                before, step = defined(connection), next_step(connection)
+            if step is None:
+                break
+            done.append(step.name)
+            kill_throughout(scene, step)
+            with scene.connection() as connection:
+                assert next_step(connection) in (step, Step(step.name, False, step.statements[-1:]))
+                assert not step.whole or defined(connection) == before
+            # Killed after it, or at the first statement of the next; or it was the last.
+            if step.whole:
+                scene.kill("committed:1", "db", "upgrade")
+            else:
+                scene.strike(f"script:{len(step.statements) + 1}", "db", "upgrade")
+        assert [name[:4] for name in done] == [f"{n:04}" for n in range(version(dump) + 1, newest() + 1)]
+        succeed(scene.run("db", "upgrade"))
+        with scene.connection() as connection:
+            assert defined(connection) == fresh
+            found = data(connection)
+            assert {name: found[name] for name in kept} == kept
+
+
+def test_the_server_s_process_killed_while_it_builds_an_index(stage: MakeStage, databases: Databases) -> None:
+    prepared = stage(template=databases.prepared(script("version_1", 1_000)))
+    with prepared.scene() as scene, psycopg.connect(scene.conninfo) as writer:
+        writer.execute("DELETE FROM cards WHERE card_id = 'card-1'")
+        with (
+            scene.started("db", "upgrade") as upgrade,
+            psycopg.connect(scene.conninfo, autocommit=True) as watcher,
+        ):
+            until(lambda: watcher.execute(BUILDING).fetchone())
+            value(watcher, "SELECT pg_terminate_backend(pid) FROM pg_stat_progress_create_index")
+            assert upgrade.result().code == 7
+            assert value(watcher, "SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 1
+        writer.rollback()
+        writer.close()
+        succeed(scene.run("db", "upgrade"))
+        with scene.connection() as connection:
+            assert value(connection, "SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 0
+            assert next_step(connection) is None

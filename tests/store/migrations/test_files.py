@@ -1,0 +1,58 @@
+"""What the numbered files and `schema.sql` must keep to."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.store.migrations.files import Migration, migrations, statements, tables
+from cardbox_cli.store.migrations.version import FOLDER, newest
+from tests.conftest import TABLES
+from tests.store.migrations.old import DUMPS, version
+
+ALL = migrations(after=0)
+
+
+def test_their_numbers_leave_no_gap_and_none_stands_twice() -> None:
+    names = [path.name for path in sorted(Path(FOLDER).glob("*.sql"))]
+    assert [int(name[:4]) for name in names] == list(range(1, newest() + 1))
+    assert [migration.name for migration in ALL] == names
+
+
+def test_schema_sql_records_the_newest_version_and_makes_every_table() -> None:
+    assert list(tables()) == TABLES
+    assert f"VALUES ({newest()})" in tables()["cbx.schema_version"]
+
+
+def test_each_version_before_the_newest_that_was_published_has_its_dump() -> None:
+    # 5 and 6 came together: no database was ever made that says 5.
+    assert {version(dump) for dump in DUMPS} == set(range(1, newest())) - {5}
+
+
+@pytest.mark.parametrize("migration", ALL, ids=lambda each: each.name)
+def test_a_file_says_what_it_is_about_and_can_be_run_again(migration: Migration) -> None:
+    texts = [text for part in migration.parts for text in part.statements]
+    assert all(part.statements for part in migration.parts)
+    assert {part.table for part in migration.parts} <= set(TABLES)
+    assert all(text.endswith(";") for text in texts)
+    assert ["CONCURRENTLY" in text for text in texts] == [migration.builds is not None] * len(texts)
+    for text in texts:
+        for verb in re.findall(
+            r"(?:CREATE (?:TABLE|SCHEMA|(?:UNIQUE )?INDEX)|ADD COLUMN|DROP INDEX)\b.*", text
+        ):
+            assert re.search(r"\bIF (NOT )?EXISTS\b", verb) or text.startswith("DO $$"), verb
+
+
+@pytest.mark.parametrize("migration", [each for each in ALL if each.builds], ids=lambda each: each.name)
+def test_a_file_without_a_transaction_builds_the_index_that_it_names(migration: Migration) -> None:
+    [part] = migration.parts
+    [text] = part.statements
+    index = (migration.builds or "").partition(".")[2]
+    assert text.startswith(f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {part.table}")
+
+
+def test_a_statement_ends_with_the_semicolon_that_ends_a_line() -> None:
+    assert statements("-- why\nSELECT ';' ||\n  1;\n\nDO $$ BEGIN\n  x; END $$;\n") == [
+        "-- why\nSELECT ';' ||\n  1;",
+        "DO $$ BEGIN\n  x; END $$;",
+    ]
