@@ -44,7 +44,7 @@ def command(
     format_: Annotated[
         str,
         typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
-    ] = "openai",
+    ] = DEFAULT,
     model: composing.Model = None,
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
