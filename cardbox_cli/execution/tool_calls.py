@@ -143,11 +143,7 @@ def result_card(
         "tool.result",
         content,
         author_id=author.agent_id,
-        metadata={
-            **author.metadata,
-            "tool_call_id": call.tool_call_id,
-            "function_name": call.tool_name,
-        },
+        metadata={**author.metadata, "tool_call_id": call.tool_call_id, "function_name": call.tool_name},
         tool_call_id=call.tool_call_id,
     )
 
@@ -164,9 +160,7 @@ def _is_call(call: Any) -> bool:
 def _call(call: dict[str, Any]) -> ToolCall:
     function = call["function"]
     return ToolCall(
-        tool_call_id=call["id"],
-        tool_name=function["name"],
-        arguments=_text(function.get("arguments")),
+        tool_call_id=call["id"], tool_name=function["name"], arguments=_text(function.get("arguments"))
     )
 
 

@@ -82,8 +82,7 @@ _LOSSES: dict[LossKind, str] = {
 }
 _LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
 _END = Remedy(
-    "`cbx turn fail`; `cbx turn stop` while it is queued",
-    lambda s: _end(s, "a box of the turn is gone"),
+    "`cbx turn fail`; `cbx turn stop` while it is queued", lambda s: _end(s, "a box of the turn is gone")
 )
 
 RULES = (

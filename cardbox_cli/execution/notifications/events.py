@@ -74,12 +74,7 @@ def step_event(
 
 
 def state_event(
-    turn: TurnAddress,
-    *,
-    status: str,
-    updated_at: datetime,
-    output_box_id: str | None = None,
-    **metadata: Any,
+    turn: TurnAddress, *, status: str, updated_at: datetime, output_box_id: str | None = None, **metadata: Any
 ) -> TurnEvent:
     """The agent's head is now `status`. Metadata: activity, current_tool and the like."""
     body = {

@@ -12,11 +12,7 @@ from cardbox_cli.errors import CbxError
 from cardbox_cli.execution.notifications.events import TurnEvent
 from cardbox_cli.execution.notifications.nats import NatsConnection, SubjectSubscription, parse_servers
 from cardbox_cli.execution.notifications.notifier import Announce, Wakeup
-from cardbox_cli.execution.notifications.protocol import (
-    event_message,
-    wakeup_message,
-    wakeup_subject,
-)
+from cardbox_cli.execution.notifications.protocol import event_message, wakeup_message, wakeup_subject
 
 
 class Nats:

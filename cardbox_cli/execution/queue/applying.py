@@ -11,13 +11,7 @@ import msgspec
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ended_by
-from cardbox_cli.model.execution.turns import (
-    EndStatus,
-    Fence,
-    Head,
-    InboxRow,
-    WaitingTool,
-)
+from cardbox_cli.model.execution.turns import EndStatus, Fence, Head, InboxRow, WaitingTool
 
 # When to look again at a report that came before its turn has suspended, or its card can be seen.
 TOO_EARLY = timedelta(seconds=1)

@@ -18,15 +18,7 @@ from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.queue.stopping import carries, kill, release, stop_turn, take_away
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import (
-    DISPATCHED,
-    QUEUED,
-    WATCHDOG,
-    Fence,
-    Head,
-    InboxRow,
-    Lease,
-)
+from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, Fence, Head, InboxRow, Lease
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,11 +58,7 @@ TURN = MessageType(
     retry="new turn",
 )
 TOOL_RESULT = MessageType(
-    name="tool_result",
-    claim="apply",
-    primitive="report",
-    edge_phase="response",
-    payload=_REPORT,
+    name="tool_result", claim="apply", primitive="report", edge_phase="response", payload=_REPORT
 )
 TIMEOUT = MessageType(
     name="timeout",
@@ -75,11 +71,7 @@ TIMEOUT = MessageType(
 STOP = MessageType(name="stop", claim="stop", primitive="enqueue", edge_phase="request", payload=("reason",))
 # Rows of other programs, written as consumed: by it a report finds the turn that made a call.
 ANCHOR = MessageType(
-    name="command_anchor",
-    claim=None,
-    primitive="tool_call",
-    edge_phase="request",
-    payload=(),
+    name="command_anchor", claim=None, primitive="tool_call", edge_phase="request", payload=()
 )
 
 TYPES = {each.name: each for each in (TURN, TOOL_RESULT, TIMEOUT, STOP, ANCHOR)}

@@ -7,14 +7,7 @@ and `applying.py` applies it. The card's id is derived from the call: the same r
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, NotFound
-from cardbox_cli.execution.queue.messages import (
-    TIMEOUT,
-    TOOL_RESULT,
-    Message,
-    MessageType,
-    Sender,
-    send,
-)
+from cardbox_cli.execution.queue.messages import TIMEOUT, TOOL_RESULT, Message, MessageType, Sender, send
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
@@ -200,11 +193,7 @@ def report_end(
     try:
         with runtime.transaction():
             report_result(
-                runtime,
-                to["agent_turn_id"],
-                to["tool_call_id"],
-                content,
-                source_agent_id=record.agent_id,
+                runtime, to["agent_turn_id"], to["tool_call_id"], content, source_agent_id=record.agent_id
             )
     except (NotFound, Conflict) as exc:
         if isinstance(exc, NotFound) and runtime.turns.head_of(to["agent_turn_id"]) is not None:

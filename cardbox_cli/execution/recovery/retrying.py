@@ -10,12 +10,7 @@ from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, 
 from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import (
-    CONSUMED,
-    ERROR,
-    SKIPPED,
-    InboxRow,
-)
+from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):

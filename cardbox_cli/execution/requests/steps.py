@@ -116,8 +116,7 @@ class TurnRequests:
         step = self._step(at) if at is not None else self._last_with_snapshot()
         if step is None:
             raise NotFound(
-                f"turn {self.turn.agent_turn_id!r} has no snapshot of a request",
-                hint=self._why_nothing(),
+                f"turn {self.turn.agent_turn_id!r} has no snapshot of a request", hint=self._why_nothing()
             )
         context = read_context(self._database, self._project_id, self.turn.agent_turn_id, step, self.turn)
         snapshot = read_snapshot(step.metadata)

@@ -6,13 +6,7 @@ from datetime import datetime
 import msgspec
 
 from cardbox_cli.execution.queue.messages import ANCHOR, is_report, type_of
-from cardbox_cli.model.execution.turns import (
-    PROCESSING,
-    AuditEntry,
-    Edge,
-    InboxRow,
-    Step,
-)
+from cardbox_cli.model.execution.turns import PROCESSING, AuditEntry, Edge, InboxRow, Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.views.turns import StoredTurn, WrittenCard
 
