@@ -59,10 +59,10 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     proves: str
-    verdict: Verdict
     holds: Callable[[Snapshot], Proof]
-    actor: str | None
-    rank: int = 0
+    rank: int
+    verdict: Verdict = "stuck"
+    actor: str | None = "the operator"
     severity: Severity = "error"
     due: Callable[[Snapshot], datetime | None] = never
     fix: Remedy | None = None

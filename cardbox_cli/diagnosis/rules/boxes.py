@@ -37,7 +37,6 @@ def _lost(kind: LossKind, says: str) -> DiagnosisRule:
     return DiagnosisRule(
         name=f"{kind}-card",
         proves=f"A card of the context or profile {_LOSSES[kind]}: a model would see less than was packed.",
-        verdict="stuck",
         severity="warning",
         rank=_LOSS_RANKS[kind],
         holds=holds,
@@ -89,7 +88,6 @@ RULES = (
     DiagnosisRule(
         name="missing-box",
         proves="The profile, context or output box that the turn points to does not exist.",
-        verdict="stuck",
         rank=90,
         holds=_missing_box,
         actor="the operator: `cbx turn rebox` with another box, or end the turn",
@@ -101,7 +99,6 @@ RULES = (
     DiagnosisRule(
         name="history-refused",
         proves="By its documentation, the provider refuses what the turn asks its model next, or asked last.",
-        verdict="stuck",
         severity="warning",
         rank=57,
         holds=lambda s: show.refused(s) or None,
@@ -113,11 +110,9 @@ RULES = (
     DiagnosisRule(
         name="shared-output",
         proves="Two agents are at turns that write to one output box.",
-        verdict="stuck",
         severity="warning",
         rank=45,
         holds=_shared_output,
-        actor="the operator",
         fix=STOP_SHARER,
     ),
 )

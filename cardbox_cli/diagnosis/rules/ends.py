@@ -39,7 +39,6 @@ RULES = (
     DiagnosisRule(
         name="not-reported",
         proves="The turn has ended, and the tool call that waits for its end was never answered.",
-        verdict="stuck",
         rank=40,
         holds=_not_reported,
         actor=REAPER,
@@ -49,7 +48,6 @@ RULES = (
     DiagnosisRule(
         name="answer-not-reported",
         proves="A turn that was to answer a call of this one has ended, and its end was never reported.",
-        verdict="stuck",
         rank=67,
         holds=_child_not_reported,
         actor=REAPER,

@@ -132,7 +132,6 @@ RULES = (
         name="crashed-claim",
         proves="A row is claimed and its lease is over; or it has no lease, and was claimed more than"
         f" {FOREIGN_SILENCE} ago or at no known time.",
-        verdict="stuck",
         rank=70,
         holds=_crashed_claim,
         actor=f"{REAPER}, or the operator",
@@ -142,7 +141,6 @@ RULES = (
     DiagnosisRule(
         name="dead-while-running",
         proves="A worker entered the turn and its lease is over: it has missed its heartbeats.",
-        verdict="stuck",
         rank=69,
         holds=_dead,
         actor=f"{REAPER}, or the operator",
@@ -152,7 +150,6 @@ RULES = (
         name="suspect-while-running",
         proves=f"The turn runs without a lease of cbx and nothing of it was written for {FOREIGN_SILENCE}:"
         " its worker may be dead.",
-        verdict="stuck",
         severity="warning",
         rank=68,
         holds=_suspect,
@@ -172,7 +169,6 @@ RULES = (
     DiagnosisRule(
         name="orphan-lease",
         proves="There is a lease on a row that nobody has claimed.",
-        verdict="stuck",
         severity="warning",
         rank=25,
         holds=_orphan_lease,

@@ -176,7 +176,6 @@ RULES = (
         name="database-lock",
         proves="A transaction of another session has held a row or a table of the turn for more than"
         f" {LOCK_HELD}.",
-        verdict="stuck",
         rank=100,
         holds=_database_lock,
         actor="the owner of database process {pids}: end its transaction",
@@ -184,7 +183,6 @@ RULES = (
     DiagnosisRule(
         name="queued-behind-stuck",
         proves="The agent is at another turn, and that one is stuck.",
-        verdict="stuck",
         rank=35,
         holds=_queued_behind_stuck,
         actor="{blocker_actor}",
@@ -204,7 +202,6 @@ RULES = (
     DiagnosisRule(
         name="queued-on-idle",
         proves="The turn is queued although its agent is at none: nobody promoted it.",
-        verdict="stuck",
         rank=48,
         holds=_queued_on_idle,
         actor="whoever promotes: a worker's next look, `cbx reap`, or the operator",
@@ -222,7 +219,6 @@ RULES = (
     DiagnosisRule(
         name="no-live-worker",
         proves="Work is due for longer than {unclaimed}, and no live worker serves its target.",
-        verdict="stuck",
         rank=55,
         holds=_no_live_worker,
         actor="the operator: start a worker, `cbx worker run --target {target} --exec CMD`",
@@ -230,7 +226,6 @@ RULES = (
     DiagnosisRule(
         name="lost-doorbell",
         proves="The turn is due for longer than {unclaimed}, and no worker has claimed it.",
-        verdict="stuck",
         rank=50,
         holds=_lost_wakeup,
         actor="a worker of target {target}, once it looks or is notified",
@@ -248,7 +243,6 @@ RULES = (
     DiagnosisRule(
         name="never-entered",
         proves="A live worker claimed the turn longer ago than {lease} and has not begun its first step.",
-        verdict="stuck",
         rank=58,
         holds=_never_entered,
         actor="worker {owner}, or the operator, who takes the claim away",
@@ -257,10 +251,8 @@ RULES = (
     DiagnosisRule(
         name="retry-far-ahead",
         proves="The next try is further away than twice {backoff_cap}.",
-        verdict="stuck",
         rank=46,
         holds=_retry_far,
-        actor="the operator",
         due=_first_retry,
         fix=fenced("requeue", "its next try is far ahead"),
     ),

@@ -171,7 +171,6 @@ RULES = (
     DiagnosisRule(
         name="deadline-passed",
         proves="The deadline of the calls that the turn waits for has passed, and nobody acted.",
-        verdict="stuck",
         rank=64,
         holds=_deadline_passed,
         actor=REAPER,
@@ -180,7 +179,6 @@ RULES = (
     DiagnosisRule(
         name="no-deadline",
         proves="The turn waits for results without any deadline: nobody will wake it if they do not come.",
-        verdict="stuck",
         severity="warning",
         rank=62,
         holds=_no_deadline,
@@ -190,7 +188,6 @@ RULES = (
     DiagnosisRule(
         name="report-not-claimed",
         proves="A report is due for longer than {unclaimed}, and no worker has claimed it.",
-        verdict="stuck",
         rank=66,
         holds=_report_waits,
         actor="a worker of target {target}, once it looks or is notified",
@@ -199,7 +196,6 @@ RULES = (
     DiagnosisRule(
         name="result-not-applied",
         proves="The result of a call is stored, and no report of it is on its way to the turn.",
-        verdict="stuck",
         rank=65,
         holds=_result_is_unreported,
         actor=f"{REAPER}; the operator where the result itself is gone",
@@ -208,30 +204,24 @@ RULES = (
     DiagnosisRule(
         name="report-consumed-not-applied",
         proves="The report of a result is consumed, and its call still waits for it.",
-        verdict="stuck",
         rank=78,
         holds=_consumed_report,
-        actor="the operator",
         fix=Remedy("`cbx inbox retry`", _retry_report),
     ),
     DiagnosisRule(
         name="waiting-count-drift",
         proves="The head counts other calls than wait: with none left, nobody will wake the turn.",
-        verdict="stuck",
         severity="warning",
         rank=61,
         holds=_count_drift,
-        actor="the operator",
         fix=fenced("requeue", "it waits for calls that are not there"),
         aside=_calls_wait,
     ),
     DiagnosisRule(
         name="stale-calls",
         proves="The calls that the suspended turn waits for are of another epoch than its head.",
-        verdict="stuck",
         rank=79,
         holds=_stale_calls,
-        actor="the operator",
         fix=fenced("requeue", "its calls are of another epoch"),
     ),
 )

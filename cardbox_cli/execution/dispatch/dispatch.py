@@ -23,7 +23,7 @@ from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.headers import Lineage
-from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, QUEUED, Fence, Head, InboxRow, new_turn_id
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, QUEUED, Fence, Head, InboxRow, new_id
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.packing.pack import Check, Packed, pack
@@ -86,9 +86,9 @@ class _Dispatch:
         head = runtime.heads.lock(agent.agent_id)
         if head is None:
             refuse(
-                "error",
                 "head_missing",
                 f"agent {agent.agent_id!r} has lost its head: `cbx turn rebuild {agent.agent_id}`",
+                "error",
             )
         profile_box_id = self._admission.profile_box(agent)
         lineage = self._admission.lineage()
@@ -183,7 +183,7 @@ class _Dispatch:
         self, agent_id: str, lineage: Lineage, payload: dict[str, Any], **details: Any
     ) -> InboxRow | None:
         request, parent = self.request, self.request.parent
-        turn_id = new_turn_id()
+        turn_id = new_id("turn")
         named = {"display_name": request.display_name, "metadata": request.metadata}
         message = Message(
             type=TURN,

@@ -13,13 +13,7 @@ from cardbox_cli.model.execution.turns import Fence
 
 
 def fallback(
-    *,
-    agent_id: str,
-    agent_turn_id: str,
-    end_status: str,
-    error_code: str | None,
-    message: str,
-    details: dict[str, Any] | None = None,
+    fence: Fence, end_status: str, error_code: str | None, message: str, details: dict[str, Any] | None = None
 ) -> CardDraft:
     """A deliverable for a turn that made none; `details` is shown to people, such as the end of stderr."""
     data = {
@@ -38,9 +32,9 @@ def fallback(
     return draft_card(
         "task.deliverable",
         JsonContent(data),
-        author_id=agent_id,
+        author_id=fence.agent_id,
         metadata={
-            "agent_turn_id": agent_turn_id,
+            "agent_turn_id": fence.agent_turn_id,
             "partial": end_status != "success",
             "terminal_reason": error_code or end_status,
         },

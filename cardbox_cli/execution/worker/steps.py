@@ -33,7 +33,7 @@ from cardbox_cli.model.execution.turns import (
     Fence,
     Head,
     InboxRow,
-    new_step_id,
+    new_id,
 )
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import new_card_id
@@ -128,7 +128,7 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     with runtime.database.snapshot():
         settings = ProjectsStore(runtime.database).settings(runtime.project_id)
         asked = _composed(runtime, turn, settled(options, settings), format)
-    step_id = new_step_id()
+    step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
@@ -236,7 +236,7 @@ def suspend(runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[To
     seconds = max((tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
-        step_id = turn.step_id or new_step_id()
+        step_id = turn.step_id or new_id("step")
         runtime.turns.wait_for(turn.fence, step_id, [(call.tool_call_id, call.tool_name) for call in calls])
         deadline = runtime.database.now() + timedelta(seconds=seconds)
         runtime.heads.move(turn.fence, "suspend", waiting=len(calls), deadline=deadline)

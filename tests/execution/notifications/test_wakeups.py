@@ -188,19 +188,10 @@ class TestNats:
     ) -> None:
         publish = open_wakeups(shared_nats.url).publish
         assert publish is not None
-        publish(
-            end_event(
-                TURN,
-                status="failed",
-                output_box_id="box",
-                deliverable_card_id="card",
-                error="it broke",
-                error_code="broken",
-            )
-        )
-        publish(step_event(TURN, step_id="step_1", phase="completed", new_card_ids=("c1", "c2")))
+        publish(end_event(TURN, "failed", "box", "card", error="it broke", error_code="broken"))
+        publish(step_event(TURN, "step_1", "completed", ("c1", "c2")))
         moment = datetime(2026, 3, 1, 13, 0, 0, 5000, tzinfo=timezone(timedelta(hours=1)))
-        publish(state_event(TURN, status="running", updated_at=moment, activity="thinking"))
+        publish(state_event(TURN, "running", moment, activity="thinking"))
 
         place = "cg.v1r4.p.public.evt.agent.writer"
         headers, task, stream = kept(shared_nats, f"{place}.task")
@@ -297,7 +288,7 @@ class TestNatsInTrouble:
             notifiers.notify(WAKEUP)
             for _ in range(1000):
                 notifiers.notify(WAKEUP)
-                publish(step_event(TURN, step_id="s", phase="started"))
+                publish(step_event(TURN, "s", "started"))
             assert listener.wait(PATIENCE)
         assert time.monotonic() - began < BLOCKED
         assert sum("no wakeup by NATS" in said for said in announced) == 1

@@ -25,7 +25,7 @@ from cardbox_cli.execution.queue.messages import STOP, TOOL_RESULT
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import PENDING, new_inbox_id
+from cardbox_cli.model.execution.turns import PENDING, new_id
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import NewRow
@@ -131,7 +131,7 @@ def put(
 ) -> str:
     """A due row of another program, for the turn of `clerk`."""
     row = NewRow(
-        inbox_id=new_inbox_id(),
+        inbox_id=new_id("inbox"),
         agent_id="clerk",
         message_type=message_type,
         status=PENDING,
