@@ -139,7 +139,7 @@ def _claiming(database: Database, batch: int) -> Side:
 
     def run() -> None:
         claimed = claims.claim(runtime, target=_TARGET, owner=_OWNER, limit=batch)
-        done = claims.ack_many(runtime, [each.row.inbox_id for each in claimed], owner=_OWNER)
+        done = runtime.inbox.consume([each.row.inbox_id for each in claimed], owner=_OWNER)
         _check(len(done), batch)
 
     return Side(before=partial(_refill, database.connection, batch), run=run, units=batch)

@@ -87,12 +87,12 @@ def ended_by(results: Iterable[Card]) -> EndStatus | None:
     return next((status for status in END_STATUSES if status == ended), "failed")
 
 
-def encoded_calls(calls: Sequence[Any], *, what: str = "tool_calls") -> list[dict[str, Any]]:
+def encoded_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
     """Tool calls in OpenAI's form: each with an id, maybe "", and arguments as text.
 
     Raises MalformedCall for one that names no function.
     """
-    return [_encoded(call, f"{what}[{index}]") for index, call in enumerate(calls)]
+    return [_encoded(call, f"tool_calls[{index}]") for index, call in enumerate(calls)]
 
 
 def own_ids(given: Sequence[str], held: Held) -> list[str]:
@@ -104,12 +104,6 @@ def own_ids(given: Sequence[str], held: Held) -> list[str]:
         ids.append(call_id if call_id in fit and call_id not in taken else new_id("tc"))
         taken.add(call_id)
     return ids
-
-
-def with_own_ids(calls: Sequence[dict[str, Any]], held: Held) -> list[dict[str, Any]]:
-    """`calls` in OpenAI's form with `own_ids`."""
-    ids = own_ids([call["id"] for call in calls], held)
-    return [{**call, "id": call_id} for call, call_id in zip(calls, ids, strict=True)]
 
 
 def call_card(call: ToolCall, author: Author) -> CardDraft:

@@ -49,9 +49,8 @@ def _agent_is_idle(s: Snapshot) -> bool:
 
 
 def _queued_on_idle(s: Snapshot) -> Proof:
-    if not s.queued or not _agent_is_idle(s) or _settling(s):
+    if not s.queued or s.turn_row is None or not _agent_is_idle(s) or _settling(s):
         return None
-    assert s.turn_row is not None
     return (show.head(s), show.row(s, s.turn_row))
 
 
@@ -63,9 +62,7 @@ def _settling(s: Snapshot) -> bool:
 
 
 def _promotion(s: Snapshot) -> Proof:
-    if not s.queued or not _agent_is_idle(s) or not _settling(s):
-        return None
-    return (show.head(s),)
+    return (show.head(s),) if s.queued and _agent_is_idle(s) and _settling(s) else None
 
 
 # --- promoted
@@ -158,7 +155,6 @@ def _claim_is_late(s: Snapshot) -> datetime | None:
 
 
 def _database_lock(s: Snapshot) -> Proof:
-    held = tuple(lock for lock in s.locks or () if lock.seconds > LOCK_HELD.value)
     proof = tuple(
         Evidence(
             lock.table,
@@ -166,7 +162,8 @@ def _database_lock(s: Snapshot) -> Proof:
             f"{lock.mode} lock of process {lock.pid} ({lock.application or 'no name'},"
             f" {lock.state or 'unknown'}) for {int(lock.seconds)} s; {lock.blocked} sessions wait for it",
         )
-        for lock in held
+        for lock in s.locks or ()
+        if lock.seconds > LOCK_HELD.value
     )
     return proof or None
 

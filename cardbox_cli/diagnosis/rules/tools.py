@@ -15,11 +15,10 @@ def _deadline(s: Snapshot) -> datetime | None:
 
 def _suspension(s: Snapshot) -> Evidence:
     assert s.head is not None
-    until = (
-        f"; deadline {show.instant(s, s.head.resume_deadline)}" if s.head.resume_deadline else "; no deadline"
-    )
+    deadline = s.head.resume_deadline
+    until = f"deadline {show.instant(s, deadline)}" if deadline else "no deadline"
     found = show.head(s)
-    waits = f"{found.shows}, waits for {s.head.waiting_tool_count}{until}"
+    waits = f"{found.shows}, waits for {s.head.waiting_tool_count}; {until}"
     return Evidence(found.table, found.row, waits)
 
 
@@ -137,11 +136,6 @@ def _count_drift(s: Snapshot) -> Proof:
     return (_suspension(s), *known)
 
 
-def _calls_wait(s: Snapshot) -> bool:
-    """The calls that are known will wake the turn, whatever the head counts."""
-    return bool(s.open_calls)
-
-
 def _stale_calls(s: Snapshot) -> Proof:
     if not s.suspended or s.open_calls or not s.calls_of_other_epochs:
         return None
@@ -215,7 +209,8 @@ RULES = (
         rank=61,
         holds=_count_drift,
         fix=fenced("requeue", "it waits for calls that are not there"),
-        aside=_calls_wait,
+        # The calls that are known will wake the turn, whatever the head counts.
+        aside=lambda s: bool(s.open_calls),
     ),
     DiagnosisRule(
         name="stale-calls",

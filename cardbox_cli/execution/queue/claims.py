@@ -174,11 +174,6 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None
         runtime.inbox.consume([inbox_id], owner=owner)
 
 
-def ack_many(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
-    """Consume rows that carry no turn, in one statement; the ids of those that `owner` had."""
-    return runtime.inbox.consume(inbox_ids, owner=owner)
-
-
 def fail(
     runtime: Runtime,
     inbox_id: str,

@@ -135,9 +135,8 @@ def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, st
         case "agent.thought":
             if not text and not card.calls:
                 return "card", "said nothing"
-            asked = [
-                tool or "a tool without a name" for call_id, tool in card.calls or () if call_id not in called
-            ]
+            tools = [tool for call_id, tool in card.calls or () if call_id not in called]
+            asked = [tool or "a tool without a name" for tool in tools]
             texts = [f"said: {text}"] if text else []
             texts += [f"asked for {', '.join(asked)}"] if asked else []
             return "card", "; ".join(texts)

@@ -23,7 +23,6 @@ from cardbox_cli.execution.tool_calls import (
     calls_of,
     encoded_calls,
     own_ids,
-    with_own_ids,
 )
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card, draft_from_mapping
@@ -57,9 +56,7 @@ class BadAnswer(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    def __init__(self, error_code: str, message: str) -> None:
-        super().__init__(message)
-        self.bad = BadAnswer(error_code, message)
+    """With the code and the message of a BadAnswer."""
 
 
 def read_answer(stdout: bytes, author: Author, held: Held) -> Answer | BadAnswer:
@@ -67,7 +64,7 @@ def read_answer(stdout: bytes, author: Author, held: Held) -> Answer | BadAnswer
     try:
         return _answer(_decoded(stdout), author, held)
     except _Refused as refused:
-        return refused.bad
+        return BadAnswer(*refused.args)
     except MalformedCall as exc:
         return BadAnswer(INVALID, str(exc))
     except InvalidCard as exc:
@@ -78,9 +75,8 @@ def _decoded(stdout: bytes) -> str:
     try:
         text = stdout.decode("utf-8-sig").strip()
     except UnicodeDecodeError as exc:
-        raise _Refused(
-            INVALID, f"the output is no UTF-8: byte {exc.start} is {stdout[exc.start]:#04x}"
-        ) from exc
+        what = f"the output is no UTF-8: byte {exc.start} is {stdout[exc.start]:#04x}"
+        raise _Refused(INVALID, what) from exc
     if not text:
         raise _Refused(EMPTY, "the command printed nothing")
     return text
@@ -177,12 +173,12 @@ def _from_message(
     ):
         drafts = content_cards("assistant", _renamed_blocks(content, held), ANTHROPIC)
     else:
-        drafts = [_card_of_openai(_renamed_message(_tidied(message), held))]
+        drafts = [_card_of_openai(_tidied(message, held))]
     return _finished(_thoughts(drafts, author), author, usage)
 
 
-def _tidied(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it is sent back: calls in one form, and without the keys that hold nothing."""
+def _tidied(message: dict[str, Any], held: Held) -> dict[str, Any]:
+    """A message as it is sent back: calls in one form and with own ids, no keys that hold nothing."""
     calls = message.get("tool_calls") or []
     if not calls and isinstance(message.get("function_call"), dict):
         calls = [{"function": message["function_call"]}]
@@ -193,15 +189,11 @@ def _tidied(message: dict[str, Any]) -> dict[str, Any]:
         raise _Refused(INVALID, "the content of the message is neither text nor a list")
     apart = ("role", "content", "tool_calls", "function_call")
     rest = {key: value for key, value in message.items() if key not in apart and value not in (None, "", [])}
-    encoded = {"tool_calls": encoded_calls(calls)} if calls else {}
-    return {"role": "assistant", "content": content or (None if calls else ""), **encoded, **rest}
-
-
-def _renamed_message(message: dict[str, Any], held: Held) -> dict[str, Any]:
-    calls = message.get("tool_calls")
-    if not calls:
-        return message
-    return {**message, "tool_calls": with_own_ids(calls, held)}
+    encoded = encoded_calls(calls)
+    ids = own_ids([call["id"] for call in encoded], held)
+    own = [{**call, "id": call_id} for call, call_id in zip(encoded, ids, strict=True)]
+    scheduled = {"tool_calls": own} if own else {}
+    return {"role": "assistant", "content": content or (None if calls else ""), **scheduled, **rest}
 
 
 def _card_of_openai(message: dict[str, Any]) -> CardDraft:

@@ -58,7 +58,7 @@ def nats_ear(nats: Nats, project_id: str | None = "p", target: str = "writers") 
     with Listener() as listener:
         listening = nats.subscribe(project_id, [target], listener.wake)
         assert listening is not None
-        listener.attach(listening)
+        listener.callback(listening)
         assert listener.wait(PATIENCE)
         yield listener
 
@@ -177,8 +177,8 @@ class TestNats:
         with nats_ear(nats) as listener:
             listening = nats.subscribe("p", ["writers"], lambda: heard.append(1))
             assert listening is not None
-            listening.close()
-            nats.notifier().notify([WAKEUP])
+            listening()
+            nats.notify([WAKEUP])
             assert listener.wait(PATIENCE)
         nats.close()
         assert len(heard) <= 1, "as it began to listen, and never again"
@@ -234,7 +234,7 @@ class TestNats:
             until(lambda: "wakeups by NATS arrive again" in announced)
             while listener.wait(AT_ONCE):
                 pass
-            nats.notifier().notify([WAKEUP])
+            nats.notify([WAKEUP])
             assert listener.wait(PATIENCE)
         nats.close()
         assert announced[0].startswith(f"warning: no wakeups by NATS: {server.url}: ")
@@ -283,7 +283,9 @@ class TestNatsInTrouble:
         assert publish is not None
         with Listener() as listener:
             began = time.monotonic()
-            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
+            listener.callback(
+                PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append).close
+            )
             assert listener.wait(PATIENCE)
             notifiers.notify(WAKEUP)
             for _ in range(1000):
@@ -330,11 +332,13 @@ class TestBothAtOnce:
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
         with nats_ear(nats) as listener:
-            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
+            listener.callback(
+                PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append).close
+            )
             assert listener.wait(PATIENCE)
             PostgresNotifier(database).notify([WAKEUP])
             assert listener.wait(PATIENCE)
-            nats.notifier().notify([WAKEUP])
+            nats.notify([WAKEUP])
             assert listener.wait(PATIENCE)
         nats.close()
         assert announced == []

@@ -12,7 +12,6 @@ from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import DispatchRequest
 from cardbox_cli.execution.queue.claims import (
     ack,
-    ack_many,
     begin,
     claim,
     defer,
@@ -232,8 +231,8 @@ class TestGivingBack:
         for number in range(3):
             rows.append(put(desk.runtime, task.row.turn_id, TOOL_RESULT.name, str(number), epoch=0))
             claim(desk.runtime, target=None, owner="w1")
-        assert sorted(ack_many(desk.runtime, rows, owner="w1")) == sorted(rows)
-        assert ack_many(desk.runtime, rows, owner="w1") == []
+        assert sorted(desk.runtime.inbox.consume(rows, owner="w1")) == sorted(rows)
+        assert desk.runtime.inbox.consume(rows, owner="w1") == []
 
 
 def start(ask: Asked, desk: Desk) -> Any:
