@@ -64,14 +64,8 @@ def _end(s: Snapshot, reason: str) -> Command:
 def _shared_output(s: Snapshot) -> Proof:
     if s.at_head is None or len(s.sharers) < 2:
         return None
-    return tuple(
-        Evidence(
-            "state.agent_state_head",
-            sharer.agent_id,
-            f"turn {sharer.agent_turn_id} writes to output box {sharer.box_id}",
-        )
-        for sharer in s.sharers
-    )
+    shows = "turn {0.agent_turn_id} writes to output box {0.box_id}"
+    return tuple(Evidence("state.agent_state_head", each.agent_id, shows.format(each)) for each in s.sharers)
 
 
 _LOSSES: dict[LossKind, str] = {

@@ -24,24 +24,15 @@ def _abandoned(s: Snapshot, row: InboxRow) -> bool:
 
 def _crashed(s: Snapshot) -> tuple[InboxRow, ...]:
     """Claimed rows that nobody works on, other than the one that carries a running turn."""
-    claimed = (row for row in s.rows if row.status == PROCESSING)
-    return tuple(
-        row
-        for row in claimed
-        if not (s.running and row is s.carrier) and (_expired(s, row) or _abandoned(s, row))
-    )
+    claimed = (row for row in s.rows if row.status == PROCESSING and not (s.running and row is s.carrier))
+    return tuple(row for row in claimed if _expired(s, row) or _abandoned(s, row))
 
 
 def _crashed_claim(s: Snapshot) -> Proof:
-    rows = _crashed(s)
-    if not rows:
-        return None
-    proof = tuple(
-        each
-        for row in rows
-        for each in (show.row(s, row, f", claimed {show.instant(s, row.processed_at)}"), show.lease(s, row))
-    )
-    return (show.head(s), *proof, *_owner(s, rows[0]))
+    proof: list[Evidence] = []
+    for row in (rows := _crashed(s)):
+        proof += (show.row(s, row, f", claimed {show.instant(s, row.processed_at)}"), show.lease(s, row))
+    return (show.head(s), *proof, *_owner(s, rows[0])) if rows else None
 
 
 def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
@@ -51,10 +42,8 @@ def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
         return ()
     if entry is None:
         return (Evidence("cbx.workers", lease.owner, "no such row"),)
-    alive = "alive" if entry.live else "dead"
-    shows = (
-        f"{alive}, last heartbeat {show.instant(s, entry.heartbeat_at)}, on {entry.host}, process {entry.pid}"
-    )
+    alive, last = "alive" if entry.live else "dead", show.instant(s, entry.heartbeat_at)
+    shows = f"{alive}, last heartbeat {last}, on {entry.host}, process {entry.pid}"
     return (Evidence("cbx.workers", lease.owner, shows),)
 
 

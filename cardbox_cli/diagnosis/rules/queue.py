@@ -28,10 +28,6 @@ def _behind_evidence(s: Snapshot) -> tuple[Evidence, ...]:
     return (show.row(s, s.turn_row, queue), show.head(s))
 
 
-def _queued_behind(s: Snapshot) -> Proof:
-    return _behind_evidence(s) if _behind(s) and not _blocker_is_stuck(s) else None
-
-
 def _queued_behind_stuck(s: Snapshot) -> Proof:
     if not _behind(s) or not _blocker_is_stuck(s) or s.blocker is None:
         return None
@@ -110,13 +106,8 @@ def _never_entered(s: Snapshot) -> Proof:
 
 
 def _retry_far(s: Snapshot) -> Proof:
-    limit = timedelta(seconds=2 * s.settings.backoff_cap)
-    far = tuple(row for row in _retries(s) if row.next_retry_at - s.now > limit)
-    return tuple(_next_try(s, row) for row in far) or None
-
-
-def _retrying(s: Snapshot) -> Proof:
-    return tuple(_next_try(s, row) for row in _retries(s)) or None
+    limit = s.now + timedelta(seconds=2 * s.settings.backoff_cap)
+    return tuple(_next_try(s, row) for row in _retries(s) if row.next_retry_at > limit) or None
 
 
 def _retries(s: Snapshot) -> tuple[InboxRow, ...]:
@@ -192,7 +183,7 @@ RULES = (
         verdict="waiting",
         severity="ok",
         rank=35,
-        holds=_queued_behind,
+        holds=lambda s: _behind_evidence(s) if _behind(s) and not _blocker_is_stuck(s) else None,
         actor="{blocker_actor}, for turn {blocker}",
         due=_blockers_due,
     ),
@@ -259,7 +250,7 @@ RULES = (
         verdict="waiting",
         severity="ok",
         rank=20,
-        holds=_retrying,
+        holds=lambda s: tuple(_next_try(s, row) for row in _retries(s)) or None,
         actor="a worker of target {target}",
         due=_first_retry,
     ),

@@ -86,10 +86,6 @@ def _dead(s: Snapshot) -> tuple[InboxRow, ...]:
     return tuple(row for row in dead if is_turn(row) or row.correlation_id in waiting)
 
 
-def _dead_letter(s: Snapshot) -> Proof:
-    return tuple(show.row(s, row) for row in _dead(s)) or None
-
-
 def _poison(s: Snapshot) -> Proof:
     if s.at_head is None or s.worked_on:
         return None
@@ -151,7 +147,7 @@ RULES = (
         name="dead-letter",
         proves="A row of the turn was given up, and the turn has not ended.",
         rank=74,
-        holds=_dead_letter,
+        holds=lambda s: tuple(show.row(s, row) for row in _dead(s)) or None,
         actor="the operator, after the cause of its last error is gone",
         fix=Remedy(
             "`cbx inbox retry`; `cbx turn requeue` where the agent is at the turn and its own row is dead",

@@ -97,11 +97,8 @@ def _report_or_requeue(s: Snapshot) -> Command | None:
 def _report_arrives(s: Snapshot) -> Proof:
     if not s.suspended:
         return None
-    claimed = tuple(
-        row
-        for row in s.open_reports
-        if row.status == PROCESSING and (s.lives(s.lease_of(row)) or not s.keeps_turns)
-    )
+    taken = (row for row in s.open_reports if row.status == PROCESSING)
+    claimed = (row for row in taken if s.lives(s.lease_of(row)) or not s.keeps_turns)
     fresh = (row for row in s.due_rows if row not in s.unclaimed)
     return tuple(show.row(s, row) for row in (*claimed, *fresh)) or None
 
@@ -130,10 +127,8 @@ def _count_drift(s: Snapshot) -> Proof:
     waiting = [call for call in s.open_calls if call.wait_status == WAITING]
     if s.head.waiting_tool_count in (len(s.open_calls), len(waiting)) and s.open_calls:
         return None
-    known = tuple(show.call(s, call) for call in s.waiting) or (
-        Evidence("state.turn_waiting_tools", s.agent_turn_id, "no such row"),
-    )
-    return (_suspension(s), *known)
+    none = Evidence("state.turn_waiting_tools", s.agent_turn_id, "no such row")
+    return (_suspension(s), *([show.call(s, call) for call in s.waiting] or [none]))
 
 
 def _stale_calls(s: Snapshot) -> Proof:

@@ -55,17 +55,13 @@ def ensure_deliverable(
         if found is not None:
             return found
     runtime.cards.add(draft)
-    if output_box_id is None or not _is_ours(runtime, output_box_id):
+    try:
+        box_id = runtime.boxes.ensure(output_box_id).box_id if output_box_id is not None else None
+    except BoxConflict:
+        # Its id is that of another project's box.
+        box_id = None
+    if box_id is None:
         runtime.boxes.create([draft.card_id])
     else:
-        runtime.boxes.append(output_box_id, [draft.card_id], fence=fence)
+        runtime.boxes.append(box_id, [draft.card_id], fence=fence)
     return draft.card_id
-
-
-def _is_ours(runtime: Runtime, box_id: str) -> bool:
-    """Make the box if it is gone; False where its id is that of another project's box."""
-    try:
-        runtime.boxes.ensure(box_id)
-    except BoxConflict:
-        return False
-    return True

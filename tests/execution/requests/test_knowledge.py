@@ -1,6 +1,6 @@
 """What knowledge is collected from, on Postgres."""
 
-from cardbox_cli.execution.requests.knowledge import StoredKnowledge
+from cardbox_cli.execution.requests.project_layers import StoredKnowledge
 from cardbox_cli.model.cards import CARD_TYPES, draft_card
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
