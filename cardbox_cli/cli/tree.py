@@ -1,10 +1,10 @@
 """How the command tree is put together: groups whose commands are modules, and what makes one of a function.
 
-Owns what every command has in common: the options, help without rich, the pager, what is said of a mistyped
-name. Which commands there are is said in `root.py`, and in the `__init__.py` of each noun.
+Owns what every command has in common: the options, help without rich, the pager, the answer to a mistyped
+name. Which commands there are stands in `root.py`, and in the `__init__.py` of each noun.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from keyword import iskeyword
@@ -67,7 +67,7 @@ def verb(
         command.pages = pages
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
-                # typer calls an argument by its variable, unless it is told otherwise.
+                # typer calls an argument by its variable, unless it has a metavar.
                 kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
                 parameter.metavar = kind + "..." * (parameter.nargs != 1)
         command.params += common_options()
@@ -117,7 +117,9 @@ class LazyGroup(_Signed, click.Group):
         """As click does, with a guess at what a mistyped name meant."""
         name = args[0]
         if name not in self.entries and not name.startswith("-"):
-            ctx.fail(f"`{ctx.command_path}` has no command {name!r}.{_did_you_mean(name, self.entries)}")
+            from cardbox_cli.model.handwritten.wording import did_you_mean
+
+            ctx.fail(f"`{ctx.command_path}` has no command {name!r}{did_you_mean(name, self.entries)}")
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -150,10 +152,3 @@ def _past_click() -> Iterator[None]:
         raise click.exceptions.Exit(PIPE_CLOSED) from exc
     except KeyboardInterrupt as exc:
         raise click.Abort(*exc.args) from exc
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""

@@ -51,7 +51,7 @@ def edited_content(card: Card, text: str, source: str) -> Content:
         raise InvalidInput(f"{source}: {exc}") from exc
 
 
-def says_the_same(card: Card, content: Content) -> bool:
+def is_same_content(card: Card, content: Content) -> bool:
     """Whether `content` is what the card holds already, however its JSON is laid out."""
     return sources.same_json(card.content, content)
 

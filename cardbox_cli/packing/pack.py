@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import CardState, Provenance, Slot, digest
 from cardbox_cli.model.cards import OPERATOR, Card, card_of
@@ -24,14 +24,14 @@ from cardbox_cli.store.profiles import ProfileStore
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from cardbox_cli.context.lint.rule import Finding
+    from cardbox_cli.context.lint.rule import LintFinding
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
 
 
 # Looks at what the lint found in the request that an agent would make, and raises what it has against it.
-Check: TypeAlias = Callable[["list[Finding]"], None]
+Check: TypeAlias = Callable[["list[LintFinding]"], None]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,22 +183,24 @@ def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
     return {card.card_id: card for card in found.cards}
 
 
-def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[Entry]:
+def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
     """The places of the profile's box, then those of the context box to be."""
     boxes = BoxStore(database, project_id)
-    entries = [Entry(slot=slot, box_id=profile_box_id) for slot in boxes.slots(profile_box_id)]
+    entries = [RequestEntry(slot=slot, box_id=profile_box_id) for slot in boxes.slots(profile_box_id)]
     known = boxes.known(plan.inherited_ids)
     known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
     dangling: tuple[None, CardState] = (None, "dangling")
     for position, place in enumerate(plan.cards):
         card, state = known.get(place.card_id, dangling)
-        entries.append(Entry(slot=Slot(position, place.card_id, card, state), box_id="", rule=place.rule))
+        entries.append(
+            RequestEntry(slot=Slot(position, place.card_id, card, state), box_id="", rule=place.rule)
+        )
     return entries
 
 
-def _lint(entries: list[Entry]) -> "list[Finding]":
+def _lint(entries: list[RequestEntry]) -> "list[LintFinding]":
     # Most packs are not checked, and the rules take a while to load.
-    from cardbox_cli.context.lint.registry import check
+    from cardbox_cli.context.lint.check import check
 
     return check(entries)
 

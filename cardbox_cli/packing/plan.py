@@ -12,9 +12,10 @@ import msgspec
 
 from cardbox_cli.errors import BadRequest, InvalidCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Rule, runs
+from cardbox_cli.model.boxes import ProvenanceRule, runs
+from cardbox_cli.model.card_types import PARENT_POINTER, card_type
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
-from cardbox_cli.model.content import Content, JsonContent, content_from_value, fields_schema
+from cardbox_cli.model.content import Content, JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import exchanges
@@ -74,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The cards that are new."""
         return [card.draft for card in self.cards if card.draft is not None]
 
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[ProvenanceRule]:
         """The rules of the plan as runs over its cards."""
         return runs(card.rule for card in self.cards)
 
@@ -133,9 +134,7 @@ def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDr
 
 
 def _argument_content(rule: "PackArgument", value: Any) -> Content:
-    if rule.as_card_type == "task.result_fields":
-        return fields_schema(value)
-    return content_from_value(value)
+    return card_type(rule.as_card_type).content_of(value)
 
 
 def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[InheritedBox]:
@@ -259,7 +258,7 @@ def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
     if not recipe.context_packing_config.inherit_context.include_parent:
         return []
     draft = draft_card(
-        "meta.parent_pointer", JsonContent({"parent_agent_id": source_agent_id}), author_id=source_agent_id
+        PARENT_POINTER, JsonContent({"parent_agent_id": source_agent_id}), author_id=source_agent_id
     )
     return [PlannedCard(card_id=draft.card_id, rule="include_parent", draft=draft)]
 

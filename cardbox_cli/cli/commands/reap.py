@@ -22,12 +22,12 @@ def command() -> None:
 
     with runtime() as run:
         reaped = reap(run)
-    output.emit(reaped, table=lambda: _say(reaped))
+    output.emit(reaped, table=lambda: _print_text(reaped))
 
 
-def _say(reaped: "Reaped") -> None:
+def _print_text(reaped: "Reaped") -> None:
     if not reaped.total:
-        output.say("nothing was overdue")
+        output.print_text("nothing was overdue")
         return
     output.facts(
         [

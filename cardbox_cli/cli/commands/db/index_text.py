@@ -12,4 +12,4 @@ def command() -> None:
 
     with session().database() as database:
         build(database, announce)
-    output.emit({"index": "idx_cards_text"}, table=lambda: output.say("idx_cards_text is there"))
+    output.emit({"index": "idx_cards_text"}, table=lambda: output.print_text("idx_cards_text is there"))

@@ -25,11 +25,11 @@ def command(
 
     def table() -> None:
         if not parts:
-            output.say("nothing is missing")
+            output.print_text("nothing is missing")
         elif yes:
-            output.say(f"added {', '.join(added)}")
+            output.print_text(f"added {', '.join(added)}")
         else:
-            output.say(str(answer["sql"]))
+            output.print_text(str(answer["sql"]))
 
     output.emit(answer, table=table, ids=list(parts))
     if parts and not yes:

@@ -10,5 +10,5 @@ def command() -> None:
     """Stop the embedded server. Nothing is lost; the next command starts it again."""
     stopped = embedded_server("stop").stop()
     output.emit(
-        {"stopped": stopped}, table=lambda: output.say("stopped" if stopped else "it was not running")
+        {"stopped": stopped}, table=lambda: output.print_text("stopped" if stopped else "it was not running")
     )

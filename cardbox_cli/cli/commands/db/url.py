@@ -18,4 +18,4 @@ def command() -> None:
 
         assert target.conninfo is not None
         address = hide_password(target.conninfo)
-    output.emit({"url": address}, table=lambda: output.say(address), ids=[address])
+    output.emit({"url": address}, table=lambda: output.print_text(address), ids=[address])

@@ -17,10 +17,7 @@ def command(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it is to be tried again.")],
     delay: Annotated[
         float | None,
-        typer.Option(
-            click_type=Seconds(min=0),
-            help="Try again in so many seconds. Default: the backoff.",
-        ),
+        typer.Option(click_type=Seconds(min=0), help="Try again in so many seconds. Default: the backoff."),
     ] = None,
     owner: Owner = None,
 ) -> None:

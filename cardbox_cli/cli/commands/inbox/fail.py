@@ -18,4 +18,4 @@ def command(
     """Give a claimed row back as dead. If it carries a turn, the turn ends as failed."""
     from cardbox_cli.execution.queue import claims
 
-    give_back(inbox, lambda run, inbox_id: claims.fail(run, inbox_id, owner=owner_name(owner), error=error))
+    give_back(inbox, claims.fail, owner=owner_name(owner), error=error)

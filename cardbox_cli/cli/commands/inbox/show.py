@@ -22,14 +22,14 @@ def command(inbox_id: InboxId) -> None:
         rows = InboxStore(inbox.database, inbox.project_id)
         found = rows.get(inbox.resolve(inbox_id))
         lease = rows.lease(found.inbox_id) if inbox.database.keeps_turns else None
-    output.emit(found, table=lambda: _say(found, lease), ids=[found.inbox_id])
+    output.emit(found, table=lambda: _print_text(found, lease), ids=[found.inbox_id])
 
 
 def _claim(lease: "Lease | None") -> str | None:
     return None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"
 
 
-def _say(row: "InboxRow", lease: "Lease | None") -> None:
+def _print_text(row: "InboxRow", lease: "Lease | None") -> None:
     output.facts(
         [
             ("inbox row", row.inbox_id),

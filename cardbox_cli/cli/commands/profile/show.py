@@ -42,7 +42,7 @@ def command(
                 ("worker target", entry.worker_target),
             ]
         )
-        output.say()
+        output.print_text()
         if isinstance(configuration, dict):
             output.facts((key, _plain(value)) for key, value in configuration.items())
 

@@ -19,10 +19,10 @@ def command(name: ToolName) -> None:
 
     with session().database() as database, database.snapshot():
         tool = ToolStore(database, session().project_id).get(name)
-    output.emit(tool, table=lambda: _say(tool), ids=[tool.tool_name])
+    output.emit(tool, table=lambda: _print_text(tool), ids=[tool.tool_name])
 
 
-def _say(tool: "Tool") -> None:
+def _print_text(tool: "Tool") -> None:
     others = {key: value for key, value in tool.options.items() if key not in ("exec", "timeout_seconds")}
     output.facts(
         [

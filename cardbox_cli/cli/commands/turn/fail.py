@@ -11,9 +11,4 @@ def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(
-        turn,
-        lambda run, turn_id: fixes.fail(
-            run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
-        ),
-    )
+    fix(turn, fixes.fail, expect_epoch=expect_epoch, actor=actor(), reason=reason)

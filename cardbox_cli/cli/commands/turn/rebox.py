@@ -24,11 +24,11 @@ def command(
     output_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall write to.")] = None,
 ) -> None:
     """Give a turn that waits another context or output box."""
-    from cardbox_cli.cli.parameters.id_resolution import TypedBoxes
+    from cardbox_cli.cli.id_resolution import ResolvingBoxes
     from cardbox_cli.execution.recovery import fixes
 
     def do(run: "Runtime", turn_id: str) -> "Fixed":
-        boxes = TypedBoxes(run.database, run.project_id)
+        boxes = ResolvingBoxes(run.database, run.project_id)
         return fixes.rebox(
             run,
             turn_id,

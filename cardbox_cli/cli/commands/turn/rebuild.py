@@ -26,12 +26,12 @@ def command(
         rebuilt = rebuild_head(run, agent, actor=actor(), reason=reason)
     output.emit(
         rebuilt,
-        table=lambda: _say_rebuilt(rebuilt),
+        table=lambda: _print_rebuilt(rebuilt),
         ids=[rebuilt.active_agent_turn_id] if rebuilt.active_agent_turn_id else [],
     )
 
 
-def _say_rebuilt(rebuilt: "Rebuilt") -> None:
+def _print_rebuilt(rebuilt: "Rebuilt") -> None:
     output.facts(
         [
             ("agent", rebuilt.agent_id),

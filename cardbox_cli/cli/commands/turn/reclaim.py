@@ -11,9 +11,4 @@ def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Take a turn away from whoever runs it, to be claimed anew."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(
-        turn,
-        lambda run, turn_id: fixes.reclaim(
-            run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
-        ),
-    )
+    fix(turn, fixes.reclaim, expect_epoch=expect_epoch, actor=actor(), reason=reason)

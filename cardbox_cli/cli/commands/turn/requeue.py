@@ -11,9 +11,4 @@ def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(
-        turn,
-        lambda run, turn_id: fixes.requeue(
-            run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
-        ),
-    )
+    fix(turn, fixes.requeue, expect_epoch=expect_epoch, actor=actor(), reason=reason)

@@ -11,4 +11,4 @@ def command(turn: TurnId, reason: OptionalReason = None) -> None:
     """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(turn, lambda run, turn_id: fixes.stop(run, turn_id, actor=actor(), reason=reason))
+    fix(turn, fixes.stop, actor=actor(), reason=reason)
