@@ -42,7 +42,7 @@ class Nats:
             raise refused
 
     def publish(self, event: TurnEvent) -> None:
-        """Publish the event, if that can be done. A failure is announced, until one has gone well, once."""
+        """Publish the event, if that can be done; a failure is announced once, and again after a success."""
         try:
             self._connection.publish([event_message(event)])
         except CbxError as exc:

@@ -244,7 +244,7 @@ class NatsConnection:
 
     async def _send(self, message: NatsMessage) -> None:
         if self._client is None:
-            raise self._unavailable()
+            raise ServiceUnavailable(f"{self._where()}: {self._trouble}", hint=_HINT)
         await self._client.jetstream(timeout=_PATIENCE).publish(
             message.subject, message.body, headers=dict(message.headers)
         )
