@@ -118,8 +118,9 @@ class CardStore(ProjectStore):
             self.database.run("empty_incoming")
             copied = self.database.copy_in("copy_incoming", _incoming_rows(drafts, streamed))
             inserted = dict(self._rows("insert_incoming"))
-            if sum(inserted.values()) < copied:
-                self._check_incoming()
+            if sum(inserted.values()) < copied and (conflict := self._row("incoming_conflict")):
+                card_id, tool_call_id, held, deleted = conflict
+                raise self._conflict(card_id, tool_call_id, held=held, deleted=deleted)
         return {
             label: Counts(inserted.get(label, 0), total - inserted.get(label, 0))
             for label, total in streamed.items()
@@ -137,9 +138,7 @@ class CardStore(ProjectStore):
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
         """The card of this id. Raises NotFound, also for a deleted or expired one unless included."""
         found = self.get_many([card_id], include_deleted=include_deleted)
-        if not found.cards:
-            raise self._absent("card", card_id, _NO_CARD)
-        return found.cards[0]
+        return self._found(next(iter(found.cards), None), "card", card_id, _NO_CARD)
 
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> Found:
         """The cards of these ids in the order of `card_ids`, each once. A missing one is no error."""
@@ -184,10 +183,7 @@ class CardStore(ProjectStore):
 
         Raises NotFound, or AmbiguousId with the candidates.
         """
-        patterns = {
-            "pattern": f"{like_escape(wanted)}%",
-            "reversed_pattern": f"{like_escape(wanted[::-1])}%",
-        }
+        patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
         rows = self._rows("find_card_ids", wanted=wanted, **patterns)
         whole = [card_id for card_id, is_whole in rows if is_whole]
         return the_one("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
@@ -207,12 +203,6 @@ class CardStore(ProjectStore):
         if where.agent_turn_id is not None or where.tool_call_id is not None:
             return True
         return asked["words"] is not None and bool(self.database.value("text_index_exists"))
-
-    def _check_incoming(self) -> None:
-        conflict = self._row("incoming_conflict")
-        if conflict is not None:
-            card_id, tool_call_id, held, deleted = conflict
-            raise self._conflict(card_id, tool_call_id, held=held, deleted=deleted)
 
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:

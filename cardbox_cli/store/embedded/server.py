@@ -26,13 +26,7 @@ from cardbox_cli.store.embedded.dialing import (
     parameters,
     refusal,
 )
-from cardbox_cli.store.embedded.location import (
-    PORT,
-    Location,
-    plan,
-    read_record,
-    record_file,
-)
+from cardbox_cli.store.embedded.location import PORT, Location, plan, read_record, record_file
 
 # What only a start, a stop or a look at the process needs is imported there: connecting is the common case.
 
