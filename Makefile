@@ -29,8 +29,8 @@ interop: .venv/installed
 	$(BIN)/python interop/prepare.py
 	$(BIN)/python -m pytest -vv -rP interop
 
-# What takes too long for every day: the tests marked `soak`. A million messages in and out, killed in between; 5,000
-# turns of 200 agents by 8 workers that are killed and frozen.
+# What takes too long for every day: the tests marked `soak`. A million messages in and out, and an upgrade of
+# a million rows, killed in between; 5,000 turns of 200 agents by 8 workers that are killed and frozen.
 soak: .venv/installed
 	scripts/install-test-packages
 	$(BIN)/pytest -s -m soak

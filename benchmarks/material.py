@@ -5,8 +5,8 @@ from random import Random
 
 import msgspec
 
-from cardbox_cli.context.drafting import card_of_message
-from cardbox_cli.context.messages import spoken_body
+from cardbox_cli.context.providers.chat import chat_body
+from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.ids import derived_id
@@ -61,7 +61,7 @@ def imported_drafts(count: int) -> list[CardDraft]:
 
 
 def _imported(card: CardDraft) -> CardDraft:
-    message = spoken_body(card)
+    message = chat_body(card)
     made = card_of_message({**message, "content": [{"type": "text", "text": message["content"]}]})
     return msgspec.structs.replace(made, card_id=card.card_id)
 

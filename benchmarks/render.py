@@ -12,9 +12,9 @@ import msgspec
 from benchmarks.material import drafts, imported_drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.lint.registry import lint
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.lint.check import lint
+from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CardDraft, decode_card
@@ -40,15 +40,15 @@ def _rows(bench: Workbench, cards: Sequence[CardDraft]) -> list[str]:
             return [text for _, text in store.json_lines(box.box_id) if text is not None]
 
 
-def _render(rows: Sequence[str], provider: str) -> tuple[list[Entry], Request]:
+def _render(rows: Sequence[str], provider: str) -> tuple[list[RequestEntry], Request]:
     """Make the body's bytes, and give back what a lint of them needs."""
     entries = [
-        Entry(slot=Slot(place, card.card_id, card, "present"), box_id="box")
+        RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="box")
         for place, card in enumerate(map(decode_card, rows))
     ]
-    dialect = DIALECTS[provider]
-    request = request_of(entries, spell=dialect.spell)
-    exact_json.encode(dialect.body(request))
+    record = provider_named(provider)
+    request = request_of(entries, encode=record.encode)
+    exact_json.encode(record.body(request))
     return entries, request
 
 

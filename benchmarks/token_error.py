@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.measure import ROOT
-from cardbox_cli.context.messages import SILENT_TYPES
+from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.conversations.formats import choose_format
 from cardbox_cli.conversations.importing import drafts_of
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, card_text
-from cardbox_cli.model.tokens import ESTIMATE, tokenizer_for
+from cardbox_cli.model.tokens import ESTIMATE
 
 # One of each tokenizer; the first says how many characters a token has.
 MODELS = ("gpt-4o", "gpt-4")
@@ -90,7 +91,7 @@ def _kind(card: CardDraft) -> str:
 
 def _text(card: CardDraft) -> str:
     """What a card says, as `card_tokens` counts it; nothing for one that is no message."""
-    if card.type in SILENT_TYPES:
+    if never_a_message(card) is not None:
         return ""
     calls = exact_json.encode(card.tool_calls).decode() if card.tool_calls else ""
     return card_text(card.content) + calls

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import Workbench
+from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model import tokens
 from cardbox_cli.model.cards import card_text
 
@@ -22,7 +23,7 @@ def _again_against_first(bench: Workbench) -> Iterator[tuple[Side, Side]]:
         read[:] = [text[:1] + text[1:] for text in texts]
 
     def count() -> int:
-        return sum(map(tokens.tokenizer_for(_MODEL).count, read))
+        return sum(map(tokenizer_for(_MODEL).count, read))
 
     def seen() -> None:
         read_anew()
@@ -31,8 +32,8 @@ def _again_against_first(bench: Workbench) -> Iterator[tuple[Side, Side]]:
 
     def forgotten() -> None:
         read_anew()
-        tokens._exact.cache_clear()
-        tokens.tokenizer_for(_MODEL)
+        tokens.encoding_tokenizer.cache_clear()
+        tokenizer_for(_MODEL)
 
     yield Side(run=count, before=seen), Side(run=count, before=forgotten)
 

@@ -5,14 +5,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from cardbox_cli.settings import HOME
+from cardbox_cli.settings import DATA_HOME, HOME
 
 
 def default_home(environ: Mapping[str, str]) -> Path:
     """CBX_HOME, else XDG_DATA_HOME/cbx, else ~/.local/share/cbx. An empty variable counts as unset."""
     if home := HOME.text(environ):
         return Path(os.path.abspath(home))
-    shared = environ.get("XDG_DATA_HOME", "")
+    shared = DATA_HOME.text(environ)
     if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
         shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "share")
     return Path(shared, "cbx")

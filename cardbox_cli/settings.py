@@ -108,7 +108,14 @@ HOME = Variable(
     "CBX_HOME",
     "folder",
     None,
-    "Where the embedded server and what cbx remembers lie: in XDG_DATA_HOME, else below ~/.local/share.",
+    "Where the embedded server and what cbx remembers lie: cbx in XDG_DATA_HOME.",
+)
+DATA_HOME = Variable("XDG_DATA_HOME", "folder", "~/.local/share", "Where programs keep a user's data.")
+RUNTIME_DIR = Variable(
+    "XDG_RUNTIME_DIR",
+    "folder",
+    None,
+    "Where the server's socket lies, if CBX_HOME's path is too long.",
 )
 SERVER_USER = Variable(
     "CBX_SERVER_USER", "text", None, "Who runs the embedded server for root: postgres, else nobody."
@@ -176,7 +183,10 @@ _OF_EXECUTION = (
     *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS),
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
-PLACES = (PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, SERVER_USER, HANDOVERS, OWNER)
+PLACES = (
+    *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, RUNTIME_DIR),
+    *(SERVER_USER, HANDOVERS, OWNER),
+)
 TERMINAL = (PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
 BY_WORKER = (AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, TOOL_NAME, TOOL_CALL_ID)

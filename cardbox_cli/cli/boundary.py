@@ -8,8 +8,8 @@ from typing import Any, TextIO
 
 import click
 
+from cardbox_cli.cli.escaping import printable
 from cardbox_cli.cli.session import Session
-from cardbox_cli.cli.terminal.escaping import printable
 from cardbox_cli.errors import CbxError, InvalidInput, UsageError
 
 INTERRUPTED = 130

@@ -50,7 +50,7 @@ def root() -> LazyGroup:
                 expose_value=False,
                 callback=_version,
                 help="Show the version.",
-            ),
+            )
         ],
     )
 

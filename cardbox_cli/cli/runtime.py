@@ -1,4 +1,4 @@
-"""How commands reach the use cases of execution: a runtime on the session's database, fully wired."""
+"""How commands reach the use cases of execution: a runtime on the session's database."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What every command is told besides its own arguments: project, database, output format, debugging.
+"""What every command gets besides its own arguments: project, database, output format, debugging.
 
 The four options are accepted before and after the subcommand; the later one wins.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from cardbox_cli.cli.terminal.escaping import printable
+from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import PROJECT
 
@@ -80,18 +80,18 @@ class Session:
     @contextmanager
     def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
         """The cards and boxes of this run's project."""
-        from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedCards
+        from cardbox_cli.cli.id_resolution import ResolvingBoxes, ResolvingCards
 
         with self.database() as database:
-            yield TypedCards(database, self.project_id), TypedBoxes(database, self.project_id)
+            yield ResolvingCards(database, self.project_id), ResolvingBoxes(database, self.project_id)
 
     @contextmanager
     def turns(self) -> "Iterator[TurnViews]":
         """The turns of this run's project, to be looked at."""
-        from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+        from cardbox_cli.cli.id_resolution import ResolvingTurns
 
         with self.database() as database:
-            yield TypedTurns(database, self.project_id)
+            yield ResolvingTurns(database, self.project_id)
 
     @contextmanager
     def inbox(self) -> "Iterator[InboxViews]":
@@ -116,7 +116,7 @@ class Session:
             self._made["turn"] = turn_id
 
     def _remember(self, database: "Database") -> None:
-        from cardbox_cli.cli.parameters.last import remember
+        from cardbox_cli.cli.last import remember
 
         if self._made:
             remember(database.address, self.project_id, self._made)
@@ -144,7 +144,7 @@ def announce(message: str) -> None:
 def common_options() -> list[click.Option]:
     """Fresh copies of the options that every command takes."""
 
-    def kept(name: str, *declarations: str, **attributes: Any) -> click.Option:
+    def stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
         def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
             if value not in (None, False):
                 obj = context.find_root().obj
@@ -154,25 +154,25 @@ def common_options() -> list[click.Option]:
         return click.Option(declarations, expose_value=False, callback=keep, **attributes)
 
     return [
-        kept(
+        stored(
             "project_id",
             "--project",
             "-p",
             metavar="ID",
             help="Project (tenant). Default: CBX_PROJECT, else 'default'.",
         ),
-        kept(
+        stored(
             "database_url",
             "--database-url",
             metavar="URL",
             help="Database. Default: CBX_DATABASE_URL, libpq's variables, else the embedded one.",
         ),
-        kept(
+        stored(
             "output",
             "--output",
             "-o",
             type=click.Choice(FORMATS),
             help="How to print the answer. Default: table.",
         ),
-        kept("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
+        stored("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
     ]

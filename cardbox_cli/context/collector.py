@@ -1,4 +1,4 @@
-"""The ContextCollector: what the layers of a request say, and why some say nothing.
+"""The ContextCollector: the texts of a request's layers, and why some have none.
 
 Takes the cards of boxes and the providers that search for more, and gives texts under names that end in
 `__context`. Renders no message, writes nothing, and asks a provider only for what was asked for by name.
@@ -13,6 +13,7 @@ import msgspec
 from cardbox_cli.context import layer_texts
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import CARD_TYPES, STORED_LAYER, SUMMARY
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.layers import (
     COLLECTED,
@@ -27,14 +28,13 @@ from cardbox_cli.model.layers import (
     check_layer,
     is_layer,
 )
-from cardbox_cli.model.todo import TodoItem, todo_items
+from cardbox_cli.model.todo import todo_items
 
-# The type of the cards that keep a layer of an earlier request, and the key of their metadata that names it.
-STORED_LAYER = "context.layer"
+# The key in the metadata of a stored layer that names it.
 LAYER_KEY = "layer"
 
 # The layers that boxes make without being asked, by the type of the cards that make them.
-_MAKERS = {"todo.item": TODO, "context.compression": COMPRESSION}
+_MAKERS = {name: known.layer for name, known in CARD_TYPES.items() if known.layer is not None}
 
 # How many cards a search brings, and how many that the request holds anyway are passed over for them.
 _FOUND, _PASSED_OVER = 5, 100
@@ -52,21 +52,6 @@ class ExperienceProvider(Protocol):
 
     def experience(self, profile_box_id: str, limit: int) -> Sequence[Card]:
         """Deliverables of earlier turns with the same profile, the newest first."""
-
-
-class TodoProvider(Protocol):
-    """Tells what is to be done."""
-
-    def todo(self, slots: Sequence[Slot]) -> Sequence[TodoItem]:
-        """The list that the places of boxes make, in its order."""
-
-
-class BoxTodo:
-    """The list that the `todo.item` cards of the boxes make."""
-
-    def todo(self, slots: Sequence[Slot]) -> Sequence[TodoItem]:
-        """The items of these places."""
-        return todo_items(slots)
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,11 +111,9 @@ class ContextCollector:
         *,
         knowledge: KnowledgeProvider | None = None,
         experience: ExperienceProvider | None = None,
-        todo: TodoProvider | None = None,
     ) -> None:
         self._knowledge = knowledge
         self._experience = experience
-        self._todo = todo or BoxTodo()
 
     def collect(self, wanted: Collecting) -> Collected:
         """The layers that are wanted and may be had.
@@ -149,7 +132,7 @@ class ContextCollector:
         return Collected(layers=layers, left_out=left_out)
 
     def _layer(self, wanted: Collecting, name: str) -> Layer:
-        """The layer as whoever is nearest says it: the caller, the profile, an earlier request, the cards."""
+        """The layer from whoever is nearest: the caller, the profile, an earlier request, the cards."""
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
@@ -167,16 +150,16 @@ class ContextCollector:
             cards = _new(self._experience.experience(wanted.profile_box_id, _asked_of(wanted)), wanted)
             text = layer_texts.experience_text(cards)
         elif name == TODO:
-            items = self._todo.todo(wanted.slots)
+            items = todo_items(wanted.slots)
             text = layer_texts.todo_text(items)
             return Layer(name=name, text=text, card_ids=[item.card_id for item in items])
         elif name == COMPRESSION:
-            cards = _of_type(wanted.cards, "context.compression")
+            cards = _of_type(wanted.cards, SUMMARY)
             text = "\n\n".join(card_text(card.content) for card in cards)
         return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
 
 
-# Collects what the cards of the boxes say, and searches nowhere.
+# Collects from the cards of the boxes, and searches nowhere.
 WITHOUT_PROVIDERS = ContextCollector()
 
 
@@ -223,7 +206,7 @@ def _stored(cards: Sequence[Card], name: str) -> Layer | None:
 
 
 def kept_layer(card: Card) -> str | None:
-    """The layer of an earlier request that a card keeps, as far as it says the name of one."""
+    """The layer of an earlier request that a card keeps, as far as it names one."""
     name = card.metadata.get(LAYER_KEY) if card.type == STORED_LAYER else None
     return name if isinstance(name, str) and is_layer(name) else None
 

@@ -7,8 +7,8 @@ prompt text. Which texts the layers get is the collector's business.
 from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
-from cardbox_cli.context.blocks import text_of
 from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import text_of
 from cardbox_cli.errors import DuplicateQuery
 from cardbox_cli.model.layers import (
     CHECKPOINT,
@@ -111,5 +111,5 @@ def _ends_with(history: Sequence[Message], query: str) -> bool:
     if not history or history[-1].body.get("role") != "user":
         return False
     content = history[-1].body.get("content")
-    said = content if isinstance(content, str) else text_of(content if isinstance(content, list) else [])
-    return said.strip() == query.strip()
+    text = content if isinstance(content, str) else text_of(content if isinstance(content, list) else [])
+    return text.strip() == query.strip()

@@ -38,7 +38,7 @@ def editable_text(card: Card) -> str:
 
 
 def edited_content(card: Card, text: str, source: str) -> Content:
-    """The content that the edited `text` spells. Raises InvalidInput naming `source` and the place."""
+    """The content that the edited `text` is. Raises InvalidInput naming `source` and the place."""
     if isinstance(card.content, TextContent):
         return TextContent(text)
     try:
@@ -51,7 +51,7 @@ def edited_content(card: Card, text: str, source: str) -> Content:
         raise InvalidInput(f"{source}: {exc}") from exc
 
 
-def says_the_same(card: Card, content: Content) -> bool:
+def is_same_content(card: Card, content: Content) -> bool:
     """Whether `content` is what the card holds already, however its JSON is laid out."""
     return sources.same_json(card.content, content)
 

@@ -1,6 +1,7 @@
-"""How what was collected for a layer reads to a model: the texts of `todo__context` and its like.
+"""The texts of layers that are collected, `todo__context` and its like, as a model reads them.
 
-Pure. Which items and cards these are is the collector's affair; their order is kept. Nothing to say is "".
+Pure. Which items and cards these are is the collector's affair; their order is kept. Of nothing they
+make "".
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.todo import TodoItem
 
-# Of one card a layer says so many characters at most: it is a hint, and the request holds more than it.
+# Of one card a layer has so many characters at most: it is a hint, and the request holds more than it.
 LONGEST = 2000
 
 
@@ -31,13 +32,13 @@ def experience_text(cards: Sequence[Card]) -> str:
 
 
 def _listed(heading: str, cards: Iterable[Card]) -> str:
-    # A last thought and the deliverable that was made of it say the same.
-    said = dict.fromkeys(text for text in map(_said, cards) if text)
-    entries = [f"[{number}] {text}" for number, text in enumerate(map(_bounded, said), 1)]
+    # A last thought and the deliverable that was made of it have one text.
+    texts = dict.fromkeys(text for text in map(_text, cards) if text)
+    entries = [f"[{number}] {text}" for number, text in enumerate(map(_bounded, texts), 1)]
     return "\n\n".join([heading, *entries]) if entries else ""
 
 
-def _said(card: Card) -> str:
+def _text(card: Card) -> str:
     calls = card.tool_calls if isinstance(card.tool_calls, list) else []
     parts = (card_text(card.content).strip(), *map(_call, calls))
     return "\n".join(part for part in parts if part)

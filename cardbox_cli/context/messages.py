@@ -1,15 +1,15 @@
-"""From cards to messages: which cards speak, as whom, and what they say.
+"""From cards to messages: which cards make one, whose it is, and what a card's own fields put into it.
 
-Pure. A message is spelled in OpenAI's form here, the form that cards are near to; `formats/` holds the
-other dialects. Layers and their order are the composer's business.
+Pure. The form of messages here is the chat form, which cards are near to: a role, a text or parts, tool calls
+as cards hold them. Every provider's format is made of it (`providers/`). Layers and the order of messages are
+the composer's business.
 """
 
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import has_files, parts_of, plain_text
+from cardbox_cli.model.card_types import CARD_TYPES, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.content import (
     FieldsSchemaContent,
@@ -18,25 +18,9 @@ from cardbox_cli.model.content import (
     TextContent,
 )
 
-# Types that never are a message of their own, and why: what `--explain` says was left out.
-SILENT_TYPES = {
-    "tool.call": "scheduling and audit; the call stands in its thought",
-    "sys.profile": "makes the system prompt",
-    "sys.tools": "becomes the request's tools",
-    "context.compression": "joins the layer compression__context",
-    "todo.item": "belongs to the layer todo__context",
-    "context.layer": "a layer of an earlier request, as its metadata names it",
-    "session.event": "an event of a session, no message",
-}
-# Types that only the format that they come from can send, and why others leave them out.
-ASIDES = {
-    "agent.reasoning": "thinking, sent to Anthropic alone",
-    "agent.aside": "blocks of Anthropic's own, sent to it alone",
-}
-
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of a request in its dialect, with the layer and the card that it comes from.
+    """One message of a request in its format, with the layer and the card that it comes from.
 
     Neighbours of one `group` are parts of one message.
     """
@@ -47,53 +31,28 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     group: str | None = None
 
 
-class Silence(msgspec.Struct, frozen=True):
+class NoMessage(msgspec.Struct, frozen=True):
     """Why a card is no message."""
 
     reason: str
 
 
-_SILENT = {card_type: Silence(reason) for card_type, reason in SILENT_TYPES.items()}
-_SILENT_OR_ASIDE = {**_SILENT, **{card_type: Silence(reason) for card_type, reason in ASIDES.items()}}
+_NEVER = {name: NoMessage(each.reason) for name, each in CARD_TYPES.items() if each.becomes == "nothing"}
+# The types that only the format of their origin sends, and why others leave them out.
+OF_ONE_FORMAT = {
+    name: NoMessage(each.reason) for name, each in CARD_TYPES.items() if each.becomes == "own-format"
+}
+NOT_IN_CHAT = {**_NEVER, **OF_ONE_FORMAT}
 
 
-def silence(card: Card) -> Silence | None:
-    """Why a card is no message in any format, or None for one that may be."""
-    return _SILENT.get(card.type)
-
-
-def message_body(card: Card) -> dict[str, Any] | Silence:
-    """The OpenAI message that `card` is, or why it is none.
-
-    What was imported and fits no content class comes out as it went in.
-    """
-    silent = _SILENT_OR_ASIDE.get(card.type)
-    if silent is not None:
-        return silent
-    metadata = card.metadata
-    if "source_message" in metadata or "source_blocks" in metadata:
-        return spoken_body(card)
-    return standard_body(card)
-
-
-def spoken_body(card: Card | CardDraft) -> dict[str, Any]:
-    """The OpenAI message of a card that speaks: its original, or what its fields spell."""
-    if "source_message" in card.metadata and (source := sources.openai_message(card)) is not None:
-        return dict(source)
-    body = standard_body(card)
-    if "source_blocks" not in card.metadata:
-        return body
-    blocks = sources.anthropic_blocks(card)
-    if card.type == "tool.result":
-        return {**body, "content": _result_text(blocks, body["content"])}
-    if body["role"] == "user" and has_files(blocks):
-        return {**body, "content": parts_of(blocks)}
-    return body
+def never_a_message(card: Card | CardDraft) -> NoMessage | None:
+    """Why a card is no message in any format; None for one that may be."""
+    return _NEVER.get(card.type)
 
 
 def standard_body(card: Card | CardDraft) -> dict[str, Any]:
-    """The OpenAI message that the card's own fields spell."""
-    if card.type == "tool.result":
+    """The message in the chat form that the card's own fields make."""
+    if card.type == TOOL_RESULT:
         body = {"role": "tool", "tool_call_id": card.tool_call_id, "content": card_text(card.content)}
         name = card.metadata.get("function_name")
         return {**body, "name": name} if isinstance(name, str) else body
@@ -101,12 +60,6 @@ def standard_body(card: Card | CardDraft) -> dict[str, Any]:
     if card.tool_calls:
         return {"role": "assistant", "content": content or None, "tool_calls": card.tool_calls}
     return {"role": card.role or "user", "content": content}
-
-
-def _result_text(blocks: Any, text: Any) -> Any:
-    """The text of a tool result, with a word for what is no text: tool messages hold nothing else."""
-    content = blocks[0].get("content") if isinstance(blocks, list) and len(blocks) == 1 else None
-    return plain_text(content) if isinstance(content, list) and content else text
 
 
 def _content_of(card: Card | CardDraft) -> str | list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """From the cards of boxes to one LLM request: system prompt, tools, layers and history.
 
 Sorts every card into the part of the request that it belongs to, and keeps account of those that belong to
-none. Which texts the layers get is the collector's business, which order the parts take the composer's, how a
-provider spells them `formats/`'. Pure as long as the collector has no providers.
+none. Which texts the layers get is the collector's business, which order the parts take the composer's, which
+form messages have that of `providers/`. Pure as long as the collector has no providers.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +19,9 @@ from cardbox_cli.context.collector import (
     LayerLeftOut,
 )
 from cardbox_cli.context.composer import compose
-from cardbox_cli.context.messages import Message, Silence, message_body
+from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import PROFILE
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.model.layers import (
@@ -34,10 +35,10 @@ from cardbox_cli.model.layers import (
     process_of,
 )
 
-Spell = Callable[[Card], dict[str, Any] | Silence]
+Encode = Callable[[Card], dict[str, Any] | NoMessage]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A place of a box as rendering takes it in: its slot, its box, and the rule that brought it if known.
 
     `box_id` is empty where the box does not exist (yet).
@@ -49,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request shall be composed, as far as somebody says so; the profile is asked for the rest.
+    """How a request shall be composed, as far as somebody asks for it; the profile is asked for the rest.
 
     `share` is the switch of sharing, as the caller or else the project sets it.
     """
@@ -75,7 +76,7 @@ class Omitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM request before a provider's body is made of it: its messages are spelled, no more.
+    """One LLM request before a provider's body is made of it: its messages are in a format, no more.
 
     `tools` are as they are stored, `config` is the profile's llm_config. `layers` are the texts that were
     composed, `places` has the place of each card that was taken in, `profile_id` names that of the profile.
@@ -92,7 +93,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     layers: list[Layer]
     layers_left_out: list[LayerLeftOut]
     left_out: list[Omitted]
-    places: dict[str, Entry]
+    places: dict[str, RequestEntry]
     profile_id: str | None
     lost_layers: dict[str, str] = {}
 
@@ -104,16 +105,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_of(
-    entries: Sequence[Entry],
+    entries: Sequence[RequestEntry],
     options: ComposeOptions = DEFAULT_OPTIONS,
     *,
-    spell: Spell = message_body,
+    encode: Encode,
     collector: ContextCollector = WITHOUT_PROVIDERS,
     own: Container[str] = (),
 ) -> Request:
     """The request that the cards of boxes make, in their order; a card counts once, at its first place.
 
-    `spell` says what a card is in the dialect of a format. `own` are the cards that stay where a process
+    `encode` makes a card a message in some format. `own` are the cards that stay where a process
     takes no history: what the turn is about, and what it has done itself.
 
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
@@ -121,7 +122,7 @@ def request_of(
     """
     taken = _take_in(entries)
     places, cards = taken.places, taken.cards
-    profile_id, profile = next(_profiles(cards if "sys.profile" in taken.types else ()), (None, {}))
+    profile_id, profile = next(_profiles(cards if PROFILE in taken.types else ()), (None, {}))
     process = process_of(options.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
@@ -135,7 +136,7 @@ def request_of(
             share=options.share,
         )
     )
-    history, unsaid = _history(taken, process, spell, own)
+    history, without_message = _history(taken, process, encode, own)
     layout = _layout(options, profile)
     return Request(
         messages=compose(
@@ -152,7 +153,7 @@ def request_of(
         layout=layout,
         layers=collected.layers,
         layers_left_out=collected.left_out,
-        left_out=taken.left_out + unsaid,
+        left_out=taken.left_out + without_message,
         places=places,
         profile_id=profile_id,
     )
@@ -162,16 +163,16 @@ class _TakenIn(msgspec.Struct, frozen=True):
     """The places whose cards are taken in, by card; the cards, their types, the tools that they bring; and
     why other places are not."""
 
-    places: dict[str, Entry]
+    places: dict[str, RequestEntry]
     cards: list[Card]
     types: set[str]
     tools: list[dict[str, Any]]
     left_out: list[Omitted]
 
 
-def _take_in(entries: Sequence[Entry]) -> _TakenIn:
+def _take_in(entries: Sequence[RequestEntry]) -> _TakenIn:
     """What these places bring, asked of each card once: boxes are long."""
-    places: dict[str, Entry] = {}
+    places: dict[str, RequestEntry] = {}
     cards: list[Card] = []
     types: set[str] = set()
     tools: list[dict[str, Any]] = []
@@ -193,13 +194,13 @@ def _take_in(entries: Sequence[Entry]) -> _TakenIn:
 
 
 def _history(
-    taken: _TakenIn, process: Process, spell: Spell, own: Container[str]
+    taken: _TakenIn, process: Process, encode: Encode, own: Container[str]
 ) -> tuple[list[Message], list[Omitted]]:
     """The messages that the cards make, in order, and why some make none."""
     messages: list[Message] = []
     left_out: list[Omitted] = []
     for card in taken.cards:
-        body = spell(card)
+        body = encode(card)
         if not isinstance(body, dict):
             left_out.append(_left_out(taken.places[card.card_id], body.reason))
         elif process.takes_history or card.card_id in own:
@@ -211,13 +212,13 @@ def _history(
     return messages, left_out
 
 
-def _left_out(entry: Entry, reason: str) -> Omitted:
+def _left_out(entry: RequestEntry, reason: str) -> Omitted:
     return Omitted(
         card_id=entry.slot.card_id, box_id=entry.box_id, position=entry.slot.position, reason=reason
     )
 
 
-# --- what the profile says
+# --- what the profile holds
 
 
 def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
@@ -226,9 +227,9 @@ def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
 
 
 def _profiles(cards: Iterable[Card]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The cards that say a profile, by their ids; other programs may have left no object in one."""
+    """The cards that hold a profile, by their ids; other programs may have left no object in one."""
     for card in cards:
-        if card.type != "sys.profile" or not isinstance(card.content, JsonContent):
+        if card.type != PROFILE or not isinstance(card.content, JsonContent):
             continue
         if isinstance(card.content.data, dict):
             yield card.card_id, card.content.data

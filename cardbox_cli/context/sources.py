@@ -1,13 +1,12 @@
-"""What an imported card remembers of its original: the `source_…` keys of its metadata.
+"""Imported cards: how they are drafted, and what each remembers of its original in `source_…` keys.
 
 - `source_format`: the format that the keys below are in.
-- `source_message`: in OpenAI's format the whole message; in Anthropic's the message around its content,
-  which is `""` or `[]` there and is filled with what its cards say.
-- `source_blocks`: the content blocks of this card, where its own fields cannot spell them.
-- `source_line`: the line of a Claude Code session around its message's content, on its first card.
+- `source_message`: a message as it came, whole or with the place of its content left empty.
+- `source_blocks`: the content blocks of this card, where its own fields cannot hold them.
+- `source_line`: the line of a session's file around its message's content, on its first card.
 - `source_group`: shared by neighbouring cards that are one message of a model or a user.
 
-Owns the names and the reading of them; what they mean in a message is the formats' business.
+Owns the keys and the reading of them; what they mean in a message stands in the formats of `providers/`.
 """
 
 from typing import Any
@@ -15,33 +14,37 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.card_types import REASONING
+from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.content import Content
 
-OPENAI = "openai"
-ANTHROPIC = "anthropic"
-CLAUDE_CODE = "claude-code"
-
+AUTHOR = "cbx.import"
+FORMAT = "source_format"
+MESSAGE = "source_message"
+BLOCKS = "source_blocks"
+LINE = "source_line"
 GROUP = "source_group"
 
 
-def openai_message(card: Card | CardDraft) -> dict[str, Any] | None:
-    """The original of an imported OpenAI message that cards cannot express, if this card keeps one."""
-    source = card.metadata.get("source_message")
-    is_openai = card.metadata.get("source_format", OPENAI) == OPENAI
-    is_message = isinstance(source, dict) and isinstance(source.get("role"), str)
-    return source if is_openai and is_message else None
+def imported_card(card_type: str, content: Content | str, **parts: Any) -> CardDraft:
+    """A draft by the importer; its id is a placeholder until its conversation is known."""
+    return draft_card(card_type, content, author_id=AUTHOR, card_id="?", **parts)
 
 
-def anthropic_blocks(card: Card | CardDraft) -> Any:
-    """What stood as content in an Anthropic message, if this card keeps it; else `UNSET`."""
-    is_anthropic = card.metadata.get("source_format") in (ANTHROPIC, CLAUDE_CODE)
-    return card.metadata.get("source_blocks", msgspec.UNSET) if is_anthropic else msgspec.UNSET
+def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
+    """`card` with `source_…` keys in its metadata."""
+    return msgspec.structs.replace(card, metadata={**card.metadata, FORMAT: source_format, **source})
+
+
+def may_have_original(card: Card | CardDraft) -> bool:
+    """Whether a card may keep a message or blocks that its own fields cannot hold."""
+    return MESSAGE in card.metadata or BLOCKS in card.metadata
 
 
 def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, Any] | None:
     """What stood around the content, under `key`, if this card comes from that format and begins it."""
     source = card.metadata.get(key)
-    is_its_own = card.metadata.get("source_format") == source_format
+    is_its_own = card.metadata.get(FORMAT) == source_format
     return source if is_its_own and isinstance(source, dict) else None
 
 
@@ -54,10 +57,9 @@ def group(card: Card | CardDraft) -> str | None:
 def originals(card: Card) -> list[str]:
     """The keys of the metadata that hold the card's original, or vouch for it as a signature does.
 
-    Not the group: that says which cards are one message, whatever they say.
+    Not the group: that says which cards are one message, whatever they hold.
     """
-    keys = ["source_format", "source_message", "source_blocks", "source_line"]
-    keys += ["signature"] if card.type == "agent.reasoning" else []
+    keys = [FORMAT, MESSAGE, BLOCKS, LINE, *(["signature"] if card.type == REASONING else [])]
     return [key for key in keys if key in card.metadata]
 
 

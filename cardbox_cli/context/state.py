@@ -6,18 +6,16 @@ cards already and is listed, never copied or inferred from messages. Pure, and h
 
 from collections.abc import Iterable, Sequence
 
-from cardbox_cli.context.collector import LAYER_KEY, STORED_LAYER
-from cardbox_cli.context.request import Entry, Request
+from cardbox_cli.context.collector import LAYER_KEY
+from cardbox_cli.context.request import Request, RequestEntry
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import RENDERED_PROMPT, STORED_LAYER, TOOLS
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.ids import derived_id, unique
 from cardbox_cli.model.layers import SYSTEM_PROMPT
 
 ASSEMBLER = "system_assembler"
-
-# What only a request box holds. A turn never sees those of an earlier request.
-SNAPSHOTS = ("sys.rendered_prompt", "sys.tools", STORED_LAYER)
 
 
 def request_cards(project_id: str, request: Request, *, reproducible: Iterable[str] = ()) -> list[CardDraft]:
@@ -28,13 +26,13 @@ def request_cards(project_id: str, request: Request, *, reproducible: Iterable[s
     cards = []
     prompt = request.messages[0] if request.messages else None
     if prompt is not None and prompt.layer == SYSTEM_PROMPT:
-        said, profile_id = prompt.body["content"], request.profile_id or ""
-        card_id = derived_id(project_id, "sys.rendered_prompt", profile_id, said).hex
-        cards.append(_card("sys.rendered_prompt", said, card_id, profile_id=profile_id))
+        text, profile_id = prompt.body["content"], request.profile_id or ""
+        card_id = derived_id(project_id, RENDERED_PROMPT, profile_id, text).hex
+        cards.append(_card(RENDERED_PROMPT, text, card_id, profile_id=profile_id))
     if request.tools:
-        spelled = exact_json.canonical(exact_json.encode(request.tools)).decode()
-        card_id = derived_id(project_id, "sys.tools", spelled).hex
-        cards.append(_card("sys.tools", ToolContent(request.tools), card_id))
+        definitions = exact_json.canonical(exact_json.encode(request.tools)).decode()
+        card_id = derived_id(project_id, TOOLS, definitions).hex
+        cards.append(_card(TOOLS, ToolContent(request.tools), card_id))
     kept = set(reproducible)
     for layer in request.layers:
         if layer.name in kept:
@@ -43,10 +41,10 @@ def request_cards(project_id: str, request: Request, *, reproducible: Iterable[s
     return cards
 
 
-def request_box_ids(cards: Iterable[CardDraft], history: Sequence[Entry]) -> list[str]:
+def request_box_ids(cards: Iterable[CardDraft], history: Sequence[RequestEntry]) -> list[str]:
     """The ids of a request box: those cards, then the history that can be read, each once."""
-    seen = (entry.slot.card_id for entry in history if entry.slot.state == "present")
-    return unique([*(card.card_id for card in cards), *seen])
+    present = (entry.slot.card_id for entry in history if entry.slot.state == "present")
+    return unique([*(card.card_id for card in cards), *present])
 
 
 def _card(card_type: str, content: ToolContent | str, card_id: str, **metadata: str) -> CardDraft:

@@ -1,8 +1,8 @@
 """Claude Code's session files: lines of JSON, as cards and back, exactly.
 
 A session is a box, and each of its sidechains another, whose parent it is. A line that bears a message
-becomes the cards of that message, as `anthropic` makes them, and its first card keeps what else the line
-says; any other line is a card of type `session.event`. Lines of one API message share their group.
+becomes the cards of that message, as Anthropic's are, and its first card keeps what else the line
+has; any other line is a card of type `session.event`. Lines of one API message share their group.
 """
 
 from array import array
@@ -11,33 +11,34 @@ from functools import cached_property, partial
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.blocks import text_of
-from cardbox_cli.context.drafting import content_cards, imported_card, keep
-from cardbox_cli.context.formats.anthropic import role_of
-from cardbox_cli.context.messages import SILENT_TYPES
-from cardbox_cli.conversations import anthropic
-from cardbox_cli.conversations.anthropic import (
+from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.parts import text_of
+from cardbox_cli.context.providers.anthropic.cards import (
+    content_cards,
     emptied,
     filled,
     gathered,
-    id_spellings,
+    ids_on_export,
     joined_content,
+    keep_original,
     message_of,
-    respelled,
+    with_ids,
 )
-from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable
+from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
+from cardbox_cli.context.providers.anthropic.encoding import role_of
+from cardbox_cli.context.sources import imported_card, keep
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_documents import Document, Documents
 from cardbox_cli.conversations.json_window import held
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 
-NAME = sources.CLAUDE_CODE
-KEYSPACE: tuple[str, ...] = (NAME,)
-EVENT = "session.event"
+NAME = "claude-code"
 # What a session often begins with, before a line that names it.
 _SNAPSHOT = "file-history-snapshot"
 
@@ -48,7 +49,7 @@ _Thread = tuple[str | None, str | None]
 # --- reading
 
 
-def recognises(documents: Documents) -> bool:
+def _recognises(documents: Documents) -> bool:
     """Whether the file is objects with a type that are no messages, one of them of a session."""
     names_a_session = False
     for _, (_, line) in _Lines(documents).numbered():
@@ -92,7 +93,7 @@ class _Lines:
         return [document for _, document in self.numbered()]
 
 
-def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     """The session in a file, and then its sidechains, each in the order of the file."""
     if at is not None:
         raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="leave --at out")
@@ -110,10 +111,10 @@ def read(documents: Documents, *, at: str | None = None) -> Iterator[Conversatio
         )
 
 
-def _entries(lines: _Lines, numbers: Iterable[int]) -> Iterator[Entry]:
+def _entries(lines: _Lines, numbers: Iterable[int]) -> Iterator[FileEntry]:
     for position, number in enumerate(numbers):
         place, line = lines.line(number)
-        yield Entry(str(position), held(line), place)
+        yield FileEntry(str(position), held(line), place)
 
 
 def _threads(lines: _Lines) -> "dict[_Thread, array[int]]":
@@ -156,12 +157,12 @@ def _text(line: Any, key: str) -> str | None:
 # --- drafting
 
 
-def draft(entry: Entry) -> list[CardDraft]:
+def _draft(entry: FileEntry) -> list[CardDraft]:
     """The cards that hold a line."""
     line = entry.value
     message = line.get("message")
     if line["type"] not in ("user", "assistant") or not _is_message(message):
-        return [imported_card(EVENT, JsonContent(line))]
+        return [imported_card(SESSION_EVENT, JsonContent(line))]
     cards = content_cards(message["role"], message["content"], NAME)
     around = {**line, "message": {**message, "content": emptied(message["content"])}}
     group = {"source_group": message["id"]} if _text(message, "id") else {}
@@ -175,13 +176,10 @@ def _is_message(message: Any) -> bool:
     return isinstance(message.get("content"), str | list)
 
 
-keep_original = anthropic.keep_original
-
-
 # --- exporting
 
 
-def export(cards: Iterable[Card]) -> Iterator[str]:
+def _export(cards: Iterable[Card]) -> Iterator[str]:
     """The lines that were imported, as JSONL. Cards of another origin make lines of a type and a message."""
     lead = ""
     for line in _exported(cards):
@@ -190,28 +188,40 @@ def export(cards: Iterable[Card]) -> Iterator[str]:
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
-    others = id_spellings(cards)
-    told = (card for card in cards if card.type not in SILENT_TYPES or _event(card) is not None)
-    for run in gathered(told, lambda card: _envelope(card) is not None):
+    others = ids_on_export(cards)
+    written = (card for card in cards if never_a_message(card) is None or _event(card) is not None)
+    for run in gathered(written, lambda card: _envelope(card) is not None):
         yield _event(run[0]) or _line_of(run, others)
 
 
 def _event(card: Card) -> dict[str, Any] | None:
     """The line that bears no message, if `card` is one."""
     data = card.content.data if isinstance(card.content, JsonContent) else None
-    return data if card.type == EVENT and isinstance(data, dict) else None
+    return data if card.type == SESSION_EVENT and isinstance(data, dict) else None
 
 
 def _line_of(cards: Sequence[Card], others: dict[str, str]) -> dict[str, Any]:
     around = _envelope(cards[0])
     if around is not None:
-        return {**around, "message": respelled(filled(around["message"], cards), others)}
+        return {**around, "message": with_ids(filled(around["message"], cards), others)}
     role = role_of(cards[0])
     if role == "system":
         return {"type": role, "content": text_of(joined_content(cards))}
-    return {"type": role, "message": respelled(message_of(cards), others)}
+    return {"type": role, "message": with_ids(message_of(cards), others)}
 
 
 def _envelope(card: Card) -> dict[str, Any] | None:
-    around = sources.envelope(card, NAME, "source_line")
+    around = sources.envelope(card, NAME, sources.LINE)
     return around if around is not None and isinstance(around.get("message"), dict) else None
+
+
+FORMAT = Format(
+    name=NAME,
+    provider=ANTHROPIC,
+    keyspace=(NAME,),
+    recognises=_recognises,
+    read=_read,
+    draft=_draft,
+    keep_original=keep_original,
+    export=_export,
+)

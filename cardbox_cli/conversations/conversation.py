@@ -1,13 +1,13 @@
-"""A conversation on its way from a file to a box, and what every format writes alike."""
+"""A conversation on its way from a file to a box, and what a format of such files offers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.model.cards import Card, CardDraft
 
 _Item = TypeVar("_Item", covariant=True)
 
@@ -22,7 +22,7 @@ class Rereadable(Generic[_Item]):
         return self._read()
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FileEntry(msgspec.Struct, frozen=True):
     """What a format writes at a time, such as a message: its JSON value.
 
     `position` tells it from the other entries of its conversation, `place` is for error messages.
@@ -41,7 +41,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     beside its messages, such as the tools of a request's body.
     """
 
-    entries: Iterable[Entry]
+    entries: Iterable[FileEntry]
     place: str
     own_id: str | None
     title: str | None
@@ -50,32 +50,36 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     beside: Mapping[str, Any] = {}
 
 
-def checked_message(entry: Entry, roles: Collection[str], provider: str) -> dict[str, Any]:
-    """The entry's value, a message of one of `roles`. Raises InvalidConversation naming its place."""
-    message = entry.value
-    if not isinstance(message, dict):
-        raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
-    role = message.get("role")
-    if not isinstance(role, str) or role not in roles:
-        raise InvalidConversation(
-            f"{entry.place}: the role {role!r} is none of {provider}'s", hint=f"roles are {', '.join(roles)}"
-        )
-    return message
+class Read(Protocol):
+    """Reads the conversations in a file, one that others branch off from before them.
+
+    `at` is the key of the messages, dotted if nested. Raises InvalidConversation naming the place.
+    """
+
+    def __call__(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]: ...
 
 
-def file_pieces(messages: Iterable[Any], **beside: Any) -> Iterator[str]:
-    """The text of an indented JSON file, a message at a time: what stands `beside` them, then `messages`."""
-    yield "{\n"
-    for key, value in beside.items():
-        yield f"  {_indented(key)}: {_indented(value, 2)},\n"
-    yield '  "messages": ['
-    lead = "\n"
-    for message in messages:
-        yield f"{lead}    {_indented(message, 4)}"
-        lead = ",\n"
-    yield "]\n}" if lead == "\n" else "\n  ]\n}"
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """A format of conversation files. `provider` names the one whose messages it holds.
+
+    `keyspace` begins the keys of its conversations, so that one file taken as two formats makes two boxes.
+    `recognises` tells whether a file bears marks that no other format has. `draft` makes the cards of an
+    entry, whose ids are the importer's business, and raises InvalidConversation naming the entry's place.
+    `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text
+    of a file with what cards hold, in pieces, and may iterate over the cards more than once.
+    """
+
+    name: str
+    provider: str
+    keyspace: tuple[str, ...]
+    recognises: Callable[[Documents], bool]
+    read: Read
+    draft: Callable[[FileEntry], list[CardDraft]]
+    keep_original: Callable[[CardDraft, CardDraft], CardDraft]
+    export: Callable[[Iterable[Card]], Iterator[str]]
 
 
-def _indented(value: Any, columns: int = 0) -> str:
+def indented(value: Any, columns: int = 0) -> str:
+    """A value as indented JSON; of several lines all but the first begin with so many blanks."""
     text = msgspec.json.format(exact_json.encode(value).decode(), indent=2)
     return text.replace("\n", "\n" + " " * columns)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.conversations.conversation import Conversation, Entry, Rereadable
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
@@ -29,7 +29,7 @@ class MessageList(msgspec.Struct, frozen=True, kw_only=True):
     top: dict[str, Any]
     place: str
 
-    def conversation(self, source_format: str, entries: Iterable[Entry]) -> Conversation:
+    def conversation(self, source_format: str, entries: Iterable[FileEntry]) -> Conversation:
         """The conversation of these entries, with the id and the title that the file gives it."""
         ids = (self.top.get(key) for key in _ID_KEYS)
         titles = (self.top.get(key) for key in _TITLE_KEYS)
@@ -55,14 +55,14 @@ def find_messages(documents: Documents, at: str | None = None) -> Iterator[Messa
         yield from _in_document(document, place, at)
 
 
-def message_entries(found: MessageList) -> Iterator[Entry]:
+def message_entries(found: MessageList) -> Iterator[FileEntry]:
     """An entry for each message, at its number."""
     for number, message in enumerate(found.messages):
-        yield Entry(str(number), message, f"{found.place}: message {number}")
+        yield FileEntry(str(number), message, f"{found.place}: message {number}")
 
 
 def all_messages(documents: Documents) -> Iterator[MessageList]:
-    """Every list of messages in a file, however many and wherever: what formats are told by."""
+    """Every list of messages in a file, however many and wherever: what formats are known by."""
     if documents.all(_is_message):
         yield _of_documents(documents)
         return
@@ -116,7 +116,7 @@ def _one(item: Any, place: str, at: str | None) -> MessageList:
             )
         return _found(messages, _holder(item, at), item, place)
     if is_list(item) and (_begins_with_message(item) or _all_messages(item)):
-        return _found(item, {}, {}, place)  # what is none among them is told by its place
+        return _found(item, {}, {}, place)  # what is none among them is named by its place
     found = _message_lists(item)
     if len(found) == 1:
         [(messages, holder)] = found.values()

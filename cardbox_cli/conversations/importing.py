@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.conversations.conversation import Conversation, Entry
-from cardbox_cli.conversations.formats import FORMATS, Format
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
+from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
@@ -92,7 +92,7 @@ def _imported_box(conversation: Wanted, placed: dict[int, str], counts: dict[int
 class Drafted(msgspec.Struct, frozen=True):
     """An entry, the cards that importing it would make, and what is wrong with it where there are none."""
 
-    entry: Entry
+    entry: FileEntry
     cards: list[CardDraft]
     problem: str | None = None
 
@@ -101,8 +101,8 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
     """What importing the entries of a conversation into a project would make. Bad characters are replaced."""
     reading = _Reading(project_id, remap_tool_ids=False, replace_bad_text=True)
     key, _ = reading.keys(conversation)
-    source_format = FORMATS[conversation.format]
-    for each in reading.spelled(conversation):
+    source_format = format_named(conversation.format)
+    for each in reading.stored(conversation):
         try:
             cards = _drafted(source_format, each.entry)
         except InvalidConversation as exc:
@@ -112,10 +112,10 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
         yield Drafted(each.entry, list(_with_ids(cards, (project_id, *key), key, name)))
 
 
-class _Spelled(msgspec.Struct, frozen=True):
+class _StoredEntry(msgspec.Struct, frozen=True):
     """An entry as it will be stored, its canonical JSON, and how many bad characters it held."""
 
-    entry: Entry
+    entry: FileEntry
     canonical: str
     replaced: int
 
@@ -153,10 +153,10 @@ class _Reading:
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""
-        keyspace = FORMATS[conversation.format].KEYSPACE
+        keyspace = format_named(conversation.format).keyspace
         own_id = conversation.own_id
         if own_id is None:
-            own_id = str(derived_from(each.canonical for each in self.spelled(conversation)))
+            own_id = str(derived_from(each.canonical for each in self.stored(conversation)))
         elif self._storable(own_id, f"{conversation.place}: id")[1]:
             # Not the replaced text, which two ids may share. What is stored is only a hash.
             own_id = json.dumps(own_id)
@@ -164,7 +164,7 @@ class _Reading:
         return (*keyspace, own_id), None if parent is None else (*keyspace, parent)
 
     def _drafts(self, conversation: Conversation, key: _Key) -> Iterator[CardDraft]:
-        source_format = FORMATS[conversation.format]
+        source_format = format_named(conversation.format)
         scope = (self._project_id, *key, "remapped") if self._remap_tool_ids else (self._project_id, *key)
         drafts = self._identified(conversation, source_format, scope, key)
         return remapped(drafts, scope, source_format.keep_original) if self._remap_tool_ids else drafts
@@ -172,17 +172,17 @@ class _Reading:
     def _identified(
         self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
     ) -> Iterator[CardDraft]:
-        for each in self.spelled(conversation):
+        for each in self.stored(conversation):
             self.replaced_characters += each.replaced
             cards = _drafted(source_format, each.entry)
             yield from _with_ids(cards, scope, key, (each.entry.position, each.canonical))
 
-    def spelled(self, conversation: Conversation) -> Iterator[_Spelled]:
+    def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """The entries of a conversation as they will be stored."""
         for entry in conversation.entries:
             value, replaced = self._storable(entry.value, entry.place)
             text = exact_json.canonical(exact_json.encode(value)).decode()
-            yield _Spelled(msgspec.structs.replace(entry, value=value), text, replaced)
+            yield _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
 
     def _storable(self, value: Any, place: str) -> tuple[Any, int]:
         """`value` and how many bad characters were replaced in it. Raises InvalidCard naming `place`."""
@@ -214,7 +214,7 @@ def _first_words(draft: CardDraft) -> str | None:
     return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
 
 
-def _drafted(source_format: Format, entry: Entry) -> list[CardDraft]:
+def _drafted(source_format: Format, entry: FileEntry) -> list[CardDraft]:
     """The cards of an entry. Raises InvalidConversation naming its place."""
     try:
         return source_format.draft(entry)

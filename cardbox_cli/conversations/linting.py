@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.formats import DIALECTS
+from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
-from cardbox_cli.context.lint.models import provider_of
-from cardbox_cli.context.lint.registry import lint
-from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.context.request import ComposeOptions, Entry, request_of
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
+from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.importing import Drafted, drafts_of
 from cardbox_cli.conversations.json_window import held
@@ -22,14 +21,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, CardDraft, card_of
 from cardbox_cli.model.content import TextContent
-
-# What rules look at beside the messages of a request, its model and tools aside.
-_PARAMETERS = (
-    *("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "tool_choice"),
-    *("response_format", "reasoning_effort", "thinking", "cache_control"),
-)
-# What beside the messages tells that it is a request to Anthropic.
-_OF_ANTHROPIC = ("system", "thinking")
+from cardbox_cli.model.ids import unique
 
 
 def provider_beside(conversation: Conversation) -> str | None:
@@ -37,35 +29,36 @@ def provider_beside(conversation: Conversation) -> str | None:
 
     None where nothing tells.
     """
-    if any(held(conversation.beside.get(key)) is not None for key in _OF_ANTHROPIC):
-        return "anthropic"
+    for each in providers():
+        if any(held(conversation.beside.get(key)) is not None for key in each.files.request_keys):
+            return each.name
     model = _text(held(conversation.beside.get("model")))
-    return None if model is None else provider_of(model)
+    return None if model is None else provider_for_model(model).name
 
 
-def lint_conversation(conversation: Conversation, provider: str, project_id: str) -> list[Finding]:
+def lint_conversation(conversation: Conversation, provider: str, project_id: str) -> list[LintFinding]:
     """What the rules of `provider` find in a conversation; messages say where in the file that is.
 
     Card ids are those that an import into the project gives; positions are the cards' in the box it makes.
     """
     places: list[str] = []
-    entries: list[Entry] = []
+    entries: list[RequestEntry] = []
     for place, card in _cards(conversation, project_id):
         slot = Slot(len(entries), card.card_id, card, "present")
-        entries.append(Entry(slot=slot, box_id=""))
+        entries.append(RequestEntry(slot=slot, box_id=""))
         places.append(place)
-    beside = {key: held(conversation.beside.get(key)) for key in ("model", "tools", *_PARAMETERS)}
-    request = request_of(
-        entries, ComposeOptions(model=_text(beside["model"])), spell=DIALECTS[provider].spell
-    )
-    config = {key: beside[key] for key in _PARAMETERS if beside[key] is not None}
+    parameters = unique(name for each in providers() for name in each.files.parameters)
+    beside = {key: held(conversation.beside.get(key)) for key in ("model", "tools", *parameters)}
+    options = ComposeOptions(model=_text(beside["model"]))
+    request = request_of(entries, options, encode=provider_named(provider).encode)
+    config = {key: beside[key] for key in parameters if beside[key] is not None}
     request = msgspec.structs.replace(
         request, tools=request.tools + _tools(beside["tools"]), config={**config, **request.config}
     )
-    return [_told(found, conversation, places) for found in lint(entries, request, provider)]
+    return [_placed(found, conversation, places) for found in lint(entries, request, provider)]
 
 
-def _told(found: Finding, conversation: Conversation, places: list[str]) -> Finding:
+def _placed(found: LintFinding, conversation: Conversation, places: list[str]) -> LintFinding:
     """A finding that says where in the file it is, and names no card that never will be."""
     place = conversation.place if found.position is None else places[found.position]
     card_id = None if found.card_id == _stand_in_id(place) else found.card_id

@@ -1,19 +1,12 @@
 """How rows are shown as evidence: in words, with instants and how long ago they were."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
-
-
-def span(length: timedelta) -> str:
-    """A length of time in the unit that fits: 93 s, 12 min, 5 h, 3 d."""
-    seconds = int(length.total_seconds())
-    for unit, size, least in (("d", 86400, 172800), ("h", 3600, 7200), ("min", 60, 600)):
-        if seconds >= least:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
 
 
 def instant(s: Snapshot, moment: datetime | None) -> str:
@@ -21,7 +14,7 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     if moment is None:
         return "an unknown time"
     ahead = moment > s.now
-    distance = span(moment - s.now if ahead else s.now - moment)
+    distance = duration(moment - s.now if ahead else s.now - moment)
     return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"
 
 
@@ -131,7 +124,7 @@ def refused(s: Snapshot) -> tuple[Evidence, ...]:
 
 def lint_command(s: Snapshot) -> str:
     """The command that shows all of what the provider would refuse."""
-    provider = s.refused[0].provider if s.refused else "openai"
+    provider = s.refused[0].provider if s.refused else DEFAULT
     return f"`cbx render --turn {s.agent_turn_id} --format {provider} --check`"
 
 

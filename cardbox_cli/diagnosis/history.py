@@ -8,12 +8,13 @@ from datetime import timedelta
 
 import msgspec
 
-from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.execution.requests.lint import lint_turn
 from cardbox_cli.execution.requests.request import TurnBoxes
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.tool_calls import pending_calls
+from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 
@@ -27,7 +28,7 @@ def with_refused(database: Database, project_id: str, s: Snapshot) -> Snapshot:
     return msgspec.structs.replace(s, blocker=blocker, refused=_refused(database, project_id, s))
 
 
-def _refused(database: Database, project_id: str, s: Snapshot) -> tuple[Finding, ...]:
+def _refused(database: Database, project_id: str, s: Snapshot) -> tuple[LintFinding, ...]:
     if not (s.dispatched or s.running or _failed_lately(s)):
         return ()
     boxes = _boxes(BoxStore(database, project_id), s)
@@ -46,7 +47,7 @@ def _failed_lately(s: Snapshot) -> bool:
 
 def _asks_next(boxes: TurnBoxes) -> bool:
     """Whether what comes next is a request: not the results of calls, nor the end."""
-    return not pending_calls(boxes.own) and all(card.type != "task.deliverable" for card in boxes.own)
+    return not pending_calls(boxes.own) and all(card.type != DELIVERABLE for card in boxes.own)
 
 
 def _boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.model.execution.diagnosis import AwaitedCall, BoxFacts, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.execution.turns import (
@@ -68,7 +68,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     children: tuple[Child, ...] = ()
     call: AwaitedCall | None = None
     sharers: tuple[Sharer, ...] = ()
-    refused: tuple[Finding, ...] = ()
+    refused: tuple[LintFinding, ...] = ()
     blocker: "Snapshot | None" = None
     locks: tuple[Lock, ...] | None = None
 

@@ -1,4 +1,4 @@
-"""The tool calls of a turn: as a model writes them, as the card that schedules each, and as the card that
+"""The tool calls of a turn: as its thoughts have them, as the card that schedules each, and as the card that
 answers it.
 
 Pure. Owns the ids of calls, unique in a project, the shape of results, and which of them end a turn.
@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.context.blocks import arguments_of, input_of
-from cardbox_cli.model import exact_json
+from cardbox_cli.context.tool_calls import arguments_of, arguments_text, input_of
+from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_tool_call_id
@@ -55,10 +55,6 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
         return arguments_of(self.arguments)
 
 
-class MalformedCall(ValueError):
-    """What stands among tool calls and is none."""
-
-
 def calls_of(card: Card | CardDraft) -> list[ToolCall]:
     """The calls that a thought makes; what is no call of a function in a foreign row is skipped."""
     calls = card.tool_calls if isinstance(card.tool_calls, list) else []
@@ -67,7 +63,7 @@ def calls_of(card: Card | CardDraft) -> list[ToolCall]:
 
 def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
     """The calls of a turn's own cards that none of them answers, in order."""
-    answered = {card.tool_call_id for card in own if card.type == "tool.result"}
+    answered = {card.tool_call_id for card in own if card.type == TOOL_RESULT}
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
@@ -75,7 +71,7 @@ def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
     """How a turn of these cards ends where a result of its last thought's calls says that it does."""
     thoughts = [card for card in own if calls_of(card)]
     asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
-    return ended_by(card for card in own if card.type == "tool.result" and card.tool_call_id in asked)
+    return ended_by(card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked)
 
 
 def ended_by(results: Iterable[Card]) -> EndStatus | None:
@@ -85,14 +81,6 @@ def ended_by(results: Iterable[Card]) -> EndStatus | None:
         return None
     ended = next((content.status for content in contents if content.status != "success"), "success")
     return next((status for status in END_STATUSES if status == ended), "failed")
-
-
-def encoded_calls(calls: Sequence[Any], *, what: str = "tool_calls") -> list[dict[str, Any]]:
-    """Tool calls in OpenAI's form: each with an id, maybe "", and arguments as text.
-
-    Raises MalformedCall for one that names no function.
-    """
-    return [_encoded(call, f"{what}[{index}]") for index, call in enumerate(calls)]
 
 
 def own_ids(given: Sequence[str], held: Held) -> list[str]:
@@ -106,16 +94,10 @@ def own_ids(given: Sequence[str], held: Held) -> list[str]:
     return ids
 
 
-def with_own_ids(calls: Sequence[dict[str, Any]], held: Held) -> list[dict[str, Any]]:
-    """`calls` in OpenAI's form with `own_ids`."""
-    ids = own_ids([call["id"] for call in calls], held)
-    return [{**call, "id": call_id} for call, call_id in zip(calls, ids, strict=True)]
-
-
 def call_card(call: ToolCall, author: Author) -> CardDraft:
     """The card that schedules a call."""
     return draft_card(
-        "tool.call",
+        TOOL_CALL,
         ToolCallContent(call.tool_name, input_of(call.arguments), "called"),
         author_id=author.agent_id,
         metadata={**author.metadata, "tool_call_id": call.tool_call_id},
@@ -140,7 +122,7 @@ def result_card(
         error = dict(zip(("code", "message"), failure, strict=True))
         content = ToolResultContent(status, ending, result=result, error=error)
     return draft_card(
-        "tool.result",
+        TOOL_RESULT,
         content,
         author_id=author.agent_id,
         metadata={
@@ -166,25 +148,5 @@ def _call(call: dict[str, Any]) -> ToolCall:
     return ToolCall(
         tool_call_id=call["id"],
         tool_name=function["name"],
-        arguments=_text(function.get("arguments")),
+        arguments=arguments_text(function.get("arguments")),
     )
-
-
-def _encoded(call: Any, place: str) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(name, str) or not name:
-        raise MalformedCall(f"{place} names no function")
-    call_id = call.get("id")
-    return {
-        **call,
-        "id": call_id if isinstance(call_id, str) else "",
-        "type": "function",
-        "function": {**function, "arguments": _text(function.get("arguments"))},
-    }
-
-
-def _text(arguments: Any) -> str:
-    if isinstance(arguments, str):
-        return arguments
-    return "{}" if arguments is None else exact_json.encode(arguments).decode()

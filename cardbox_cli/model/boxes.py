@@ -70,7 +70,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ProvenanceRule(msgspec.Struct, frozen=True):
     """A run of neighbouring cards of a packed box that one recipe rule brought."""
 
     rule: str
@@ -83,7 +83,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     recipe: str
     recipe_digest: str
     digest: str | None
-    rules: list[Rule]
+    rules: list[ProvenanceRule]
 
     def rule_of(self, position: int) -> str | None:
         """The rule that brought the card at `position`; None for what was appended later."""
@@ -102,9 +102,9 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 REPLACED = "box replace"
 
 
-def runs(rules: Iterable[str]) -> list[Rule]:
+def runs(rules: Iterable[str]) -> list[ProvenanceRule]:
     """Rules, one for each card in order, as runs."""
-    return [Rule(rule, len(list(group))) for rule, group in groupby(rules)]
+    return [ProvenanceRule(rule, len(list(group))) for rule, group in groupby(rules)]
 
 
 class BoxView(msgspec.Struct, frozen=True, kw_only=True):

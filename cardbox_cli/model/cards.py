@@ -1,7 +1,7 @@
 """Cards: the immutable facts that contexts are made of, as values.
 
-`Card` is what a store reads, `CardDraft` what it is asked to write. Owns the table of card types and
-the plain text of a card; does no I/O and knows no message format.
+`Card` is what a store reads, `CardDraft` what it is asked to write. Owns the plain text of a card.
+What its type decides stands in `card_types`; does no I/O and knows no message format.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from cardbox_cli.errors import InvalidCard
-from cardbox_cli.model import exact_json
+from cardbox_cli.model import card_types, exact_json
 from cardbox_cli.model.content import (
     Content,
     FieldsSchemaContent,
@@ -24,27 +24,6 @@ from cardbox_cli.model.content import (
     parse_content,
 )
 from cardbox_cli.model.ids import new_card_id
-
-# type -> the role that a card of it has when none is given.
-CARD_TYPES: dict[str, str] = {
-    "task.instruction": "user",
-    "agent.thought": "assistant",
-    "tool.call": "assistant",
-    "tool.result": "tool",
-    "task.deliverable": "assistant",
-    "sys.profile": "system",
-    "sys.rendered_prompt": "system",
-    "sys.tools": "system",
-    "meta.parent_pointer": "system",
-    "task.result_fields": "system",
-    "context.compression": "system",
-    "context.layer": "system",
-    "todo.item": "system",
-    "chat.message": "user",
-    "agent.reasoning": "assistant",
-    "agent.aside": "assistant",
-    "session.event": "system",
-}
 
 # The agent that a person at a command line is: the author of their cards, the parent of what they pack.
 OPERATOR = "sys.operator"
@@ -59,7 +38,7 @@ if TYPE_CHECKING:
     TypeName: TypeAlias = str
     RoleName: TypeAlias = str
 else:
-    TypeName = Literal[tuple(CARD_TYPES)]
+    TypeName = Literal[tuple(card_types.CARD_TYPES)]
     RoleName = Literal[ROLES]
 
 # Metadata that the digest of a box leaves out: when and on whose behalf a card was written, not what it says.
@@ -105,7 +84,7 @@ _decoder = msgspec.json.Decoder(Card, float_hook=exact_json.exact_number)
 
 
 def decode_card(row: str | bytes) -> Card:
-    """The card that a row's JSON projection (query `card_json`) spells."""
+    """The card that a row's JSON projection (query `card_json`) is."""
     try:
         return _decoder.decode(row)
     except msgspec.ValidationError:
@@ -181,7 +160,7 @@ def draft_card(
     """
     if not card_type.strip():
         raise InvalidCard("a card needs a type that is not empty", hint="for example --type task.instruction")
-    named = {"type": card_type, "role": role or CARD_TYPES.get(card_type, "user"), "author_id": author_id}
+    named = {"type": card_type, "role": role or card_types.card_type(card_type).role, "author_id": author_id}
     draft = CardDraft(
         card_id=new_card_id() if card_id is None else card_id,
         content=TextContent(content) if isinstance(content, str) else content,
@@ -200,7 +179,7 @@ _GIVEN_BY_THE_STORE = frozenset({"project_id", "created_at", "expires_at", "dele
 
 
 def draft_from_mapping(data: Any) -> CardDraft:
-    """The draft that a card's JSON spells, in the shape that `cbx card show -o json` prints.
+    """The draft that a card's JSON is, in the shape that `cbx card show -o json` prints.
 
     Raises InvalidCard for an unknown key, and for the old name `meta`.
     """

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card
 
 
@@ -26,7 +27,7 @@ class Pairing(msgspec.Struct, frozen=True):
 
 
 class Pairer:
-    """Pairs calls and results as they come, told of in the order of their positions."""
+    """Pairs calls and results as they come, in the order of their positions."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[int]] = {}
@@ -70,9 +71,9 @@ def pair_calls(cards: Sequence[Card | None]) -> Pairing:
             continue
         for call_id in call_ids(card):
             pairer.called(position, call_id)
-        if card.tool_call_id is not None and card.type == "tool.result":
+        if card.tool_call_id is not None and card.type == TOOL_RESULT:
             pairer.answered(position, card.tool_call_id)
-        elif card.tool_call_id is not None and card.type == "tool.call":
+        elif card.tool_call_id is not None and card.type == TOOL_CALL:
             pairer.scheduled(position, card.tool_call_id)
     return pairer.pairing()
 

@@ -13,11 +13,11 @@ import msgspec
 
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import TODO_ITEM
 from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import fits
 
-_ITEM = "todo.item"
 _REPLACED = "edited_from"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -41,7 +41,7 @@ def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
     Of two cards that replace the same one the later counts. A deleted or expired card says nothing, but still
     joins the card that it replaced and the one that replaced it.
     """
-    written = {slot.card_id: slot for slot in slots if slot.card is not None and slot.card.type == _ITEM}
+    written = {slot.card_id: slot for slot in slots if slot.card is not None and slot.card.type == TODO_ITEM}
     replaced: set[str] = set()
     chains: dict[str, list[Card]] = {}
     for card_id, slot in written.items():
@@ -90,14 +90,14 @@ def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> 
     if not text.strip():
         raise InvalidInput(f"the todo item {text!r} is blank", hint="say in a few words what is to be done")
     data = {"text": text.strip(), "done": False}
-    return draft_card(_ITEM, JsonContent(data), author_id=author_id, metadata=_of_turn(agent_turn_id))
+    return draft_card(TODO_ITEM, JsonContent(data), author_id=author_id, metadata=_of_turn(agent_turn_id))
 
 
 def settled(card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None) -> CardDraft:
     """The card that replaces an item's newest one to say that it is done, or open again."""
     kept = {key: value for key, value in card.metadata.items() if key not in CIRCUMSTANCES}
     return draft_card(
-        _ITEM,
+        TODO_ITEM,
         JsonContent({**_data(card), "text": _text(card), "done": done}),
         author_id=author_id,
         metadata={**kept, _REPLACED: card.card_id, **_of_turn(agent_turn_id)},

@@ -1,8 +1,7 @@
 """How many tokens a text is, without a network: exactly where the model's tokenizer is at hand, else about.
 
-OpenAI's tokenizers come with the extra `tokens` and are loaded when one of their models is asked about. For
-Claude and for models that are not known here nothing exact exists offline. Which texts make up a request, and
-what a provider adds to them, is for `context/costs.py` to say.
+The tokenizers of the extra `tokens` are loaded when one is asked for. Which one counts for a model is known
+to its provider (`context/providers`), which texts make up a request to `context/inspection/costs`.
 """
 
 import re
@@ -24,14 +23,6 @@ _LETTER, _SIGN, _FOREIGN, _WIDE = 1 / 5, 3 / 5, 1 / 3, 4 / 5
 _SIGNS = (string.digits + string.punctuation).encode()
 _WIDE_ONES = re.compile("[\u2000-\U0010ffff]+")
 
-# encoding -> the bare names of its models
-_ENCODINGS = {
-    "o200k_base": re.compile(
-        r"(gpt-4o|chatgpt-4o|gpt-4\.1|gpt-4\.5|gpt-5(\.\d+)?|gpt-oss|o1|o3|o4)([-@:].*)?"
-    ),
-    "cl100k_base": re.compile(r"gpt-(3\.5|35|4)([-@:].*)?"),
-}
-
 # How many counts are remembered; the texts beyond so many characters by their digest.
 _REMEMBERED = 20_000
 _LONG = 1_000
@@ -45,15 +36,8 @@ class Tokenizer(msgspec.Struct, frozen=True):
     count: Callable[[str], int]
 
 
-def tokenizer_for(model: str | None) -> Tokenizer:
-    """The tokenizer of a model, if it is known by its name and the extra is installed; else the estimate."""
-    name = bare_name(model)
-    encoding = next((encoding for encoding, names in _ENCODINGS.items() if names.fullmatch(name)), None)
-    return ESTIMATE if encoding is None else _exact(encoding)
-
-
 def bare_name(model: str | None) -> str:
-    """A model's name without what a gateway or a fine-tuning puts before it, such as `openai/` or `ft:`."""
+    """A model's name without what a gateway or a fine-tuning puts before it, such as `azure/` or `ft:`."""
     return (model or "").rpartition("/")[2].removeprefix("ft:")
 
 
@@ -80,7 +64,8 @@ def card_tokens(card: Card | CardDraft, tokenizer: Tokenizer = ESTIMATE) -> int:
 
 
 @cache
-def _exact(encoding: str) -> Tokenizer:
+def encoding_tokenizer(encoding: str) -> Tokenizer:
+    """The tokenizer of an encoding such as `o200k_base` if the extra is installed, else the estimate."""
     try:
         from splintr import Tokenizer as Vocabulary
     except ImportError:

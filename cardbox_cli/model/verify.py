@@ -18,7 +18,7 @@ _LEADS_NOWHERE = {
 }
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing found, at a position of the box from 0; None where it is about the whole box."""
 
     position: int | None
@@ -27,17 +27,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def verify(view: BoxView, provenance: Provenance | None) -> list[Finding]:
+def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
     """Everything found in the box, by position; [] for a sound one."""
     findings = _references(view) + _exchanges(view)
     findings.sort(key=lambda finding: finding.position or 0)
     if provenance is not None and provenance.digest not in (None, view.digest):
         message = f"packed as {provenance.digest}, now {view.digest}"
-        findings.append(Finding(position=None, card_id=None, kind="digest-differs", message=message))
+        findings.append(BoxFinding(position=None, card_id=None, kind="digest-differs", message=message))
     return findings
 
 
-def _references(view: BoxView) -> list[Finding]:
+def _references(view: BoxView) -> list[BoxFinding]:
     return [
         _at(slot, slot.state, f"{slot.card_id}: {_LEADS_NOWHERE[slot.state]}")
         for slot in view.slots
@@ -45,7 +45,7 @@ def _references(view: BoxView) -> list[Finding]:
     ]
 
 
-def _exchanges(view: BoxView) -> list[Finding]:
+def _exchanges(view: BoxView) -> list[BoxFinding]:
     cards = [slot.card if slot.state == "present" else None for slot in view.slots]
     pairing = pair_calls(cards)
     unanswered = [
@@ -59,5 +59,5 @@ def _exchanges(view: BoxView) -> list[Finding]:
     ]
 
 
-def _at(slot: Slot, kind: Kind, message: str) -> Finding:
-    return Finding(position=slot.position, card_id=slot.card_id, kind=kind, message=message)
+def _at(slot: Slot, kind: Kind, message: str) -> BoxFinding:
+    return BoxFinding(position=slot.position, card_id=slot.card_id, kind=kind, message=message)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import Provenance, digest, slot_of
 from cardbox_cli.model.cards import OPERATOR, Card, card_of
@@ -24,14 +24,14 @@ from cardbox_cli.store.profiles import ProfileStore
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from cardbox_cli.context.lint.rule import Finding
+    from cardbox_cli.context.lint.rule import LintFinding
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
 
 
 # Looks at what the lint found in the request that an agent would make, and raises what it has against it.
-Check: TypeAlias = Callable[["list[Finding]"], None]
+Check: TypeAlias = Callable[["list[LintFinding]"], None]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ def pack(
             contents = digest(place.draft or inherited.get(place.card_id) for place in plan.cards)
         if check is not None:
             # Most packs are not checked, and the rules take a while to load.
-            from cardbox_cli.context.lint.registry import check as lint
+            from cardbox_cli.context.lint.check import check as lint
 
             check(lint(_entries(database, project_id, profile.profile_box_id, plan)))
         box_id = None
@@ -176,15 +176,15 @@ def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
     return {card.card_id: card for card in found.cards}
 
 
-def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[Entry]:
+def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
     """The places of the profile's box, then those of the context box to be."""
     boxes = BoxStore(database, project_id)
-    entries = [Entry(slot=slot, box_id=profile_box_id) for slot in boxes.slots(profile_box_id)]
+    entries = [RequestEntry(slot=slot, box_id=profile_box_id) for slot in boxes.slots(profile_box_id)]
     known = boxes.known(plan.inherited_ids)
     known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
     card_ids = plan.card_ids
     return entries + [
-        Entry(slot=slot_of(position, card_ids, known), box_id="", rule=place.rule)
+        RequestEntry(slot=slot_of(position, card_ids, known), box_id="", rule=place.rule)
         for position, place in enumerate(plan.cards)
     ]
 

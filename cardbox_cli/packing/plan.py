@@ -12,9 +12,10 @@ import msgspec
 
 from cardbox_cli.errors import BadRequest, InvalidCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Rule, runs
+from cardbox_cli.model.boxes import ProvenanceRule, runs
+from cardbox_cli.model.card_types import PARENT_POINTER, card_type
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
-from cardbox_cli.model.content import JsonContent, content_from_value, fields_schema
+from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import exchanges
@@ -74,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The cards that are new."""
         return [card.draft for card in self.cards if card.draft is not None]
 
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[ProvenanceRule]:
         """The rules of the plan as runs over its cards."""
         return runs(card.rule for card in self.cards)
 
@@ -121,7 +122,7 @@ def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDr
     metadata = rule.card_metadata.model_dump()
     role, kind = metadata.pop("role"), rule.as_card_type
     try:
-        content = fields_schema(value) if kind == "task.result_fields" else content_from_value(value)
+        content = card_type(kind).content_of(value)
         return draft_card(kind, content, role=role, author_id=tool_suffix, metadata=metadata)
     except InvalidCard as exc:
         raise BadRequest(f"argument {rule.arg_key!r}: {exc.message}", hint=exc.hint) from exc
@@ -235,7 +236,7 @@ def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
     if not recipe.context_packing_config.inherit_context.include_parent:
         return []
     draft = draft_card(
-        "meta.parent_pointer", JsonContent({"parent_agent_id": source_agent_id}), author_id=source_agent_id
+        PARENT_POINTER, JsonContent({"parent_agent_id": source_agent_id}), author_id=source_agent_id
     )
     return [PlannedCard(card_id=draft.card_id, rule="include_parent", draft=draft)]
 

@@ -60,12 +60,10 @@ class Counts(msgspec.Struct, frozen=True):
 class CardFilter(Dated, frozen=True, kw_only=True):
     """Which cards a list holds; None means any.
 
-    `since` and `until` (exclusive) are aware times, or how long ago on the database's clock. `except_types`
-    are patterns of LIKE, such as `sys.%`.
+    `since` and `until` (exclusive) are aware times, or how long ago on the database's clock.
     """
 
     types: Sequence[str] | None = None
-    except_types: Sequence[str] | None = None
     role: str | None = None
     author_id: str | None = None
     agent_turn_id: str | None = None
@@ -235,7 +233,6 @@ def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:
         **place(where, after, limit, key="card_id"),
         **_text_search(where.text),
         "types": None if where.types is None else list(where.types),
-        "except_types": None if where.except_types is None else list(where.except_types),
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.model.card_types import PROFILE
 from cardbox_cli.model.cards import Card, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.boxes import BoxStore
@@ -32,7 +33,7 @@ class ProfileStore(ProjectStore):
         """Store a checked profile as a new box and point its name there; other boxes stay as they were."""
         self.database.require("resource.profiles")
         card = draft_card(
-            "sys.profile",
+            PROFILE,
             JsonContent(profile),
             author_id=author_id,
             metadata={key: profile[key] for key in ("name", "worker_target", "tags")},
@@ -72,7 +73,7 @@ class ProfileStore(ProjectStore):
             cards = BoxStore(self.database, self.project_id).view(profile_box_id).cards
         except NotFound:
             return None
-        return next((card for card in cards if card.type == "sys.profile"), None)
+        return next((card for card in cards if card.type == PROFILE), None)
 
     def refuse_lost_box(self, entry: ProfileEntry) -> None:
         """Raise NotFound where the box of a profile is gone."""

@@ -154,7 +154,7 @@ TABLE = [
         ("box", "shwo"),
         2,
         "usage",
-        "`cbx box` has no command 'shwo'. Did you mean 'show'?",
+        "`cbx box` has no command 'shwo'; did you mean 'show'?",
         "`cbx box --help` shows what it takes",
     ),
     Row(
@@ -475,10 +475,10 @@ class TestBeforeACommandIsKnown:
     @pytest.mark.parametrize(
         ("command", "message"),
         [
-            (("-o", "json", "nope"), "`cbx` has no command 'nope'."),
-            (("nope", "-o", "json"), "`cbx` has no command 'nope'."),
-            (("--output", "json", "bx"), "`cbx` has no command 'bx'. Did you mean 'box'?"),
-            (("-ojson", "box", "shw"), "`cbx box` has no command 'shw'. Did you mean 'show'?"),
+            (("-o", "json", "nope"), "`cbx` has no command 'nope'"),
+            (("nope", "-o", "json"), "`cbx` has no command 'nope'"),
+            (("--output", "json", "bx"), "`cbx` has no command 'bx'; did you mean 'box'?"),
+            (("-ojson", "box", "shw"), "`cbx box` has no command 'shw'; did you mean 'show'?"),
             (("box", "show", "--output=json"), "Missing argument 'BOX...'."),
             (("box", "show", "-o", "jsonl"), "Missing argument 'BOX...'."),
             (("box", "--no-such", "-o", "json"), "No such option '--no-such'."),

@@ -208,7 +208,7 @@ class TestTheFile:
         assert cbx("box", "show", "@last").code == 3
 
     def test_old_entries_make_room(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from cardbox_cli.cli.parameters import last
+        from cardbox_cli.cli import last
 
         monkeypatch.setenv("CBX_HOME", str(home))
         for number in range(last.REMEMBERED + 5):

@@ -177,15 +177,17 @@ class TestColumns:
         (("card", "list"), columns.CARD),
         (("card", "search", "x"), columns.CARD),
         (("box", "list"), columns.BOX),
-        (("box", "show", "12345678"), columns.PLACE),
+        (("box", "show", "12345678"), columns.places()),
         (("profile", "list"), columns.PROFILE),
     )
 
-    @pytest.mark.parametrize(("command", "known"), KINDS, ids=lambda value: " ".join(value)[:20])
+    @pytest.mark.parametrize(
+        ("command", "known"), KINDS, ids=["card list", "card search", "box list", "box show", "profile list"]
+    )
     def test_unknown_ones_are_refused(
         self, command: tuple[str, ...], known: columns.Columns, offline: Cbx
     ) -> None:
-        there_are = ", ".join(name.lower().replace(" ", "-") for name in known)
+        there_are = ", ".join(column.name.lower().replace(" ", "-") for column in known)
         for typed, unknown in (("age,nix", "nix"), (",", ""), ("agee", "agee")):
             assert refusal(offline, *command, "--columns", typed) == (
                 2,
@@ -193,12 +195,14 @@ class TestColumns:
                 [f"error: --columns: there is no column {unknown!r}", f"hint: there are {there_are}"],
             )
 
-    @pytest.mark.parametrize(("command", "known"), KINDS, ids=lambda value: " ".join(value)[:20])
+    @pytest.mark.parametrize(
+        ("command", "known"), KINDS, ids=["card list", "card search", "box list", "box show", "profile list"]
+    )
     def test_they_are_for_tables(
         self, command: tuple[str, ...], known: columns.Columns, offline: Cbx
     ) -> None:
         for output in ("yaml", "id"):
-            assert refusal(offline, *command, "--columns", next(iter(known)), "-o", output) == (
+            assert refusal(offline, *command, "--columns", known[0].name, "-o", output) == (
                 2,
                 "",
                 [
@@ -216,7 +220,7 @@ class TestColumns:
 
     def test_every_column_can_be_shown(self, card: str, cbx: Cbx, box_of: Callable[..., str]) -> None:
         box = box_of(card, "gone")
-        for command, known in (self.KINDS[0], self.KINDS[2], (("box", "show", box), columns.PLACE)):
-            typed = list(known)
+        for command, known in (self.KINDS[0], self.KINDS[2], (("box", "show", box), columns.places())):
+            typed = [column.name for column in known]
             headers = [line.split() for line in lines(cbx(*command, "--columns", ",".join(typed)))]
             assert " ".join(typed).split() in headers, command

@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cardbox_cli.context.formats import anthropic, openai
-from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
-from cardbox_cli.conversations.conversation import Entry as Message
-from cardbox_cli.conversations.formats import FORMATS
+from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
+from cardbox_cli.context.providers.openai import PROVIDER as openai
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
+from cardbox_cli.conversations.conversation import FileEntry as Message
+from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import (
@@ -45,7 +46,7 @@ def imported(source_format: str, *messages: dict[str, Any], system: Any = None) 
     """The cards that an import makes of these messages."""
     entries = [Message("system", {"system": system}, "f")] if system is not None else []
     entries += [Message(str(number), message, "f") for number, message in enumerate(messages)]
-    drafts = [(entry, draft) for entry in entries for draft in FORMATS[source_format].draft(entry)]
+    drafts = [(entry, draft) for entry in entries for draft in format_named(source_format).draft(entry)]
     return [
         card(
             draft.type,
@@ -60,12 +61,12 @@ def imported(source_format: str, *messages: dict[str, Any], system: Any = None) 
     ]
 
 
-def request(*cards: Card, spell: Any = anthropic.spell) -> Request:
+def request(*cards: Card, encode: Any = anthropic.encode) -> Request:
     entries = [
-        Entry(slot=Slot(number, each.card_id, each, "present"), box_id="b")
+        RequestEntry(slot=Slot(number, each.card_id, each, "present"), box_id="b")
         for number, each in enumerate(cards)
     ]
-    return request_of(entries, ComposeOptions(model="m"), spell=spell)
+    return request_of(entries, ComposeOptions(model="m"), encode=encode)
 
 
 def body(*cards: Card) -> dict[str, Any]:
@@ -358,7 +359,7 @@ class TestTools:
         ("stored", "sent"), [(OPENAI, OPENAI), (ANTHROPIC, OPENAI), (SERVER, SERVER), ({"x": 1}, {"x": 1})]
     )
     def test_and_for_openai(self, stored: dict[str, Any], sent: dict[str, Any]) -> None:
-        assert openai.body(request(tools(stored), HI, spell=openai.spell))["tools"] == [sent]
+        assert openai.body(request(tools(stored), HI, encode=openai.encode))["tools"] == [sent]
 
     @pytest.mark.parametrize(
         ("config", "sent"),
@@ -419,5 +420,5 @@ def test_parameters_are_translated(config: dict[str, Any], sent: dict[str, Any])
 
 
 def test_without_a_model_none_is_named() -> None:
-    made = request_of([Entry(slot=Slot(0, "1", HI, "present"), box_id="b")], spell=anthropic.spell)
+    made = request_of([RequestEntry(slot=Slot(0, "1", HI, "present"), box_id="b")], encode=anthropic.encode)
     assert list(anthropic.body(made)) == ["max_tokens", "messages"]

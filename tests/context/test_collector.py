@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 import pytest
 
 from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.explain import explain
-from cardbox_cli.context.formats import anthropic, openai
+from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
+from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.context.providers.openai import PROVIDER as openai
 from cardbox_cli.context.request import ComposeOptions, Request, request_of
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import InvalidInput
@@ -50,7 +52,9 @@ def composed(*cards: Card, providers: Providers | None = None, **options: Any) -
         **{name: options.pop(name) for name in ("texts", "to_collect", "knowledge") if name in options}
     )
     collector = ContextCollector(knowledge=found, experience=found)
-    return request_of(places(*cards), ComposeOptions(asked=asked, **options), collector=collector)
+    return request_of(
+        places(*cards), ComposeOptions(asked=asked, **options), encode=chat_message, collector=collector
+    )
 
 
 def texts(request: Request) -> dict[str, str]:
@@ -226,7 +230,7 @@ class TestTheLayoutForCaches:
         request = request_of(
             places(*self.HISTORY),
             ComposeOptions(layout="cache", asked=Asked(texts=self.NOTES)),
-            spell=anthropic.spell,
+            encode=anthropic.encode,
         )
         body = anthropic.body(request)
         assert body["system"] == "rules"
@@ -279,6 +283,9 @@ class TestWhatIsStored:
 def test_a_turn_without_history_keeps_its_own_exchange() -> None:
     entries = places(user("long ago"), user("the task"), thought(CALL), result())
     request = request_of(
-        entries, ComposeOptions(process="mapreduce_worker"), own=frozenset({"k1", "k2", "k3"})
+        entries,
+        ComposeOptions(process="mapreduce_worker"),
+        encode=chat_message,
+        own=frozenset({"k1", "k2", "k3"}),
     )
     assert [message.card_id for message in request.messages] == ["k1", "k2", "k3"]

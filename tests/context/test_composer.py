@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.context.composer import compose, with_layers
-from cardbox_cli.context.formats import DIALECTS
 from cardbox_cli.context.messages import Message
+from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import request_of
 from cardbox_cli.errors import DuplicateQuery, InvalidInput
 from cardbox_cli.model.layers import Layout
@@ -123,9 +123,9 @@ def test_composing_reaches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         for owner, name in outside:
             patched.setattr(owner, name, refuse)
         bodies = [
-            dialect.body(request_of(entries, spell=dialect.spell))
+            dialect.body(request_of(entries, encode=dialect.encode))
             for _ in range(2)
-            for dialect in DIALECTS.values()
+            for dialect in providers()
         ]
         messages = [composed(said("user", "h"), query="q") for _ in range(2)]
     assert bodies[:2] == bodies[2:]

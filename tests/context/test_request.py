@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.context.explain import explain
-from cardbox_cli.context.formats import openai, text
+from cardbox_cli.context.formats import text
+from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
+from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.context.providers.openai import PROVIDER as openai
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import (
@@ -52,10 +54,10 @@ def request(
     *cards: Card, state: CardState = "present", rule: str | None = None, model: str | None = None
 ) -> Request:
     entries = [
-        Entry(slot=Slot(position, each.card_id, each, state), box_id="b", rule=rule)
+        RequestEntry(slot=Slot(position, each.card_id, each, state), box_id="b", rule=rule)
         for position, each in enumerate(cards)
     ]
-    return request_of(entries, ComposeOptions(model=model))
+    return request_of(entries, ComposeOptions(model=model), encode=chat_message)
 
 
 @pytest.mark.parametrize(
@@ -145,12 +147,12 @@ def test_cards_that_speak(stored: Card, message: dict[str, Any]) -> None:
         (card("sys.tools", ToolContent([]), "system"), "becomes the request's tools"),
         (card("todo.item", JsonContent({"text": "x", "done": False}), "system"), "belongs to the layer todo__context"),
         (card("session.event", JsonContent({"type": "summary"}), "system"), "an event of a session, no message"),
-        (card("agent.reasoning", TextContent("hm"), "assistant"), "thinking, sent to Anthropic alone"),
-        (card("agent.aside", TextContent("x"), "assistant"), "blocks of Anthropic's own, sent to it alone"),
+        (card("agent.reasoning", TextContent("hm"), "assistant"), "thinking, sent only in formats that have a place for it"),
+        (card("agent.aside", TextContent("x"), "assistant"), "blocks of one format, sent in that format alone"),
     ],
     ids=lambda value: value.type if isinstance(value, Card) else "",
 )  # fmt: skip
-def test_cards_that_are_silent(stored: Card, reason: str) -> None:
+def test_cards_that_are_no_message(stored: Card, reason: str) -> None:
     made = request(stored)
     assert [message for message in made.messages if message.layer == CHECKPOINT] == []
     assert [left.reason for left in made.left_out] == [reason]
@@ -310,8 +312,8 @@ def test_the_text_format_shows_everything() -> None:
         card("tool.result", TextContent("ok"), "tool", tool_call_id="c", card_id="3"),
         card("sys.tools", ToolContent([{"type": "function", "function": {"name": "f", "description": "does f"}}]), "system"),
     )  # fmt: skip
-    assert text.text(made) == (
+    assert text(made) == (
         "── 1 user ──\nhi\n\n── 2 assistant ──\nlook\n→ f({})  [c]\n\n── 3 tool for c ──\nok\n\n"
         "── tool f ──\ndoes f\n"
     )
-    assert text.text(request()) == ""
+    assert text(request()) == ""

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
-from cardbox_cli.context.formats import DIALECTS, anthropic, openai
-from cardbox_cli.context.formats.losses import losses
-from cardbox_cli.context.request import Entry, Request, request_of
+from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.providers.anthropic.body import SAME_PARAMETERS
+from cardbox_cli.context.providers.openai.body import PARAMETERS, TOOL_PARAMETERS
+from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.formats import FORMATS, choose_format
+from cardbox_cli.conversations.formats import choose_format, format_named
 from cardbox_cli.conversations.importing import drafts_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
@@ -33,21 +35,21 @@ def request(conversation: Conversation, provider: str) -> Request:
     """The request that an import of a conversation makes."""
     cards = [card_of(draft, "p") for drafted in drafts_of(conversation, "p") for draft in drafted.cards]
     slots = [Slot(place, card.card_id, card, "present") for place, card in enumerate(cards)]
-    entries = [Entry(slot=slot, box_id="b") for slot in slots]
-    return request_of(entries, spell=DIALECTS[provider].spell)
+    entries = [RequestEntry(slot=slot, box_id="b") for slot in slots]
+    return request_of(entries, encode=provider_named(provider).encode)
 
 
 def body(conversation: Conversation, provider: str) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(
-        exact_json.encode(DIALECTS[provider].body(request(conversation, provider)))
+        exact_json.encode(provider_named(provider).body(request(conversation, provider)))
     )
     return made
 
 
 def sent_as(provider: str, conversation: Conversation) -> Conversation:
     """The conversation that the request of another reads as, once it was imported from the request's body."""
-    made = DIALECTS[provider].body(request(conversation, provider))
-    [read] = FORMATS[provider].read(documents_in(exact_json.encode(made)))
+    made = provider_named(provider).body(request(conversation, provider))
+    [read] = format_named(provider).read(documents_in(exact_json.encode(made)))
     return read
 
 
@@ -146,7 +148,7 @@ _turns = st.one_of(
 def test_drafted_openai_conversations_come_back_from_anthropic(turns: list[list[dict[str, Any]]]) -> None:
     messages = [{"role": "user", "content": "Begin."}, *(message for turn in turns for message in turn)]
     text = exact_json.encode({"messages": messages})
-    [conversation] = FORMATS["openai"].read(documents_in(text))
+    [conversation] = format_named("openai").read(documents_in(text))
     assert said(sent_as("anthropic", conversation)) == said(conversation)
 
 
@@ -157,10 +159,10 @@ def test_parameters_are_those_of_the_providers_own_types() -> None:
         "tools",
         "stream_options",
     }
-    assert {*openai.PARAMETERS, *openai.TOOL_PARAMETERS} == known
+    assert {*PARAMETERS, *TOOL_PARAMETERS} == known
     known = get_type_hints(MessageCreateParamsBase).keys() - {"messages", "model", "system", "tools"}
     sampling = {"temperature", "top_p", "top_k"}
-    assert {*anthropic.SAME_PARAMETERS} == known - {"max_tokens", "tool_choice"} | sampling
+    assert {*SAME_PARAMETERS} == known - {"max_tokens", "tool_choice"} | sampling
 
 
 @pytest.mark.parametrize(
@@ -173,11 +175,11 @@ def test_each_key_of_the_llm_config_is_sent_or_named(target: str, lost: set[str]
     silent |= {"seed": None, "tool_choice": "auto", "parallel_tool_calls": False}
     sent = {"temperature": 0.1, "metadata": {}, "max_tokens": 4096, "service_tier": "auto"}
     other = {"stream_options": {}, "top_k": 1, "n": 2, "store": False, "foo": 1}
-    [conversation] = FORMATS["openai"].read(documents_in('{"messages": []}'))
+    [conversation] = format_named("openai").read(documents_in('{"messages": []}'))
     asked = msgspec.structs.replace(request(conversation, target), config={**silent, **sent, **other})
     named = {loss.what for loss in losses(asked, target)}
     assert named == {f"the parameter {name!r} is not sent" for name in lost}
-    body = DIALECTS[target].body(asked)
+    body = provider_named(target).body(asked)
     assert body.items() >= sent.items()
     assert not body.keys() & (lost | silent.keys()) - {"model", "seed"}
 
@@ -220,6 +222,6 @@ def test_what_the_other_provider_has_no_place_for(
     source: str, message: dict[str, Any], lost: list[str]
 ) -> None:
     target = "anthropic" if source == "openai" else "openai"
-    [conversation] = FORMATS[source].read(documents_in(json.dumps({"messages": [message]})))
+    [conversation] = format_named(source).read(documents_in(json.dumps({"messages": [message]})))
     assert [loss.what for loss in losses(request(conversation, target), target)] == lost
     assert losses(request(conversation, source), source) == []

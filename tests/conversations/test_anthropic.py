@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.request import Entry as BoxEntry
-from cardbox_cli.context.request import request_of
-from cardbox_cli.conversations.formats import FORMATS
+from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.context.request import RequestEntry, request_of
+from cardbox_cli.conversations.formats import format_named, format_names
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
@@ -122,13 +121,16 @@ class TestRoundTrip:
     @staticmethod
     def check_every_way_out(cards: list[Card]) -> None:
         entries = [
-            BoxEntry(slot=Slot(n, card.card_id, card, "present"), box_id="b") for n, card in enumerate(cards)
+            RequestEntry(slot=Slot(n, card.card_id, card, "present"), box_id="b")
+            for n, card in enumerate(cards)
         ]
-        for dialect in DIALECTS.values():
-            assert exact_json.encode(dialect.body(request_of(entries, spell=dialect.spell)))
-        for source_format in FORMATS.values():
+        for dialect in providers():
+            assert exact_json.encode(dialect.body(request_of(entries, encode=dialect.encode)))
+        for source_format in map(format_named, format_names()):
             text = "".join(source_format.export(cards))
-            documents = filter(None, text.split("\n")) if source_format is FORMATS["claude-code"] else [text]
+            documents = (
+                filter(None, text.split("\n")) if source_format is format_named("claude-code") else [text]
+            )
             assert all(isinstance(exact_json.read(each), dict) for each in documents)
 
 
@@ -311,7 +313,7 @@ class TestIdsOfOtherCharacters:
     def test_they_are_exported_in_characters_that_anthropic_allows(
         self, pair: list[Card], source_format: str
     ) -> None:
-        text = "".join(FORMATS[source_format].export(pair))
+        text = "".join(format_named(source_format).export(pair))
         if source_format == "anthropic":
             made = json.loads(text)["messages"]
         else:
@@ -327,7 +329,7 @@ class TestIdsOfOtherCharacters:
         self, pair: list[Card], cards_of: Any
     ) -> None:
         [kept] = cards_of([assistant({**USE, "id": "c.1"})])
-        made = json.loads("".join(FORMATS["anthropic"].export([kept, pair[2]])))["messages"]
+        made = json.loads("".join(format_named("anthropic").export([kept, pair[2]])))["messages"]
         assert made == [
             assistant({**USE, "id": "c.1"}),
             user({"type": "tool_result", "tool_use_id": "c.1", "content": "F"}),
@@ -344,21 +346,23 @@ class TestSomeOfTheCards:
         )
 
     def test_the_tail_of_a_message_is_a_message(self, parts: list[Card]) -> None:
-        exported = json.loads("".join(FORMATS["anthropic"].export(parts[1:])))
+        exported = json.loads("".join(format_named("anthropic").export(parts[1:])))
         assert exported["messages"] == [assistant({**TEXT, **CACHED}, USE, SEARCH), user(RESULT, TEXT)]
 
     def test_so_is_its_head(self, parts: list[Card]) -> None:
-        assert json.loads("".join(FORMATS["anthropic"].export(parts[:1]))) == {
+        assert json.loads("".join(format_named("anthropic").export(parts[:1]))) == {
             "messages": [assistant(THINKING, id="msg_1")]
         }
 
     def test_each_alone(self, parts: list[Card]) -> None:
-        alone = [json.loads("".join(FORMATS["anthropic"].export([card])))["messages"] for card in parts[2:]]
+        alone = [
+            json.loads("".join(format_named("anthropic").export([card])))["messages"] for card in parts[2:]
+        ]
         assert alone == [[assistant(SEARCH)], [user(RESULT)], [{"role": "user", "content": "Let me look."}]]
 
     def test_what_stands_between_parts_them(self, parts: list[Card]) -> None:
         mixed = [parts[0], parts[3], parts[1]]
-        assert json.loads("".join(FORMATS["anthropic"].export(mixed)))["messages"] == [
+        assert json.loads("".join(format_named("anthropic").export(mixed)))["messages"] == [
             assistant(THINKING, id="msg_1"),
             user(RESULT),
             assistant({**TEXT, **CACHED}, USE),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.request import ComposeOptions, request_of
-from cardbox_cli.context.request import Entry as BoxEntry
+from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.pairing import pair_calls
@@ -171,9 +171,12 @@ class TestCards:
         for word in ("compacted", "Updating", "lint", "ready"):
             [found] = cards.newest(CardFilter(text=word))
             assert found.type == "session.event"
-        request = request_of(entries_of(boxes, main.box_id))
+        request = request_of(entries_of(boxes, main.box_id), encode=chat_message)
         reasons = Counter(left.reason for left in request.left_out)
-        assert reasons == {"an event of a session, no message": 8, "thinking, sent to Anthropic alone": 1}
+        assert reasons == {
+            "an event of a session, no message": 8,
+            "thinking, sent only in formats that have a place for it": 1,
+        }
 
     def test_the_parts_of_an_answer_are_one_message_for_openai(self, take: Any, export: Export) -> None:
         main, *_ = take(LINES)
@@ -296,8 +299,8 @@ def test_a_malformed_line_is_named_and_stops_the_import(
     assert list(cards.newest()) == []
 
 
-def entries_of(boxes: BoxStore, box_id: str) -> list[BoxEntry]:
-    return [BoxEntry(slot=slot, box_id=box_id) for slot in boxes.view(box_id).slots]
+def entries_of(boxes: BoxStore, box_id: str) -> list[RequestEntry]:
+    return [RequestEntry(slot=slot, box_id=box_id) for slot in boxes.view(box_id).slots]
 
 
 class TestTheRealSession:
@@ -325,9 +328,9 @@ class TestTheRealSession:
         for box in import_text("claude-code", file.read_text(encoding="utf-8")):
             pairing = pair_calls(boxes.view(box.box_id).cards)
             assert (pairing.unanswered, pairing.orphans) == ([], [])
-            dialect = DIALECTS["anthropic"]
+            dialect = provider_named("anthropic")
             request = request_of(
-                entries_of(boxes, box.box_id), ComposeOptions(model="m"), spell=dialect.spell
+                entries_of(boxes, box.box_id), ComposeOptions(model="m"), encode=dialect.encode
             )
             body = dialect.body(request)
             check_body(body)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.formats import FORMATS, choose_format
+from cardbox_cli.conversations.formats import choose_format, format_named, format_names
 from cardbox_cli.errors import UsageError
 from tests.conversations.anthropic_messages import FOUND, IMAGE, RESULT, THINKING, USE, assistant, user
 from tests.conversations.reading import documents_in
@@ -62,16 +62,16 @@ def jsonl(*documents: Any) -> str:
 )  # fmt: skip
 def test_a_file_tells_its_format(document: Any, name: str) -> None:
     text = document if isinstance(document, str) else json.dumps(document)
-    assert name == choose_format(None, documents_in(text)).NAME
+    assert name == choose_format(None, documents_in(text)).name
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", format_names())
 def test_a_name_is_taken_at_its_word(name: str) -> None:
-    assert name == choose_format(name, documents_in("[]")).NAME
+    assert name == choose_format(name, documents_in("[]")).name
 
 
 def test_a_session_has_no_key_of_messages() -> None:
     with pytest.raises(UsageError) as raised:
-        list(FORMATS["claude-code"].read(documents_in(json.dumps(LINE)), at="messages"))
+        list(format_named("claude-code").read(documents_in(json.dumps(LINE)), at="messages"))
     assert str(raised.value) == "--at messages: a Claude Code session has no key of messages"
     assert raised.value.hint == "leave --at out"

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.conversations.files import find_messages
@@ -42,6 +42,7 @@ def read(documents: Documents) -> list[Any]:
     return [whole(value) for _, value in documents]
 
 
+@settings(deadline=None)
 @given(value=values, window=windows, indent=st.sampled_from([None, 1]), ascii=st.booleans())
 def test_one_document(value: Any, window: int, indent: int | None, ascii: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii)
@@ -50,6 +51,7 @@ def test_one_document(value: Any, window: int, indent: int | None, ascii: bool) 
     assert read(documents) == [exact_json.read(text)]
 
 
+@settings(deadline=None)
 @given(
     lines=st.lists(values, min_size=2, max_size=6), window=windows, blank=st.sampled_from(["", "\n", " \r\n"])
 )
@@ -61,6 +63,7 @@ def test_json_lines(lines: list[Any], window: int, blank: str) -> None:
     assert [documents.line(number).value for number, _ in documents.numbered()] == read(documents)
 
 
+@settings(deadline=None)
 @given(value=values, window=windows, cut=st.data())
 def test_what_is_no_json_is_refused_through_every_window(value: Any, window: int, cut: Any) -> None:
     text = json.dumps([value], indent=1, ensure_ascii=False)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.drafting import card_of_message
-from cardbox_cli.conversations import openai
-from cardbox_cli.conversations.conversation import Conversation, Entry
+from cardbox_cli.context.providers.openai.cards import card_of_message
+from cardbox_cli.conversations.conversation import Conversation, FileEntry
+from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
@@ -19,6 +19,8 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from tests import jsonb_values
 from tests.conversations.reading import documents_in
+
+FORMAT = format_named("openai")
 
 CALL = {
     "id": "call_1",
@@ -66,7 +68,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
 
 
 def of(messages: list[Any], own_id: str | None = None, place: str = "test") -> Conversation:
-    entries = [Entry(str(n), message, f"{place}: message {n}") for n, message in enumerate(messages)]
+    entries = [FileEntry(str(n), message, f"{place}: message {n}") for n, message in enumerate(messages)]
     return Conversation(entries=entries, place=place, own_id=own_id, title=None, format="openai")
 
 
@@ -80,7 +82,7 @@ def take(database: Database) -> Any:
 
 def exported(boxes: BoxStore, box_id: str) -> Any:
     """What another program reads of an export."""
-    return json.loads("".join(openai.export(boxes.view(box_id).cards)))["messages"]
+    return json.loads("".join(FORMAT.export(boxes.view(box_id).cards)))["messages"]
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -114,7 +116,7 @@ messages = st.fixed_dictionaries(
 def test_any_messages_survive(take: Any, boxes: BoxStore, conversation: list[dict[str, Any]]) -> None:
     (box,) = take(of(conversation))
     back = exact_json.encode(
-        exact_json.read("".join(openai.export(boxes.view(box.box_id).cards)))["messages"]
+        exact_json.read("".join(FORMAT.export(boxes.view(box.box_id).cards)))["messages"]
     )
     assert exact_json.canonical(back) == exact_json.canonical(exact_json.encode(conversation))
     (again,) = take(of(conversation))
@@ -280,8 +282,8 @@ def test_the_real_conversations_survive(take: Any, boxes: BoxStore, real_data: P
     text = file.read_text()
     original = [run["traj"] for run in json.loads(text)]
     documents = documents_in(text, file.name)
-    imported = take(*openai.read(documents, at="traj"))
+    imported = take(*FORMAT.read(documents, at="traj"))
     assert [exported(boxes, box.box_id) for box in imported] == original
-    again = take(*openai.read(documents))
+    again = take(*FORMAT.read(documents))
     assert sum(box.new_cards for box in again) == 0
     assert [box.box_id for box in again] == [box.box_id for box in imported]

@@ -173,7 +173,7 @@ SLOW = [HealthCheck.too_slow]
 WITHOUT_FIX = {"database-lock", "no-live-worker", "queued-behind-stuck"}
 
 
-@settings(suppress_health_check=SLOW)
+@settings(deadline=None, suppress_health_check=SLOW)
 @given(snapshots)
 def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)
@@ -189,7 +189,7 @@ def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
     assert "{" not in (verdict.next_actor or "")
 
 
-@settings(suppress_health_check=SLOW)
+@settings(deadline=None, suppress_health_check=SLOW)
 @given(snapshots)
 def test_what_is_also_seen_is_no_more_a_cause(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)

@@ -1,6 +1,6 @@
 """A fleet: worker processes, agents, turns that are asked for from several threads, and troubles on the way.
 
-Workers are killed and frozen, doorbells dropped, results reported late or never. Owns how the fleet is run,
+Workers are killed and frozen, notifications dropped, results reported late or never. Owns how the fleet is run,
 within a limit of time, and what is said when it hangs. What must be true afterwards is the tests' to say.
 """
 
@@ -319,7 +319,7 @@ class Fleet:
     # --- workers
 
     def _start_worker(self, slot: int) -> "subprocess.Popen[bytes]":
-        """A worker. Every second one hears no doorbell."""
+        """A worker. Every second one gets no wakeup."""
         kept = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH")
         environment = {
             **{name: os.environ[name] for name in kept if name in os.environ},

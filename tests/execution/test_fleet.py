@@ -1,4 +1,4 @@
-"""Many workers, agents and turns at once, with workers killed and frozen and doorbells dropped.
+"""Many workers, agents and turns at once, with workers killed and frozen and notifications dropped.
 
 What is looked at afterwards was written down by triggers of the database. CBX_FLEET_SEED repeats a seed.
 """

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CARD_TYPES, ROLES, Card, decode_card
+from cardbox_cli.model.card_types import CARD_TYPES
+from cardbox_cli.model.cards import ROLES, Card, decode_card
 from cardbox_cli.model.content import JsonContent, TextContent, VideoFileContent
 
 LARGE = Decimal("9" * 5000)

@@ -26,7 +26,7 @@ from psycopg.rows import dict_row
 
 from cardbox_cli.errors import BadRequest, CbxError, InvalidRecipe, NotFound, SchemaMissing
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Provenance, Rule
+from cardbox_cli.model.boxes import Provenance, ProvenanceRule
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.verify import verify
@@ -500,10 +500,10 @@ def test_the_box_remembers_how_it_was_packed(database: Database, boxes: BoxStore
         recipe_digest=recipe_from_mapping(EVERYTHING).digest(),
         digest=packed.digest,
         rules=[
-            Rule("pack_arguments[0] instruction", 1),
-            Rule(f"inherit_context boxes (box {HISTORY})", 3),
-            Rule(f"inherit_context boxes (box {NOTES})", 2),
-            Rule("include_parent", 1),
+            ProvenanceRule("pack_arguments[0] instruction", 1),
+            ProvenanceRule(f"inherit_context boxes (box {HISTORY})", 3),
+            ProvenanceRule(f"inherit_context boxes (box {NOTES})", 2),
+            ProvenanceRule("include_parent", 1),
         ],
     )
 

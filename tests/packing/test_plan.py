@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.errors import BadRequest
-from cardbox_cli.model.boxes import Provenance, Rule
+from cardbox_cli.model.boxes import Provenance, ProvenanceRule
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import FieldsSchemaContent, JsonContent, StoredContent, TextContent
 from cardbox_cli.model.handwritten.recipes import InheritContext, Recipe
@@ -562,7 +562,11 @@ def plan_of(rules: Sequence[str]) -> Plan:
 
 
 def test_neighbours_of_one_rule_are_one_run() -> None:
-    assert plan_of(["a", "a", "b", "a"]).rules() == [Rule("a", 2), Rule("b", 1), Rule("a", 1)]
+    assert plan_of(["a", "a", "b", "a"]).rules() == [
+        ProvenanceRule("a", 2),
+        ProvenanceRule("b", 1),
+        ProvenanceRule("a", 1),
+    ]
 
 
 @given(st.lists(st.sampled_from("ab")))

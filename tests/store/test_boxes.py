@@ -4,7 +4,7 @@ import uuid
 import pytest
 
 from cardbox_cli.errors import AmbiguousId, BoxConflict, InvalidInput, NotFound
-from cardbox_cli.model.boxes import Provenance, Rule
+from cardbox_cli.model.boxes import Provenance, ProvenanceRule
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.model.verify import verify
@@ -215,7 +215,7 @@ def test_verify_finds_torn_exchanges_and_changed_contents(boxes: BoxStore, cards
     answer = draft_card("tool.result", "ok", tool_call_id="a")
     orphan = draft_card("tool.result", "?", tool_call_id="z")
     cards.add_many([call, answer, orphan])
-    provenance = Provenance(recipe="r", recipe_digest="", digest="0" * 64, rules=[Rule("one", 2)])
+    provenance = Provenance(recipe="r", recipe_digest="", digest="0" * 64, rules=[ProvenanceRule("one", 2)])
     box = boxes.create([call.card_id, answer.card_id, orphan.card_id], provenance=provenance)
     kept = boxes.provenance(box.box_id)
     assert kept == provenance

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from cardbox_cli.errors import BoxConflict, NotFound
-from cardbox_cli.model.boxes import REPLACED, Provenance, Rule
+from cardbox_cli.model.boxes import REPLACED, Provenance, ProvenanceRule
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.boxes import BoxStore
@@ -26,7 +26,10 @@ class TestDerive:
         self, boxes: BoxStore, ids: list[str]
     ) -> None:
         packed = Provenance(
-            recipe="r", recipe_digest="", digest="0" * 64, rules=[Rule("one", 1), Rule("two", 2)]
+            recipe="r",
+            recipe_digest="",
+            digest="0" * 64,
+            rules=[ProvenanceRule("one", 1), ProvenanceRule("two", 2)],
         )
         box = boxes.create([*ids[:2], "dangles"], title="t", provenance=packed, allow_dangling=True)
         made = boxes.derive(box, ["dangles", ids[4], ids[0]])
@@ -37,7 +40,11 @@ class TestDerive:
         )
         moved = boxes.provenance(made.box_id)
         assert moved is not None
-        assert moved.rules == [Rule("two", 1), Rule(REPLACED, 1), Rule("one", 1)]
+        assert moved.rules == [
+            ProvenanceRule("two", 1),
+            ProvenanceRule(REPLACED, 1),
+            ProvenanceRule("one", 1),
+        ]
         assert boxes.get(box.box_id) == box
         assert boxes.provenance(box.box_id) == packed
 

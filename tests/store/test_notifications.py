@@ -169,7 +169,7 @@ class TestALostConnection:
         lost, again = announced
         assert lost.startswith("warning: no wakeups from Postgres: the database went away: ")
         assert lost.endswith("; workers poll")
-        assert again == "wakeups from Postgres are heard again"
+        assert again == "wakeups from Postgres arrive again"
 
 
 class TestWhereToListen:

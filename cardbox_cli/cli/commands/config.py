@@ -1,13 +1,15 @@
 """`cbx config`: every setting, the value in force, and where it comes from. Needs no database."""
 
-from collections.abc import Callable, Iterable
+import os
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from cardbox_cli.cli.parameters.types import SETTING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.settings import (
     DATABASE_URL,
@@ -31,16 +33,23 @@ class InForce(NamedTuple):
     source: str
     refused: UsageError | None = None
 
+    @property
+    def text(self) -> str:
+        """The value as it is printed."""
+        if self.value is None:
+            return ""
+        return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
+
 
 @verb(
+    pages=True,
     examples="cbx config\n"
     "cbx config CBX_LEASE\n"
     "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
-    pages=True,
 )
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only this one's value, such as CBX_LEASE or lease.")
+        str | None, typer.Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
     ] = None,
 ) -> None:
     """Show the value of every setting: of its option, else its variable, else its default. Hides passwords.
@@ -48,87 +57,59 @@ def command(
     Exits 2 where a value cannot be, as the commands that need it do.
     """
     if name is not None:
-        shown = _in_force(_named(name))
-        _refuse([shown])
-        output.emit(_described(shown), table=lambda: output.say(_text(shown)), ids=[shown.variable.name])
+        one = _in_force(_named(name))
+        if one.refused is not None:
+            raise one.refused
+        output.emit(_described(one), table=lambda: output.print_text(one.text), ids=[one.variable.name])
         return
     every = [_in_force(variable) for variable in SETTINGS]
     output.emit_items(
-        map(_described, every), table=lambda: _print(every), item_id=lambda described: described["name"]
+        map(_described, every),
+        table=lambda: print_table(_SETTING, every, whole=True),
+        item_id=lambda described: described["name"],
     )
-    _refuse(every)
+    for each in every:
+        if each.refused is not None:
+            raise each.refused
     settings_from()
 
 
-def _named(typed: str) -> Variable:
-    wanted = typed.upper().replace("-", "_")
+def _named(given: str) -> Variable:
+    wanted = given.upper().replace("-", "_")
     for variable in SETTINGS:
         if wanted in (variable.name, variable.name.removeprefix("CBX_")):
             return variable
-    raise NotFound(f"there is no setting {typed!r}", hint="`cbx config` lists them")
+    raise NotFound(f"there is no setting {given!r}", hint="`cbx config` lists them")
 
 
 def _in_force(variable: Variable) -> InForce:
     found = variable.found()
     source = found[0] if found else DEFAULT
     try:
-        value, source = _SPECIAL[variable](source) if variable in _SPECIAL else (variable.value(), source)
+        return InForce(variable, *_looked_up(variable, source))
     except UsageError as exc:
         return InForce(variable, None if variable.secret else variable.text(), source, exc)
-    return InForce(variable, value, source)
 
 
-def _project(source: str) -> tuple[str, str]:
-    return session().project_id, PROJECT.option if PROJECT.option in session().given else source
+def _looked_up(variable: Variable, source: str) -> tuple[Any, str]:
+    """The value and what gave it, an option perhaps; else `source`, the variable that is set or DEFAULT."""
+    if variable is PROJECT:
+        return session().project_id, PROJECT.option if PROJECT.option in session().given else source
+    if variable is HOME:
+        from cardbox_cli.home import default_home
 
+        return str(default_home(os.environ)), source
+    if variable is NATS_URL and source != DEFAULT:
+        from cardbox_cli.execution.notifications.nats import parse_servers
 
-def _database(source: str) -> tuple[str | None, str]:
-    from cardbox_cli.store.connection.target import hide_password
+        return ", ".join(server.address for server in parse_servers(variable.text())), source
+    if variable is DATABASE_URL or (variable is LISTEN_URL and source != DEFAULT):
+        from cardbox_cli.store.connection.target import find_listen_target, hide_password
 
-    target = session().target()
-    if target.conninfo is None:
-        return None, source
-    return hide_password(target.conninfo) or "libpq's environment", target.named_by
-
-
-def _listen(source: str) -> tuple[str | None, str]:
-    from cardbox_cli.store.connection.target import find_listen_target, hide_password
-
-    if source == DEFAULT:
-        return None, source
-    return hide_password(find_listen_target(session().target()).conninfo or ""), source
-
-
-def _nats(source: str) -> tuple[str | None, str]:
-    if source == DEFAULT:
-        return None, source
-    from cardbox_cli.execution.notifications.nats import parse_servers
-
-    return ", ".join(server.address for server in parse_servers(NATS_URL.text())), source
-
-
-def _home(source: str) -> tuple[str, str]:
-    import os
-
-    from cardbox_cli.home import default_home
-
-    return str(default_home(os.environ)), source
-
-
-# Those whose value takes more than a look at their variable; by the variable that sets it, or DEFAULT.
-_SPECIAL: dict[Variable, Callable[[str], tuple[Any, str]]] = {
-    PROJECT: _project,
-    DATABASE_URL: _database,
-    LISTEN_URL: _listen,
-    NATS_URL: _nats,
-    HOME: _home,
-}
-
-
-def _refuse(shown: Iterable[InForce]) -> None:
-    for each in shown:
-        if each.refused is not None:
-            raise each.refused
+        target = session().target() if variable is DATABASE_URL else find_listen_target(session().target())
+        if target.conninfo is not None:
+            return hide_password(target.conninfo) or "libpq's environment", target.named_by
+    return variable.value(), source
 
 
 def _described(shown: InForce) -> dict[str, Any]:
@@ -148,15 +129,10 @@ def _described(shown: InForce) -> dict[str, Any]:
     }
 
 
-def _text(shown: InForce) -> str:
-    if shown.value is None:
-        return ""
-    return f"{shown.value:g}" if isinstance(shown.value, float) else str(shown.value)
-
-
-def _print(every: list[InForce]) -> None:
-    rows = [
-        [each.variable.name, _text(each) or "-", each.variable.unit or "", each.source, each.variable.help]
-        for each in every
-    ]
-    output.print_table(["NAME", "VALUE", "UNIT", "SOURCE", "HELP"], rows, whole=True)
+_SETTING = (
+    Column("NAME", lambda each: each.variable.name),
+    Column("VALUE", lambda each: each.text or NOTHING),
+    Column("UNIT", lambda each: each.variable.unit or ""),
+    Column("SOURCE", lambda each: each.source),
+    Column("HELP", lambda each: each.variable.help),
+)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from cardbox_cli.cli.root import root
 from cardbox_cli.cli.session import Session, announce, session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.shipped import shipped
 
-# What is told, and the command: `NAME=$(…)` keeps what it prints, `$NAME` uses it.
+# The comment, and the command: `NAME=$(…)` keeps what it prints, `$NAME` uses it.
 _STEPS = (
     (
         "A real agent conversation becomes cards, and a box that lists them in order.",
@@ -61,31 +61,31 @@ def command() -> None:
 
     Runs in the project 'demo'; running it again adds only a new context.
     """
-    kept = {"examples": str(shipped("examples"))}
-    for told, written in _STEPS:
-        _run(told, written.format(**kept), kept)
-    _say(_NEXT.format(context=short_id(kept["CONTEXT"])))
+    values = {"examples": str(shipped("examples"))}
+    for comment, written in _STEPS:
+        _run(comment, written.format(**values), values)
+    _print_text(_NEXT.format(context=short_id(values["CONTEXT"])))
     if shutil.which("cbx") is None:
         announce(f'cbx is not on your PATH yet: PATH="{Path(sys.executable).parent}:$PATH"')
 
 
-def _run(told: str, written: str, kept: dict[str, str]) -> None:
-    _say(f"# {told}")
-    _say(f"$ {written}")
+def _run(comment: str, written: str, values: dict[str, str]) -> None:
+    _print_text(f"# {comment}")
+    _print_text(f"$ {written}")
     assigned = re.fullmatch(r"(\w+)=\$\((.*)\)", written, re.DOTALL)
     line = assigned[2] if assigned else written
-    words = [_filled(word, kept) for word in shlex.split(line)]
+    words = [_filled(word, values) for word in shlex.split(line)]
     sys.stdout.flush()
     if assigned:
-        kept[assigned[1]] = _captured(words[1:])
-        _say(f"{assigned[1]}={kept[assigned[1]]}")
+        values[assigned[1]] = _captured(words[1:])
+        _print_text(f"{assigned[1]}={values[assigned[1]]}")
     else:
         _cbx(words[1:])
-    _say()
+    _print_text()
 
 
-def _filled(word: str, kept: dict[str, str]) -> str:
-    return re.sub(r"\$([A-Z]+)", lambda found: kept[found[1]], word)
+def _filled(word: str, values: dict[str, str]) -> str:
+    return re.sub(r"\$([A-Z]+)", lambda found: values[found[1]], word)
 
 
 def _captured(arguments: list[str]) -> str:
@@ -100,5 +100,5 @@ def _cbx(arguments: list[str]) -> None:
     root().main(arguments, prog_name="cbx", standalone_mode=False, obj=own)
 
 
-def _say(text: str = "") -> None:
+def _print_text(text: str = "") -> None:
     sys.stdout.write(text + "\n")

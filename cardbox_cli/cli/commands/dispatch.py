@@ -1,22 +1,23 @@
 """`cbx dispatch`: a turn is asked for, and if wished awaited."""
 
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_typed
+from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.options import EndTimeout
-from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
-from cardbox_cli.cli.parameters.types import AGENT, BOX, FILE, RECIPE, TURN, OneOf
+from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
-from cardbox_cli.errors import InvalidInput, NotAccepted, UsageError
+from cardbox_cli.cli.terminal.turns import print_end, refuse
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult, Handover, Parent
+    from cardbox_cli.execution.dispatch.request import DispatchResult, Handover, Parent
     from cardbox_cli.execution.runtime import Runtime
 
 
@@ -41,14 +42,8 @@ def command(
             "--handover", "-H", click_type=RECIPE, help="Pack the context by this recipe, all or nothing."
         ),
     ] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option("--arg", "-a", metavar="K=V", help="An argument of the recipe, as of `cbx pack`."),
-    ] = None,
-    args: Annotated[
-        list[str] | None,
-        typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
-    ] = None,
+    arg: Arguments = None,
+    args: ArgumentFiles = None,
     output_box: Annotated[
         str | None, typer.Option(click_type=BOX, help="What the turn writes to. Default: a new box.")
     ] = None,
@@ -103,9 +98,8 @@ def command(
     from cardbox_cli.execution.dispatch.dispatch import dispatch
     from cardbox_cli.execution.dispatch.request import DepthPolicy, DispatchRequest
 
-    _check_options(
-        context_box, handover, arg, args, correlation_id, wait=wait, timeout=timeout, dry_run=dry_run
-    )
+    _check_context(context_box, handover, [*(arg or []), *(args or [])], correlation_id)
+    _check_waiting(timeout, wait=wait, dry_run=dry_run)
     passing = gate("dispatches", check=check, force=force)
     packing = _handover(handover, arg or [], args or [])
     config = _config(runtime_config)
@@ -135,26 +129,21 @@ def command(
     _print(dispatched.result, dry_run=dry_run)
 
 
-def _check_options(
-    context_box: str | None,
-    handover: str | None,
-    arg: list[str] | None,
-    args: list[str] | None,
-    correlation_id: str | None,
-    *,
-    wait: bool,
-    timeout: float | None,
-    dry_run: bool,
+def _check_context(
+    context_box: str | None, handover: str | None, arguments: list[str], correlation_id: str | None
 ) -> None:
     if (context_box is None) == (handover is None):
         raise UsageError(
             "name the context: either --context-box BOX or --handover RECIPE",
             hint="`cbx box list` shows boxes, `cbx handover list` recipes",
         )
-    if handover is None and (arg or args):
+    if handover is None and arguments:
         raise UsageError("--arg and --args are for --handover", hint="leave them out with --context-box")
     if correlation_id is not None and not correlation_id.strip():
         raise UsageError("--correlation-id is blank", hint="is the shell variable set? leave it out for none")
+
+
+def _check_waiting(timeout: float | None, *, wait: bool, dry_run: bool) -> None:
     if timeout is not None and not wait:
         raise UsageError("--timeout is for --wait", hint="add --wait, or leave --timeout out")
     if wait and dry_run:
@@ -179,57 +168,31 @@ def _config(text: str | None) -> dict[str, Any]:
     return config
 
 
-def _box(run: "Runtime", typed: str | None) -> str | None:
-    from cardbox_cli.cli.parameters.id_resolution import TypedBoxes
+def _box(run: "Runtime", named: str | None) -> str | None:
+    from cardbox_cli.cli.id_resolution import ResolvingBoxes
 
-    if typed is None:
+    if named is None:
         return None
-    return resolved_or_typed(TypedBoxes(run.database, run.project_id).resolve, typed)
+    return resolved_or_given(ResolvingBoxes(run.database, run.project_id).resolve, named)
 
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
-    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
     from cardbox_cli.execution.dispatch.request import Parent
 
     if turn is None:
         if tool_call_id is not None:
             raise UsageError("--tool-call-id is for --parent-turn", hint="name the turn whose call waits")
         return None
-    resolved = resolved_or_typed(TypedTurns(run.database, run.project_id).resolve, turn)
+    resolved = resolved_or_given(ResolvingTurns(run.database, run.project_id).resolve, turn)
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)
 
 
-def refuse(dispatched: "Dispatched") -> NoReturn:
-    """Print the result of a dispatch that was not accepted, and raise NotAccepted."""
-    result = dispatched.result
-    output.emit(result, table=lambda: None)
-    raise NotAccepted(
-        f"not accepted ({result.status}, {result.error_code}): {dispatched.message}",
-        hint=_HINTS.get(result.error_code or "", "nothing was written"),
-        details={"status": result.status, "error_code": result.error_code},
-    )
-
-
-_HINTS = {
-    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` makes one",
-    "agent_busy": "leave --no-queue out to wait behind it; `cbx why --agent` explains a turn that hangs",
-    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` makes one",
-    "invalid_source_actor": "`cbx agent list` shows the agents; a person's name begins with sys.",
-    "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
-    "parent_turn_not_found": "`cbx turn list` shows the turns",
-    "profile_mismatch": "name that profile in the arguments, or another agent",
-    "profile_not_found": "`cbx profile import` it again, then `cbx agent provision --update`",
-    "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
-    "worker_target_missing": "`cbx agent provision AGENT --worker-target T --update` sets one",
-}
-
-
 def _await(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
-    from cardbox_cli.cli.commands.turn.wait import await_end
     from cardbox_cli.store.views.turns import TurnViews
 
     assert result.agent_turn_id is not None
-    await_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
+    print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
 
 
 def _print(result: "DispatchResult", *, dry_run: bool) -> None:

@@ -1,20 +1,21 @@
 """`cbx pack`: a new context box from a handover recipe."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli.parameters.recipes import load_recipe, parse_arguments
-from cardbox_cli.cli.parameters.types import FILE, RECIPE
+from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens, tokenizer_for
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
 
 if TYPE_CHECKING:
@@ -37,19 +38,8 @@ def command(
             help="A recipe file, or the name of one (`cbx handover list`).",
         ),
     ],
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arg",
-            "-a",
-            metavar="K=V",
-            help="An argument: key=text, key=@file, key:=json. Repeat a key for a list.",
-        ),
-    ] = None,
-    args: Annotated[
-        list[str] | None,
-        typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
-    ] = None,
+    arg: Arguments = None,
+    args: ArgumentFiles = None,
     source_agent: Annotated[
         str, typer.Option(metavar="A", help="The agent on whose behalf this is packed.")
     ] = OPERATOR,
@@ -58,8 +48,7 @@ def command(
         bool, typer.Option("--explain", help="Print each card with the rule that brought it.")
     ] = False,
     check: Annotated[
-        bool,
-        typer.Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors."),
+        bool, typer.Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="With --check: tell what is found, and pack all the same.")
@@ -100,6 +89,7 @@ def _remember(packed: "Packed") -> None:
 
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     """What counts as the profile's model does."""
+    from cardbox_cli.context.providers.registry import tokenizer_for
     from cardbox_cli.context.request import model_of, profile_of
     from cardbox_cli.store.profiles import ProfileStore
 
@@ -123,7 +113,7 @@ def _print(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
         answer["tokenizer"] = tokenizer.name
     output.emit(
         answer,
-        table=lambda: _say(packed, tokenizer, explain=explain),
+        table=lambda: _print_text(packed, tokenizer, explain=explain),
         ids=[packed.context_box_id] if packed.context_box_id else [],
     )
 
@@ -150,7 +140,7 @@ def _line(packed: "Packed", place: PlannedCard, tokenizer: Tokenizer) -> dict[st
     }
 
 
-def _say(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
+def _print_text(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
     places = packed.plan.cards
     tokens = token_count(_tokens(packed, tokenizer), exact=tokenizer.exact)
     output.facts(
@@ -165,31 +155,44 @@ def _say(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
         ]
     )
     if explain and places:
-        output.say()
-        output.print_table(
-            ["#", "ID", "TYPE", "ROLE", "TOKENS", "RULE", "PREVIEW"],
-            [_row(packed, tokenizer, position, place) for position, place in enumerate(places)],
-        )
+        output.print_text()
+        print_table(_columns(packed, tokenizer), enumerate(places))
     if explain and packed.plan.left_out:
-        output.say()
-        _say_left_out([(each.card_id, each.reason, each.rule) for each in packed.plan.left_out])
+        output.print_text()
+        print_table(_LEFT_OUT, packed.plan.left_out)
 
 
-def _say_left_out(rows: Sequence[tuple[str, str, str]]) -> None:
-    output.print_table(
-        ["LEFT OUT", "WHY", "RULE"], [[short_id(card), why, short_rule(rule)] for card, why, rule in rows]
+_LEFT_OUT = (
+    Column("LEFT OUT", lambda left: short_id(left.card_id)),
+    Column("WHY", lambda left: left.reason),
+    Column("RULE", lambda left: short_rule(left.rule)),
+)
+
+
+def _columns(packed: "Packed", tokenizer: Tokenizer) -> Sequence[Column]:
+    """The columns of planned cards; items are pairs of a position and a card."""
+
+    def of_card(text: Callable[[Card | CardDraft], str], without: str = NOTHING) -> Callable[[Any], str]:
+        def cell(numbered: tuple[int, PlannedCard]) -> str:
+            card = _card(packed, numbered[1])
+            return text(card) if card else without
+
+        return cell
+
+    def card_id(numbered: tuple[int, PlannedCard]) -> str:
+        place = numbered[1]
+        is_written = packed.context_box_id is not None or place.draft is None
+        return short_id(place.card_id) if is_written else "(new)"
+
+    def tokens(card: Card | CardDraft) -> str:
+        return token_count(card_tokens(card, tokenizer), exact=tokenizer.exact)
+
+    return (
+        Column("#", lambda numbered: str(numbered[0]), right=True),
+        Column("ID", card_id),
+        Column("TYPE", of_card(lambda card: card.type, "(dangling)")),
+        Column("ROLE", of_card(lambda card: card.role or NOTHING)),
+        Column("TOKENS", of_card(tokens), right=True),
+        Column("RULE", lambda numbered: short_rule(numbered[1].rule)),
+        Column("PREVIEW", of_card(lambda card: preview(card, 60), "")),
     )
-
-
-def _row(packed: "Packed", tokenizer: Tokenizer, position: int, place: PlannedCard) -> list[str]:
-    card = _card(packed, place)
-    written = packed.context_box_id is not None or place.draft is None
-    return [
-        str(position),
-        short_id(place.card_id) if written else "(new)",
-        card.type if card else "(dangling)",
-        (card.role if card else None) or "-",
-        token_count(card_tokens(card, tokenizer), exact=tokenizer.exact) if card else "-",
-        short_rule(place.rule),
-        preview(card, 60) if card else "",
-    ]

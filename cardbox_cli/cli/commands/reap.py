@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.reaping import Reaped
@@ -22,12 +22,12 @@ def command() -> None:
 
     with runtime() as run:
         reaped = reap(run)
-    output.emit(reaped, table=lambda: _say(reaped))
+    output.emit(reaped, table=lambda: _print_text(reaped))
 
 
-def _say(reaped: "Reaped") -> None:
+def _print_text(reaped: "Reaped") -> None:
     if not reaped.total:
-        output.say("nothing was overdue")
+        output.print_text("nothing was overdue")
         return
     output.facts(
         [

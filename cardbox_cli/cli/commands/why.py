@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cardbox_cli.cli.parameters.last import LAST, recall
+from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import PROJECT, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
-    from cardbox_cli.diagnosis.registry import Evidence
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
 
@@ -61,8 +61,8 @@ def command(
             )
 
 
-def _meant(typed: str, address: str) -> str:
-    return recall(address, session().project_id, "turn") if typed == LAST else typed
+def _meant(given: str, address: str) -> str:
+    return recall(address, session().project_id, "turn") if given == LAST else given
 
 
 def _one(diagnosis: "Diagnosis") -> None:
@@ -75,8 +75,7 @@ def _survey(diagnoser: "Diagnoser") -> None:
     survey = diagnoser.survey()
     output.emit_list(
         [_as_json(each) for each in survey.problems],
-        columns=["TURN", "VERDICT", "RULE", "FIX"],
-        row=_line,
+        columns=_PROBLEM,
         item_id=lambda each: each["turn"],
         empty="nothing is stuck",
     )
@@ -85,9 +84,17 @@ def _survey(diagnoser: "Diagnoser") -> None:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
 
-def _line(problem: dict[str, Any]) -> list[str]:
-    helps = problem["fix"] or problem["next_actor"] or "-"
-    return [problem["turn"], problem["verdict"], problem["rule"] or "-", helps]
+_PROBLEM = (
+    Column("TURN", lambda problem: problem["turn"]),
+    Column("VERDICT", lambda problem: problem["verdict"]),
+    Column("RULE", lambda problem: problem["rule"] or NOTHING),
+    Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING),
+)
+_EVIDENCE = (
+    Column("TABLE", lambda evidence: evidence.table),
+    Column("ROW", lambda evidence: evidence.row),
+    Column("SHOWS", lambda evidence: evidence.shows),
+)
 
 
 def _counted(survey: "Survey") -> str:
@@ -103,34 +110,26 @@ def _counted(survey: "Survey") -> str:
 def _page(diagnosis: "Diagnosis") -> None:
     rule = f": {diagnosis.rule}" if diagnosis.rule else ""
     colour = "" if diagnosis.well else "red"
-    output.say_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
-    output.say(diagnosis.proves)
+    output.print_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
+    output.print_text(diagnosis.proves)
     if diagnosis.evidence:
-        output.say()
-        _rows(diagnosis.evidence)
-    output.say()
+        output.print_text()
+        print_table(_EVIDENCE, diagnosis.evidence)
+    output.print_text()
     output.facts(_what_next(diagnosis))
     if diagnosis.also:
-        output.say()
-        output.say("also seen")
+        output.print_text()
+        output.print_text("also seen")
         for seen in diagnosis.also:
-            output.say(f"  {seen.rule}: {seen.proves}")
+            output.print_text(f"  {seen.rule}: {seen.proves}")
 
 
 def _named(diagnosis: "Diagnosis") -> str:
     return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
 
 
-def _rows(evidence: "Sequence[Evidence]") -> None:
-    output.print_table(["TABLE", "ROW", "SHOWS"], [[each.table, each.row, each.shows] for each in evidence])
-
-
 def _what_next(diagnosis: "Diagnosis") -> list[tuple[str, str | None]]:
-    return [
-        ("next", diagnosis.next_actor),
-        ("by", time(diagnosis.due_at)),
-        ("fix", _command(diagnosis.fix)),
-    ]
+    return [("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", _command(diagnosis.fix))]
 
 
 # --- for programs

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.root import COMPLETING, root
 from cardbox_cli.cli.session import ProcessContext, Session
-from cardbox_cli.cli.terminal.escaping import one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -72,9 +72,9 @@ class Offers:
 
 def offers(words: Sequence[str], session: Session) -> Offers:
     """What the last of `words`, the beginning of one, can become. `session` takes their common options."""
-    *complete, typed = words
-    items = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), typed)
-    option, equals, _ = typed.partition("=")
+    *complete, given = words
+    items = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
+    option, equals, _ = given.partition("=")
     return Offers(option + equals if equals and option.startswith("--") else "", items)
 
 

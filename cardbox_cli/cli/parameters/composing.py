@@ -1,4 +1,4 @@
-"""The options that say how a request is composed, and the wishes that they come to."""
+"""The options that say how a request is composed, and what they come to."""
 
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Annotated, cast
@@ -22,6 +22,7 @@ from cardbox_cli.model.layers import (
 if TYPE_CHECKING:
     from cardbox_cli.context.request import ComposeOptions
 
+Model = Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")]
 Layers = Annotated[
     list[str] | None,
     typer.Option(
@@ -35,8 +36,7 @@ Experience = Annotated[
     bool, typer.Option("--experience", help="Add what earlier turns with the same profile delivered.")
 ]
 KnowledgeQuery = Annotated[
-    str | None,
-    typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds."),
+    str | None, typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
 ]
 Query = Annotated[
     str | None, typer.Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
@@ -79,13 +79,13 @@ def options(
     layout: str | None = None,
     is_composed: bool = True,
 ) -> "ComposeOptions":
-    """The wishes that the options spell. `is_composed` False: perhaps for a request that was sent before.
+    """The compose options that they come to. `is_composed` False: perhaps for a request that was sent before.
 
     Raises UsageError, and InvalidInput for a name that is no layer's.
     """
     from cardbox_cli.context.request import ComposeOptions
 
-    spelled = ComposeOptions(
+    chosen = ComposeOptions(
         model=None if model is None else _not_blank(model, "--model"),
         process=cast("ProcessName | None", process),
         share=share,
@@ -94,8 +94,8 @@ def options(
         query=None if query is None else _not_blank(_text(query), "--query"),
     )
     if is_composed:
-        check_words(spelled)
-    return spelled
+        check_words(chosen)
+    return chosen
 
 
 def check_query(query: str | None) -> None:

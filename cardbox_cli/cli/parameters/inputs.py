@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
-from cardbox_cli.cli.parameters.last import LAST
+import click
+
+from cardbox_cli.cli.escaping import printable
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
-from cardbox_cli.cli.terminal.escaping import printable
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import replacing
 from cardbox_cli.model import exact_json
@@ -86,7 +88,7 @@ def _replace(path: Path, pieces: Iterable[str]) -> None:
 
 
 def parse_json(text: str, option: str) -> Any:
-    """The JSON value that `text` spells, or that of the file @FILE. Raises InvalidInput naming `option`."""
+    """The JSON value of `text`, or that of the file @FILE. Raises InvalidInput naming `option`."""
     if text.startswith("@"):
         text = read_text(text[1:])
     try:
@@ -100,14 +102,14 @@ def parse_json(text: str, option: str) -> Any:
         raise InvalidInput(f"{option}: {exc}") from exc
 
 
-def resolved_or_typed(resolve: Callable[[str], str], typed: str) -> str:
+def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
     """The full id that `typed` stands for, or `typed` itself where it stands for none; not for `@last`."""
     try:
-        return resolve(typed)
+        return resolve(given)
     except NotFound:
-        if typed == LAST:
+        if given == LAST:
             raise
-        return typed
+        return given
 
 
 def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
@@ -170,11 +172,14 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{question} Not without --yes here", hint="add --yes to do it without a question")
-    import click
-
     if not click.confirm(printable(question), err=True):
-        announce("nothing was done")
-        raise click.exceptions.Exit(DECLINED)
+        decline("nothing was done")
+
+
+def decline(reason: str) -> NoReturn:
+    """End the command where a person said no, or wants out."""
+    announce(reason)
+    raise click.exceptions.Exit(DECLINED)
 
 
 # The exit code after a person said no.

@@ -11,8 +11,7 @@ _AN_ID = "An id, 4 or more characters of its beginning or end"
 
 CardId = Annotated[str, typer.Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
-    list[str],
-    typer.Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last."),
+    list[str], typer.Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last.")
 ]
 BoxId = Annotated[str, typer.Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, typer.Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
@@ -25,6 +24,14 @@ ExpectEpoch = Annotated[
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]
 OptionalReason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="From then on: RFC 3339, or 2h for two hours ago.")
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
 ColumnNames = Annotated[
     str | None,
@@ -44,15 +51,14 @@ EndTimeout = Annotated[
 AUTO = "auto"
 
 ConversationFile = Annotated[
-    str,
-    typer.Argument(click_type=FILE, help="JSON or JSONL, one conversation or many; - for stdin."),
+    str, typer.Argument(click_type=FILE, help="JSON or JSONL, one conversation or many; - for stdin.")
 ]
 
 
 def _source_formats() -> Iterable[str]:
-    from cardbox_cli.conversations.formats import FORMATS
+    from cardbox_cli.conversations.formats import format_names
 
-    return (*FORMATS, AUTO)
+    return (*format_names(), AUTO)
 
 
 SourceFormat = Annotated[

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input
+from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
 from cardbox_cli.settings import HANDOVERS
@@ -15,6 +18,21 @@ if TYPE_CHECKING:
 
 # key=text, key=@file, key:=json
 _ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
+
+
+Arguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        "-a",
+        metavar="K=V",
+        help="An argument of the recipe: key=text, key=@file, key:=json. Repeat a key for a list.",
+    ),
+]
+ArgumentFiles = Annotated[
+    list[str] | None,
+    typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
+]
 
 
 def recipe_folders() -> list[Path]:

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import SETTINGS
 
 # What the scripts of `cbx completion` complete as files.
 FILES = "file"
@@ -88,18 +89,18 @@ def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Calla
     `short`: as short ids, unless a whole one is typed. `narrowed`: the query is told what is typed.
     """
 
-    def offer(session: Session, typed: str) -> Pairs:
+    def offer(session: Session, given: str) -> Pairs:
         from cardbox_cli.model.ids import short_id
         from cardbox_cli.store.views import completion
 
         with session.process.completion_database(session.target()) as database:
             pairs: Pairs = getattr(completion, query)(
-                database, session.project_id, *([typed] if narrowed else [])
+                database, session.project_id, *([given] if narrowed else [])
             )
         if not short:
             return pairs
         ids = ((full, short_id(full), text) for full, text in pairs)
-        return ((brief if brief.startswith(typed) else full, text) for full, brief, text in ids)
+        return ((brief if brief.startswith(given) else full, text) for full, brief, text in ids)
 
     return offer
 
@@ -108,7 +109,7 @@ _boxes, _turns = _stored("recent_boxes", short=True), _stored("recent_turns", sh
 
 
 def _card_types(*_: object) -> Pairs:
-    from cardbox_cli.model.cards import CARD_TYPES
+    from cardbox_cli.model.card_types import CARD_TYPES
 
     return ((name, "") for name in CARD_TYPES)
 
@@ -121,9 +122,9 @@ def _recipes(*_: object) -> Pairs:
 
 
 def _request_formats() -> Iterable[str]:
-    from cardbox_cli.execution.requests.request import FORMATS
+    from cardbox_cli.context.formats import format_names
 
-    return FORMATS
+    return format_names()
 
 
 def _after_execution() -> Iterable[str]:
@@ -135,7 +136,7 @@ def _after_execution() -> Iterable[str]:
 AFTER = OneOf(_after_execution, what="value")
 AGENT = Completed("AGENT", _stored("agent_ids", narrowed=True))
 BOX = Completed("BOX", _boxes)
-BOX_OR_TURN = Completed("BOX", lambda session, typed: [*_boxes(session, typed), *_turns(session, typed)])
+BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
 CARD = Completed("CARD", _stored("recent_cards", short=True))
 CARD_TYPE = Completed("TYPE", _card_types)
 FILE = Completed("FILE", files=True)
@@ -143,6 +144,7 @@ INBOX_ROW = Completed("INBOX", _stored("recent_inbox", short=True))
 PROFILE = Completed("PROFILE", _stored("profile_names"))
 RECIPE = Completed("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
+SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
 STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
 TOOL = Completed("TOOL", _stored("tool_names"))
 TURN = Completed("TURN", _turns)

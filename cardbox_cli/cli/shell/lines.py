@@ -57,7 +57,7 @@ class Shell(ProcessContext):
         return failed
 
     def run(self, line: str) -> int:
-        """Run one line; its exit code, its failure told. Nothing that it was told stays for the next one."""
+        """Run one line; its exit code, its failure reported. None of its options stay for the next one."""
         own = replace(self.settings)
         try:
             words = split(line)

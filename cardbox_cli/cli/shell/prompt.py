@@ -17,10 +17,10 @@ from click.shell_completion import CompletionItem
 
 from cardbox_cli import __version__
 from cardbox_cli.cli.completion.candidates import Offers, offers, words_of
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.shell.lines import LEAVE, Shell
-from cardbox_cli.cli.terminal.escaping import one_line
 
 HISTORY = "shell_history"
 REMEMBERED = 2000
@@ -61,7 +61,7 @@ class _Editor:
         self._prompt = prompt
         self._readline = readline
         self._matches: list[str] = []
-        self._said: dict[str, str] = {}
+        self._descriptions: dict[str, str] = {}
         self._history = _history_file()
         # The answers to questions are no commands.
         readline.set_auto_history(False)
@@ -92,7 +92,7 @@ class _Editor:
             self._matches = []
             # readline swallows what is raised here; half an answer must not be left of it.
             found = self._found()
-            self._said = {value: item.help or "" for value, item in found}
+            self._descriptions = {value: item.help or "" for value, item in found}
             self._matches = [value for value, _ in found]
         return self._matches[state] if state < len(self._matches) else None
 
@@ -101,7 +101,7 @@ class _Editor:
         # A copy: what the line says of project and database is not for the lines after it.
         session = replace(self._shell.settings)
         found = offers(_behind_prefix(words), session)
-        return [*_own_words(words), *_spelled(found, words[-1])]
+        return [*_own_words(words), *_quoted(found, words[-1])]
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:
         """List the matches with what there is to say of them, and go on with the line below."""
@@ -110,8 +110,9 @@ class _Editor:
         columns = os.get_terminal_size().columns if sys.stdout.isatty() else 80
         print()
         for match in listed:
-            said = self._said[match]
-            print(f"{match.rstrip().ljust(width)}  {one_line(said, max(10, columns - width - 3))}".rstrip())
+            description = self._descriptions[match]
+            text = one_line(description, max(10, columns - width - 3))
+            print(f"{match.rstrip().ljust(width)}  {text}".rstrip())
         print(self._prompt + self._readline.get_line_buffer(), end="", flush=True)
 
 
@@ -125,17 +126,17 @@ def _own_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
     if len(words) > 1:
         return []
     return [
-        (f"{word} ", CompletionItem(word, help=said))
-        for word, said in known.items()
+        (f"{word} ", CompletionItem(word, help=description))
+        for word, description in known.items()
         if word.startswith(words[0])
     ]
 
 
-def _spelled(found: Offers, typed: str) -> Iterator[tuple[str, CompletionItem]]:
+def _quoted(found: Offers, given: str) -> Iterator[tuple[str, CompletionItem]]:
     """What is inserted for each item: quoted where it must be, and a space behind it."""
     for item in found.items:
         if item.type == FILES:
-            value = typed.removeprefix(found.prefix)
+            value = given.removeprefix(found.prefix)
             for path in sorted(glob(escape(os.path.expanduser(value)) + "*")):
                 yield found.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
         else:

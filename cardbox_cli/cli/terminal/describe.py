@@ -1,12 +1,13 @@
 """How cards and boxes look to people: ages, sizes, previews."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.terminal.escaping import one_line
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card, CardDraft, card_text
+from cardbox_cli.model.durations import duration
 from cardbox_cli.model.pairing import call_ids
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ PREVIEW = 80
 
 def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
     """What a card says, on one line; the calls that it makes when it says nothing."""
-    return one_line(spoken_by(card), width)
+    return one_line(full_text(card), width)
 
 
-def spoken_by(card: Card | CardDraft) -> str:
+def full_text(card: Card | CardDraft) -> str:
     """A card's text and its tool calls, as a person would read them."""
     text = card_text(card.content)
     calls = [_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []
@@ -54,19 +55,10 @@ _FROM_BOX = re.compile(r" \(box [0-9a-f-]{36}\)$")
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str:
-    """How long ago, in the one unit that fits: 12s, 5m, 3h, 9d; "-" where nobody knows."""
+    """How long ago, as `duration` says it; "-" where nobody knows."""
     if moment is None:
         return "-"
-    return span((now or datetime.now(UTC)) - moment)
-
-
-def span(length_of_time: timedelta) -> str:
-    """How long, as `age` says it."""
-    seconds = max(0, int(length_of_time.total_seconds()))
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
+    return duration((now or datetime.now(UTC)) - moment)
 
 
 def count(number: int, noun: str) -> str:

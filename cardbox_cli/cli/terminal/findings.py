@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import Finding
+    from cardbox_cli.context.lint.rule import LintFinding
 
 
-def answer(findings: "list[Finding]") -> None:
+def answer(findings: "list[LintFinding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
-    output.emit_items(findings, table=lambda: _say(findings), item_id=lambda found: found.card_id or "")
+    output.emit_items(
+        findings, table=lambda: _print_text(findings), item_id=lambda found: found.card_id or ""
+    )
     refuse(findings, hint=None)
 
 
-def tell(findings: "list[Finding]") -> None:
+def tell(findings: "list[LintFinding]") -> None:
     """Print the findings on stderr: as JSON where the answer is JSON, else a line each."""
     if session().output in ("json", "jsonl"):
         announce(exact_json.encode(findings).decode())
@@ -31,7 +34,7 @@ def tell(findings: "list[Finding]") -> None:
         announce(f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}")
 
 
-def gate(verb: str, *, check: bool, force: bool) -> "Callable[[list[Finding]], None] | None":
+def gate(verb: str, *, check: bool, force: bool) -> "Callable[[list[LintFinding]], None] | None":
     """What --check and --force let through: it tells the findings, and raises Findings where one is an error.
 
     None without --check. `verb` is what happens then: "packs", say. Raises UsageError for --force alone.
@@ -43,12 +46,12 @@ def gate(verb: str, *, check: bool, force: bool) -> "Callable[[list[Finding]], N
     return tell if force else partial(_stop, verb=verb)
 
 
-def _stop(findings: "list[Finding]", *, verb: str) -> None:
+def _stop(findings: "list[LintFinding]", *, verb: str) -> None:
     tell(findings)
     refuse(findings, hint=f"nothing was written; --force {verb} it all the same")
 
 
-def refuse(findings: "list[Finding]", *, hint: str | None) -> None:
+def refuse(findings: "list[LintFinding]", *, hint: str | None) -> None:
     """Raise Findings where one is an error."""
     errors = sum(found.severity == "error" for found in findings)
     if errors:
@@ -61,29 +64,29 @@ def _numbers(errors: int, warnings: int) -> str:
     )
 
 
-def _place(found: "Finding") -> str:
+def _place(found: "LintFinding") -> str:
     if found.card_id is None:
         return ""
     return f" at card {short_id(found.card_id)}, position {found.position}"
 
 
-def _say(findings: "list[Finding]") -> None:
+def _print_text(findings: "list[LintFinding]") -> None:
     if not findings:
         announce("nothing found")
         return
-    rows = [
-        [
-            "-" if found.position is None else str(found.position),
-            short_id(found.card_id) if found.card_id else "-",
-            short_id(found.box_id) if found.box_id else "-",
-            found.severity,
-            found.rule,
-            found.message,
-        ]
-        for found in findings
-    ]
-    output.print_table(["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"], rows, whole=True)
+    print_table(_FINDING, findings, whole=True)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     if remedies:
-        output.say()
-        output.print_table(["RULE", "REMEDY"], [list(pair) for pair in remedies.items()], whole=True)
+        output.print_text()
+        print_table(_REMEDY, remedies.items(), whole=True)
+
+
+_FINDING = (
+    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
+    Column("CARD", lambda found: short_id(found.card_id) if found.card_id else NOTHING),
+    Column("BOX", lambda found: short_id(found.box_id) if found.box_id else NOTHING),
+    Column("SEVERITY", lambda found: found.severity),
+    Column("RULE", lambda found: found.rule),
+    Column("MESSAGE", lambda found: found.message),
+)
+_REMEDY = (Column("RULE", lambda pair: pair[0]), Column("REMEDY", lambda pair: pair[1]))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import columns, output
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.columns import Columns
 from cardbox_cli.cli.terminal.watch import follow, keep_showing
 from cardbox_cli.model import exact_json
 
@@ -24,8 +25,7 @@ class Listing(NamedTuple):
     read: Callable[[int | None], Iterable[Any]]
     further: "Callable[[Any], Further]"
     limit: int
-    columns: columns.Columns
-    names: list[str]
+    columns: Columns
     item_id: Callable[[Any], str]
     empty: str
 
@@ -55,7 +55,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
         with database.snapshot():
             passing = _Passing(listing.read(listing.limit or None))
             _emit(listing, passing)
-            _say_cut(_cut(listing, passing.number, passing.last))
+            _print_cut(_cut(listing, passing.number, passing.last))
         return
 
     def look() -> "tuple[list[Any], Further | None]":
@@ -65,7 +65,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
 
     def show(seen: "tuple[list[Any], Further | None]") -> None:
         _emit(listing, seen[0])
-        _say_cut(seen[1])
+        _print_cut(seen[1])
 
     def oldest_first() -> list[str]:
         return [_line(listing, item) for item in reversed(look()[0])]
@@ -91,13 +91,7 @@ class _Passing:
 
 
 def _emit(listing: Listing, items: Iterable[Any]) -> None:
-    output.emit_list(
-        items,
-        columns=listing.names,
-        row=columns.row(listing.columns, listing.names),
-        item_id=listing.item_id,
-        empty=listing.empty,
-    )
+    output.emit_list(items, columns=listing.columns, item_id=listing.item_id, empty=listing.empty)
 
 
 def _line(listing: Listing, item: Any) -> str:
@@ -116,7 +110,7 @@ def _by_default() -> bool:
     return source is click.core.ParameterSource.DEFAULT
 
 
-def _say_cut(further: "Further | None") -> None:
+def _print_cut(further: "Further | None") -> None:
     if further is None or (further.all_seen and not further.count):
         return
     number = f"{further.count}{'' if further.all_seen else '+'}" if further.count else "perhaps"

@@ -1,25 +1,22 @@
 """All rendering: the answer of a command as a table, JSON, JSON lines, YAML or bare ids, on stdout.
 
-Commands hand over values; how they look is decided here. On a terminal nothing in the data can act on it;
-in a pipe the bytes are the data's own. Tables have no colour in a pipe, and are never cut there.
+Commands hand over values; how they look is decided here, and in `tables.py`. On a terminal nothing in the
+data can act on it; in a pipe the bytes are the data's own.
 """
 
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from cardbox_cli.cli.escaping import json_safe, printable
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.escaping import flat, json_safe, printable
+from cardbox_cli.cli.terminal.colours import painted
+from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.model import exact_json
-from cardbox_cli.settings import NO_COLOR, TERM
-
-Row = Sequence[str]
 
 
 def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> None:
@@ -39,17 +36,12 @@ def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> N
 
 
 def emit_list(
-    items: Iterable[Any],
-    *,
-    columns: Sequence[str],
-    row: Callable[[Any], Row],
-    item_id: Callable[[Any], str],
-    empty: str,
+    items: Iterable[Any], *, columns: Sequence[Column], item_id: Callable[[Any], str], empty: str
 ) -> None:
     """Print a list, item by item where the format allows. `empty` goes to stderr when a table has no rows."""
 
     def table() -> None:
-        rows = [row(item) for item in items]
+        rows = list(items)
         if rows:
             print_table(columns, rows)
         else:
@@ -110,112 +102,21 @@ def write_pieces(pieces: Iterable[str]) -> None:
     write("")
 
 
-def say(text: str = "") -> None:
+def print_text(text: str = "") -> None:
     """Print text for people to read, with nothing in it that could act on a terminal."""
     sys.stdout.write(printable(text) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Row], *, whole: bool = False) -> None:
-    """A table without lines, each row on one. On a terminal the last column alone is cut to fit the width.
-
-    Where it is the answer, `whole` lets it go on below instead. The header is bold on a terminal unless
-    NO_COLOR or TERM=dumb forbid it; in a pipe nothing is cut.
-    """
-    from rich.cells import cell_len, set_cell_size
-
-    body = [[printable(flat(cell)) for cell in row] for row in rows]
-    widths = _widths(columns, body)
-    room = _room(widths[:-1])
-
-    def line(cells: Row, *, whole: bool = False) -> str:
-        *fixed, last = (
-            set_cell_size(cell, width) if name not in _NUMERIC else " " * (width - cell_len(cell)) + cell
-            for name, cell, width in zip(columns, cells, widths, strict=True)
-        )
-        last = last.rstrip()
-        if whole and cell_len(last) > room:
-            return _folded((" " * _GAP).join(fixed), last, room)
-        if cell_len(last) > max(room, _LEAST):
-            last = set_cell_size(last, max(room, _LEAST) - 1) + "…"
-        return (" " * _GAP).join([*fixed, last]).rstrip()
-
-    header = line(columns)
-    sys.stdout.write(f"{_BOLD}{header}{_PLAIN}\n" if coloured() else f"{header}\n")
-    for cells in body:
-        sys.stdout.write(line(cells, whole=whole) + "\n")
+def print_lines(lines: Iterable[str]) -> None:
+    """Print texts as `print_text` does, a line each."""
+    for line in lines:
+        print_text(line)
 
 
-def _folded(before: str, text: str, room: int) -> str:
-    """A row whose last text goes on below: beside the other columns, or under them where room is little."""
-    beside = room >= _ENOUGH
-    indent = " " * (_width() - room if beside else 2 * _GAP)
-    lead = before.ljust(len(indent)) if beside else indent
-    text = textwrap.fill(text, _width(), initial_indent=lead, subsequent_indent=indent)
-    return text if beside else f"{before.rstrip()}\n{text}"
-
-
-def room_beside(columns: Sequence[str], rows: Sequence[Row]) -> int:
-    """How many cells a further column of a table has before it is cut; in a pipe more than anybody needs."""
-    return max(_room(_widths(columns, rows)), _LEAST)
-
-
-def _widths(columns: Sequence[str], rows: Sequence[Row]) -> list[int]:
-    from rich.cells import cell_len
-
-    return [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
-
-
-def _room(widths: Sequence[int]) -> int:
-    return _width() - sum(width + _GAP for width in widths)
-
-
-_NUMERIC = frozenset(
-    {"#", "CARDS", "NEW", "SIZE", "TOKENS", "CHARS", "AGE", "TOOK", "EPOCH", "TRIES", "DEPTH", "ROWS"}
-    | {"INDEXES", "DANGLING", "MESSAGES", "SHARE", "AT"}
-)
-# Spaces between columns, and what is left of the last one on a terminal that is too narrow for the others.
-_GAP = 2
-_LEAST = 12
-# How much room lets a text be read beside other columns.
-_ENOUGH = 40
-
-
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-
-
-def clipped(line: str, columns: int) -> str:
-    """A line of what was printed here, cut to the width of a terminal."""
-    from rich.cells import cell_len, set_cell_size
-
-    bold = line.startswith(_BOLD)
-    text = (line.removeprefix(_BOLD).removesuffix(_PLAIN) if bold else line).expandtabs()
-    fitting = text if cell_len(text) <= columns else set_cell_size(text, columns)
-    return f"{_BOLD}{fitting}{_PLAIN}" if bold else fitting
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-
-
-def say_painted(pieces: Iterable[tuple[str, str]]) -> None:
-    """Print text as `say` does, in pieces of a colour (red, green, cyan, bold, or "" for none) and a text."""
-    shown = "".join(_painted(colour, printable(text)) for colour, text in pieces)
+def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
+    """Print text as `print_text` does, in pieces of a colour, as of `colours.painted`, and a text."""
+    shown = "".join(painted(colour, printable(text)) for colour, text in pieces)
     sys.stdout.write(shown + "\n")
-
-
-def _painted(colour: str, text: str) -> str:
-    if not colour or not coloured():
-        return text
-    # Line by line: a pager forgets the colour at the end of one.
-    return "\n".join(f"\x1b[{_PAINTS[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
-
-
-_PAINTS = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
-
-
-def coloured() -> bool:
-    """Whether colours are shown here."""
-    return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
 
 
 def facts(pairs: Iterable[tuple[str, str | None]]) -> None:
@@ -224,9 +125,9 @@ def facts(pairs: Iterable[tuple[str, str | None]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         first, *others = value.rstrip("\n").split("\n")
-        say(f"{name.ljust(width)}  {first}")
+        print_text(f"{name.ljust(width)}  {first}")
         for line in others:
-            say(f"{'':{width}}  {line}" if line else "")
+            print_text(f"{'':{width}}  {line}" if line else "")
 
 
 def _pretty(value: Any) -> str:
@@ -240,7 +141,7 @@ def _yaml(value: Any) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Numbers that no float can spell are written as they are."""
+        """Numbers that no float can represent are written as they are."""
 
     Dumper.add_representer(
         Decimal, lambda dumper, number: dumper.represent_scalar("tag:yaml.org,2002:float", str(number))

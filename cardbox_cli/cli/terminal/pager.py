@@ -1,7 +1,6 @@
-"""Answers that are longer than the terminal go through a pager; shorter ones come out as they are.
+"""Answers of commands that read go through a pager, which leaves short ones on the terminal: `less -FRX`.
 
-Owns which pager, when, and what becomes of it. Commands write to stdout and need not know: what they write is
-held back until it is longer than the terminal is high.
+Owns which pager, when it starts, and what becomes of it. Commands write to stdout and need not know.
 """
 
 import os
@@ -13,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from io import TextIOBase
-from typing import IO, TextIO
+from typing import TextIO
 
-from cardbox_cli.cli.terminal.escaping import printable
+from cardbox_cli.cli.escaping import printable
 from cardbox_cli.settings import PAGER, TERM
 
 # As git sets them where they are not set: quit if it fits, colours, no clearing of the screen.
@@ -24,26 +23,29 @@ _HABITS = {"LESS": "FRX", "LV": "-c"}
 
 @contextmanager
 def paged() -> Iterator[None]:
-    """Within it, what is written to the terminal goes through a pager if it is long.
+    """Within it, what is written to the terminal goes through a pager, which starts with the first text.
 
     Ends when the pager has ended. When the person has left it early, what is within ends early, too, and
     quietly.
     """
-    pager = _pager()
-    if not pager or not sys.stdout.isatty() or TERM.text() == "dumb":
+    command = _command()
+    if not command or not sys.stdout.isatty() or TERM.text() == "dumb":
         yield
         return
-    paper = _Paper(pager)
+    pager = _Pager(command)
     try:
-        with paper.instead_of_the_terminal():
+        with ExitStack() as stack:
+            stack.enter_context(redirect_stdout(_Stream(pager, sys.stdout)))
+            if sys.stderr.isatty():
+                stack.enter_context(redirect_stderr(_Stream(pager, sys.stderr)))
             yield
     except _Left:
         pass
     finally:
-        paper.finish()
+        pager.finish()
 
 
-def _pager() -> str:
+def _command() -> str:
     """The pager's command line; nothing where none is wanted, or where the usual one is not installed."""
     if found := PAGER.found():
         named = found[1].strip()
@@ -55,124 +57,82 @@ class _Left(Exception):
     """The person has left the pager."""
 
 
-class _Paper:
-    """What is written to stdout, and to stderr if it is a terminal: held back, then given to the pager."""
+class _Pager:
+    """A pager that starts when there is something to show. Where it cannot, the terminal takes its place."""
 
-    def __init__(self, pager: str) -> None:
-        self._pager = pager
-        self._out, self._err = sys.stdout, sys.stderr
-        self._held: list[tuple[TextIO, str]] = []
-        self._columns, self._lines = shutil.get_terminal_size()
-        self._height = 0
-        self._line = ""
-        self._plain = False
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._err = sys.stderr
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_open = True
 
-    @contextmanager
-    def instead_of_the_terminal(self) -> Iterator[None]:
-        """What is written meanwhile comes here."""
-        with ExitStack() as stack:
-            stack.enter_context(redirect_stdout(_Sheet(self, self._out)))
-            if self._err.isatty():
-                stack.enter_context(redirect_stderr(_Sheet(self, self._err)))
-            yield
+    def write(self, text: str, terminal: TextIO) -> None:
+        """Show a text that was meant for `terminal`. Raises _Left when nobody reads any more."""
+        if self._process is None and self._is_open and text:
+            self._start()
+        if self._process is None:
+            terminal.write(text)
+            return
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text.encode(terminal.encoding, "backslashreplace"))
+        except BrokenPipeError:
+            raise _Left from None
 
-    def put(self, stream: TextIO, text: str) -> None:
-        """Take what was meant for `stream`. Raises _Left when nobody reads any more."""
-        if self._process is not None:
-            self._feed(self._process, text)
-        elif self._plain:
-            stream.write(text)
-        else:
-            self._held.append((stream, text))
-            if self._is_long(text):
-                self._start()
-
-    def flush(self, stream: TextIO) -> None:
-        """See to it that the pager has what it was given. What is held back stays."""
-        if self._process is not None:
-            self._feed(self._process, "")
-        elif self._plain:
-            stream.flush()
+    def flush(self, terminal: TextIO) -> None:
+        """See to it that the pager has what it was given."""
+        try:
+            (terminal if self._process is None else self._process.stdin or terminal).flush()
+        except BrokenPipeError:
+            raise _Left from None
 
     def finish(self) -> None:
-        """Write what was held back, or wait for the person to leave the pager."""
-        process, self._process = self._process, None
+        """Wait for the person to leave the pager, and name one that failed: it may have shown nothing."""
+        process, self._process, self._is_open = self._process, None, False
         if process is None:
-            self._release()
             return
-        self._plain = True
         assert process.stdin is not None
-        # Ctrl-C is for the pager.
+        # Ctrl-C is for the pager, and is how some people leave it.
         with suppress(BrokenPipeError, KeyboardInterrupt):
             process.stdin.close()
         while process.poll() is None:
             with suppress(KeyboardInterrupt):
                 process.wait()
-        self._warn_of(process.returncode)
-
-    def _warn_of(self, code: int) -> None:
-        """Name a pager that failed: it may have shown nothing. Ctrl-C in it is how some people leave."""
+        code = process.returncode
         if code not in (0, -signal.SIGINT, 128 + signal.SIGINT):
             state = f"exited with {code}" if code > 0 else f"was ended by signal {-code}"
-            note = f"warning: the pager {self._pager!r} {state}; CBX_PAGER=cat shows the answer without it"
-            print(printable(note), file=self._err)
-
-    def _is_long(self, text: str) -> bool:
-        from rich.cells import cell_len
-
-        *whole, self._line = (self._line + text).split("\n")
-        for line in whole:
-            self._height += max(1, -(-cell_len(line) // self._columns))
-        return self._height + bool(self._line) >= self._lines
+            self._warn(f"the pager {self._command!r} {state}; CBX_PAGER=cat shows the answer without it")
 
     def _start(self) -> None:
+        self._is_open = False
         try:
             self._process = subprocess.Popen(
-                shlex.split(self._pager), stdin=subprocess.PIPE, env={**_HABITS, **os.environ}
+                shlex.split(self._command), stdin=subprocess.PIPE, env={**_HABITS, **os.environ}
             )
         except (OSError, ValueError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else exc
-            print(printable(f"warning: cannot start the pager {self._pager!r}: {reason}"), file=self._err)
-            self._release()
-            return
-        held, self._held = self._held, []
-        self._feed(self._process, "".join(text for _, text in held))
+            self._warn(f"cannot start the pager {self._command!r}: {reason}")
 
-    def _release(self) -> None:
-        self._plain = True
-        held, self._held = self._held, []
-        for stream, text in held:
-            stream.write(text)
-            stream.flush()
-
-    def _feed(self, process: "subprocess.Popen[bytes]", text: str) -> None:
-        pipe: IO[bytes] | None = process.stdin
-        assert pipe is not None
-        try:
-            pipe.write(text.encode(self._out.encoding, "backslashreplace"))
-            if not text:
-                pipe.flush()
-        except BrokenPipeError:
-            raise _Left from None
+    def _warn(self, text: str) -> None:
+        print(printable(f"warning: {text}"), file=self._err, flush=True)
 
 
-class _Sheet(TextIOBase):
-    """A stream that is the terminal for whoever writes to it."""
+class _Stream(TextIOBase):
+    """The terminal, for whoever writes to it."""
 
-    def __init__(self, paper: _Paper, stream: TextIO) -> None:
-        self._paper = paper
-        self._stream = stream
+    def __init__(self, pager: _Pager, terminal: TextIO) -> None:
+        self._pager = pager
+        self._terminal = terminal
 
     def write(self, text: str) -> int:
-        self._paper.put(self._stream, text)
+        self._pager.write(text, self._terminal)
         return len(text)
 
     def flush(self) -> None:
-        self._paper.flush(self._stream)
+        self._pager.flush(self._terminal)
 
     def isatty(self) -> bool:
         return True
 
     def fileno(self) -> int:
-        return self._stream.fileno()
+        return self._terminal.fileno()

@@ -17,9 +17,9 @@ _SHORT = 0.5
 
 @contextmanager
 def bar(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar for the time of this context; what it yields is told how much of `total` is done so far.
+    """A bar for the time of this context; what it yields is called with how much of `total` is done so far.
 
-    Work that goes over the same ground again starts the bar anew.
+    Work that begins again starts the bar anew.
     """
     shown = _Bar(what, total, in_bytes)
     try:

@@ -10,8 +10,8 @@ import sys
 def open_closed_streams() -> None:
     """Put something in the place of each closed stream, before a file or a socket gets its descriptor.
 
-    Who reads the input is told so by `inputs.standard_input`; who writes an answer fails with EBADF, which
-    `boundary` tells. What is said on a closed stderr goes nowhere: there is nobody to tell.
+    Who reads the input learns it from `inputs.standard_input`; who writes an answer fails with EBADF, which
+    `boundary` reports. What is written to a closed stderr goes nowhere.
     """
     for number, (name, access) in enumerate(
         (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))

@@ -17,6 +17,7 @@ from typing import Never, TypeVar
 import click
 
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import clipped
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import TERM
 
@@ -97,7 +98,7 @@ def _draw(show: Callable[[_Seen], None], seen: _Seen, end: bool) -> None:
     lines = canvas.getvalue().splitlines()
     room = max(1, rows - 1)
     fitting = lines[-room:] if end else lines[:room]
-    drawn = "".join(f"{_ERASE_LINE}{output.clipped(line, columns)}\n" for line in fitting)
+    drawn = "".join(f"{_ERASE_LINE}{clipped(line, columns)}\n" for line in fitting)
     sys.stdout.write(_HOME + drawn + _ERASE_BELOW)
     sys.stdout.flush()
 
@@ -112,24 +113,24 @@ _ERASE_BELOW = "\x1b[J"
 @contextmanager
 def _alarm() -> Iterator[Callable[[float], bool]]:
     """A wait for so many seconds that ends early, and answers True, when the terminal changes its size."""
-    notifier, rung = os.pipe()
-    os.set_blocking(rung, False)
-    ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(rung, b"!"))
+    resized, resize = os.pipe()
+    os.set_blocking(resize, False)
+    ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
     poll = select.poll()
-    poll.register(notifier, select.POLLIN)
+    poll.register(resized, select.POLLIN)
     # Asked for nothing, it still tells when the reader is gone.
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
         ready = [descriptor for descriptor, _ in poll.poll(int(min(_LONGEST, seconds) * 1000))]
-        if ready and notifier not in ready:
+        if ready and resized not in ready:
             raise BrokenPipeError
-        return bool(ready and os.read(notifier, 1024))
+        return bool(ready and os.read(resized, 1024))
 
     try:
         yield resized_within
     finally:
         # Of a handler that is not Python's we know nothing.
         signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
-        os.close(notifier)
-        os.close(rung)
+        os.close(resized)
+        os.close(resize)

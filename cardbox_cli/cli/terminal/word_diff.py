@@ -1,6 +1,6 @@
 """How two texts are compared for people: word by word, in colours or in the marks of git's `--word-diff`."""
 
-from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.colours import coloured
 from cardbox_cli.model.diff.texts import Piece, abridged, text_diff
 
 INDENT = "    "
@@ -22,6 +22,6 @@ def _painted(piece: Piece) -> tuple[str, str]:
     if piece.kind == "same":
         return "", text
     removed = piece.kind == "removed"
-    if output.coloured():
+    if coloured():
         return ("red" if removed else "green"), text
     return "", f"[-{text}-]" if removed else f"{{+{text}+}}"

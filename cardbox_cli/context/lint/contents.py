@@ -2,51 +2,61 @@
 
 from collections.abc import Iterable, Iterator
 
-from cardbox_cli.context.blocks import tool_name
-from cardbox_cli.context.formats.losses import FILES, losses_of, may_lose
-from cardbox_cli.context.lint.history import LONG, Said
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.inspection.losses import FILES, losses_of, may_lose
+from cardbox_cli.context.lint.history import LONG, CardMessage
+from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.messages import ASIDES, SILENT_TYPES
-from cardbox_cli.context.request import Entry
-from cardbox_cli.model.cards import CARD_TYPES, ROLES, SYSTEM_ROLES, Card, card_text
+from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
+from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
+from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
 
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
 
 # The type of a card that stands for a message of a file that none can be made of, and the key in its metadata
 # that says why not.
-UNREADABLE_TYPE = "chat.message"
+UNREADABLE_TYPE = CHAT_MESSAGE
 UNREADABLE = "unreadable"
 
-# System cards that have their place behind the history.
-_LATE_SYSTEM = ("meta.parent_pointer", "task.result_fields")
+RULES = Rules()
 
 
-def _with_fate(subject: Subject, state: str, words: str) -> Iterator[Hit]:
+def _in_state(subject: Subject, state: str, words: str) -> Iterator[Hit]:
     for entry in subject.gone:
         if entry.slot.state == state:
             yield entry, f"card {entry.slot.card_id!r} {words}"
 
 
+@RULES.error(
+    "card-missing", source=_CARDS, remedy="take the id out of the box (`cbx box edit`), or restore the card"
+)
 def _missing(subject: Subject) -> Iterable[Hit]:
-    return _with_fate(subject, "dangling", "does not exist, and is left out")
+    """A box names a card that does not exist."""
+    return _in_state(subject, "dangling", "does not exist, and is left out")
 
 
+@RULES.warning("card-deleted", source=_CARDS, remedy="take the id out of the box (`cbx box edit`)")
 def _deleted(subject: Subject) -> Iterable[Hit]:
-    return _with_fate(subject, "deleted", "was deleted, and is left out")
+    """A box names a card that was deleted."""
+    return _in_state(subject, "deleted", "was deleted, and is left out")
 
 
+@RULES.warning("card-expired", source=_CARDS, remedy="pack the context again, without it")
 def _expired(subject: Subject) -> Iterable[Hit]:
-    return _with_fate(subject, "expired", "has expired, and is left out")
+    """A box names a card whose lifetime is over."""
+    return _in_state(subject, "expired", "has expired, and is left out")
 
 
+@RULES.error("role-unknown", remedy="write the card anew with a role: system, user, assistant or tool")
 def _unknown_roles(subject: Subject) -> Iterator[Hit]:
+    """A card that is a message has no role, or one that no provider knows."""
     if subject.roles <= _ROLES:
         return
     for entry, card in subject.cards:
-        if card.role in _ROLES or card.type in SILENT_TYPES or card.type == "tool.result" or card.tool_calls:
-            continue  # what speaks is decided by more than the role
+        if card.role in _ROLES or never_a_message(card) or card.type == TOOL_RESULT or card.tool_calls:
+            continue  # whose message it is is decided by more than the role
         if card.role is None:
             yield entry, "the card has no role"
         else:
@@ -56,74 +66,92 @@ def _unknown_roles(subject: Subject) -> Iterator[Hit]:
 _ROLES = frozenset(ROLES)
 
 
+@RULES.error("message-unreadable", remedy="write it as that format has it, or name another with --from")
 def _unreadable(subject: Subject) -> Iterator[Hit]:
+    """A message of a file that is none of the file's format."""
     for entry, card in subject.of_type(UNREADABLE_TYPE):
         problem = card.metadata.get(UNREADABLE)
         if isinstance(problem, str) and card.role in _ROLES:
             yield entry, problem
 
 
+@RULES.warning("type-unknown", source=_CARDS)
 def _unknown_types(subject: Subject) -> Iterator[Hit]:
+    """A card's type is none that cbx knows."""
     unknown = subject.types - CARD_TYPES.keys()
     for entry, card in subject.cards if unknown else ():
         if card.type in unknown:
             yield entry, f"cbx does not know the card type {card.type!r}, and sends it as a message"
 
 
+@RULES.warning("content-unknown", source=_CARDS)
 def _unknown_contents(subject: Subject) -> Iterator[Hit]:
+    """A card's content is of no class that cbx knows."""
     for entry, card in subject.cards if dict in subject.classes else ():
         if isinstance(card.content, dict):
             yield entry, f"the content is of class {card.content.get('__type__')!r}, and is sent as JSON"
 
 
+@RULES.warning("content-empty", remedy="leave the card out")
 def _empty(subject: Subject) -> Iterator[Hit]:
+    """A card that says nothing. A tool result, and a message that calls tools, may be empty."""
     history = subject.history
     blank = [(entry, card) for entry, card, _ in history.blank]
     without_parts = [
         (entry, card) for entry, card, message in history.not_text if message.body.get("content") == []
     ]
-    for entry, card in (*blank, *without_parts, *subject.silent):
-        if card.type not in _MAY_BE_EMPTY and not card.tool_calls and not card_text(card.content).strip():
+    for entry, card in (*blank, *without_parts, *subject.without_message):
+        known = card_type(card.type)
+        if known.becomes != "message" or known.may_be_empty or card.tool_calls:
+            continue  # what never is a message, and what other rules are about
+        if not card_text(card.content).strip():
             yield entry, "the card says nothing"
 
 
-# What may be empty, what never is a message, and what other rules speak of.
-_MAY_BE_EMPTY = frozenset({"tool.result", "agent.reasoning", "agent.aside", *SILENT_TYPES})
-
-
+@RULES.warning("system-in-history", remedy="put it at the front of the box, or say it as a user")
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
+    """System text after the first user or assistant message: a provider with one place for it gets it
+    there, out of its order. Pointers to a parent and result fields are no finding."""
     roles = subject.history.roles
     begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
     if not any(role in roles[begun:] for role in SYSTEM_ROLES):
         return
-    for (entry, card, _), role in zip(subject.history.said[begun:], roles[begun:], strict=True):
-        if role in SYSTEM_ROLES and card.type not in _LATE_SYSTEM:
+    for (entry, card, _), role in zip(subject.history.messages[begun:], roles[begun:], strict=True):
+        if role in SYSTEM_ROLES and not card_type(card.type).is_late:
             yield entry, f"system text ({card.type}) stands within the history"
 
 
+@RULES.warning("query-repeated", source=_LAYERS, remedy="drop one of the two")
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
-    said = subject.history.said
+    """A user's message twice in a row: a query that the history holds already."""
+    messages = subject.history.messages
     before: int | None = None
     for place, role in enumerate(subject.history.roles):
         if role == "user":
-            if before is not None and _is_repeated(said[before], said[place]):
-                asked = said[before][1].card_id
-                yield said[place][0], f"the user says again what card {asked!r} said right before"
+            if before is not None and _is_repeated(messages[before], messages[place]):
+                first = messages[before][1].card_id
+                yield messages[place][0], f"the user says again what card {first!r} said right before"
             before = place
         elif role != "system":
             before = None
 
 
-def _is_repeated(one: Said, other: Said) -> bool:
+def _is_repeated(one: CardMessage, other: CardMessage) -> bool:
     (_, asked, message), (_, again, repeated) = one, other
-    if asked.type != again.type or asked.type == "tool.result":
+    if asked.type != again.type or asked.type == TOOL_RESULT:
         return False
     content = repeated.body.get("content")
     return bool(content) and message.body.get("content") == content
 
 
+@RULES.warning(
+    "content-repeated",
+    source=_LAYERS,
+    remedy="leave one of them out",
+    finds=f"Two cards that say the same text of {LONG} characters or more.",
+)
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
-    first: dict[str, Entry] = {}
+    first: dict[str, RequestEntry] = {}
     for entry, text in subject.history.long_texts:
         earlier = first.setdefault(text, entry)
         if earlier is not entry:
@@ -131,30 +159,42 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
             yield entry, f"says the same as card {slot.card_id!r} at position {slot.position}"
 
 
+@RULES.warning(
+    "summary-and-raw", source=_LAYERS, remedy="leave out the cards that the summary covers, or the summary"
+)
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
-    summaries = subject.of_type("context.compression")
-    spoken = {entry.slot.card_id for entry, _, _ in subject.history.said} if summaries else set()
+    """A summary (`context.compression`) beside cards that it covers."""
+    summaries = subject.of_type(SUMMARY)
+    sent = {entry.slot.card_id for entry, _, _ in subject.history.messages} if summaries else set()
     for entry, card in summaries:
         covers = card.metadata.get("covers")
         covered = [each for each in covers if isinstance(each, str)] if isinstance(covers, list) else []
-        there = [each for each in covered if each in spoken]
+        there = [each for each in covered if each in sent]
         if there:
             yield entry, f"{len(there)} of the {len(covered)} cards that it sums up are sent as well"
 
 
+@RULES.warning(
+    "tool-not-offered", remedy="add the tool's definition (a `sys.tools` card), or drop the exchange"
+)
 def _uncallable(subject: Subject) -> Iterator[Hit]:
+    """A call of a tool that is not among the request's tools, where it has any."""
     offered = {tool_name(tool) for tool in subject.request.tools}
     for call in subject.history.calls if offered else []:
         if call.name is not None and call.name not in offered:
             yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"
 
 
-def _nothing_to_say(subject: Subject) -> Iterator[Hit]:
+@RULES.error("no-messages", remedy="render a box that holds the conversation, too")
+def _no_messages(subject: Subject) -> Iterator[Hit]:
+    """A request without any message besides system text."""
     if all(message.body.get("role") in SYSTEM_ROLES for message in subject.request.messages):
         yield None, "the request has no message besides system text"
 
 
+@RULES.warning("not-expressible")
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
+    """What the provider's format cannot say: it is left out, or sent as mere text."""
     for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
         yield None if loss.card_id is None else subject.place_of(loss.card_id), loss.what
 
@@ -162,131 +202,7 @@ def _not_expressible(subject: Subject) -> Iterator[Hit]:
 def _doubtful(subject: Subject) -> Iterable[Card]:
     """The cards that may lose something: few, unless there are kinds of which each card must be asked."""
     history = subject.history
-    are_plain = not subject.types & ASIDES.keys() and not subject.classes & FILES
+    are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.with_originals, *(card for _, card in subject.silent if may_lose(card))]
+        return [*history.with_originals, *(card for _, card in subject.without_message if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))
-
-
-def rules(source: str) -> tuple[Rule, ...]:
-    """The rules about contents; `source` says where a provider describes its messages."""
-    return (
-        Rule(
-            id="card-missing",
-            severity="error",
-            finds="A box names a card that does not exist.",
-            source=_CARDS,
-            remedy="take the id out of the box (`cbx box edit`), or restore the card",
-            find=_missing,
-        ),
-        Rule(
-            id="card-deleted",
-            severity="warning",
-            finds="A box names a card that was deleted.",
-            source=_CARDS,
-            remedy="take the id out of the box (`cbx box edit`)",
-            find=_deleted,
-        ),
-        Rule(
-            id="card-expired",
-            severity="warning",
-            finds="A box names a card whose lifetime is over.",
-            source=_CARDS,
-            remedy="pack the context again, without it",
-            find=_expired,
-        ),
-        Rule(
-            id="role-unknown",
-            severity="error",
-            finds="A card that speaks has no role, or one that no provider knows.",
-            source=source,
-            remedy="write the card anew with a role: system, user, assistant or tool",
-            find=_unknown_roles,
-        ),
-        Rule(
-            id="message-unreadable",
-            severity="error",
-            finds="A message of a file that is none of the file's format.",
-            source=source,
-            remedy="write it as that format has it, or name another with --from",
-            find=_unreadable,
-        ),
-        Rule(
-            id="type-unknown",
-            severity="warning",
-            finds="A card's type is none that cbx knows.",
-            source=_CARDS,
-            find=_unknown_types,
-        ),
-        Rule(
-            id="content-unknown",
-            severity="warning",
-            finds="A card's content is of no class that cbx knows.",
-            source=_CARDS,
-            find=_unknown_contents,
-        ),
-        Rule(
-            id="content-empty",
-            severity="warning",
-            finds="A card that says nothing. A tool result, and a message that calls tools, may be empty.",
-            source=source,
-            remedy="leave the card out",
-            find=_empty,
-        ),
-        Rule(
-            id="system-in-history",
-            severity="warning",
-            finds="System text after the first user or assistant message: Anthropic gets it at the top, "
-            "out of its order. Pointers to a parent and result fields are no finding.",
-            source=source,
-            remedy="put it at the front of the box, or say it as a user",
-            find=_late_system_text,
-        ),
-        Rule(
-            id="query-repeated",
-            severity="warning",
-            finds="A user's message twice in a row: a query that the history holds already.",
-            source=_LAYERS,
-            remedy="drop one of the two",
-            find=_repeated_queries,
-        ),
-        Rule(
-            id="content-repeated",
-            severity="warning",
-            finds=f"Two cards that say the same text of {LONG} characters or more.",
-            source=_LAYERS,
-            remedy="leave one of them out",
-            find=_repeated_contents,
-        ),
-        Rule(
-            id="summary-and-raw",
-            severity="warning",
-            finds="A summary (`context.compression`) beside cards that it covers.",
-            source=_LAYERS,
-            remedy="leave out the cards that the summary covers, or the summary",
-            find=_summaries_beside_what_they_cover,
-        ),
-        Rule(
-            id="tool-not-offered",
-            severity="warning",
-            finds="A call of a tool that is not among the request's tools, where it has any.",
-            source=source,
-            remedy="add the tool's definition (a `sys.tools` card), or drop the exchange",
-            find=_uncallable,
-        ),
-        Rule(
-            id="not-expressible",
-            severity="warning",
-            finds="What the provider's format cannot say: it is left out, or sent as mere text.",
-            source=source,
-            find=_not_expressible,
-        ),
-        Rule(
-            id="no-messages",
-            severity="error",
-            finds="A request without any message besides system text.",
-            source=source,
-            remedy="render a box that holds the conversation, too",
-            find=_nothing_to_say,
-        ),
-    )

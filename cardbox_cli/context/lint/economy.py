@@ -4,17 +4,18 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from cardbox_cli.context.blocks import texts_in, tool_name
 from cardbox_cli.context.composer import PER_CALL
-from cardbox_cli.context.lint.models import window
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.parts import texts_in, tool_name
+from cardbox_cli.context.providers.registry import window
+from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.layers import CHECKPOINT
 
-# How far an estimate of tokens may be off. Against OpenAI's tokenizers it errs by less on whole conversations
-# (`docs/tokens.md`); by how much against Claude's, nobody can measure offline.
+# How far an estimate of tokens may be off. Against tokenizers that are at hand it errs by less on whole
+# conversations (`docs/tokens.md`); by how much against others, nobody can measure offline.
 _ERROR = 0.2
 
 _VOLATILE = {
@@ -26,14 +27,21 @@ _VOLATILE = {
     ),
 }
 
+LIMITS, CACHING = Rules(), Rules()
 
+
+@LIMITS.error("over-limit", remedy="leave out what is old, or put a summary in its place")
 def _too_long(subject: Subject) -> Iterator[Hit]:
+    """More tokens than the model holds, even if what of them is estimated is 20 % too high."""
     limit = window(subject.request.model)
     if limit is not None and _fewest_and_most(subject)[0] > limit:
         yield None, _beside_limit(subject, limit)
 
 
+@LIMITS.warning("near-limit", remedy="leave out what is old, or put a summary in its place")
 def _nearly_too_long(subject: Subject) -> Iterator[Hit]:
+    """So many tokens that they may be more than the model holds: what of them is estimated may be 20 %
+    more."""
     limit = window(subject.request.model)
     if limit is None:
         return
@@ -43,24 +51,27 @@ def _nearly_too_long(subject: Subject) -> Iterator[Hit]:
 
 
 def _fewest_and_most(subject: Subject) -> tuple[float, float]:
-    told = subject.explained
-    doubt = told.tokens_estimated * _ERROR
-    return told.tokens - doubt, told.tokens + doubt
+    account = subject.explained
+    doubt = account.tokens_estimated * _ERROR
+    return account.tokens - doubt, account.tokens + doubt
 
 
 def _beside_limit(subject: Subject, limit: int) -> str:
-    told = subject.explained
-    tokens = f"{'' if told.tokens_exact else '~'}{told.tokens}"
+    account = subject.explained
+    tokens = f"{'' if account.tokens_exact else '~'}{account.tokens}"
     return f"{tokens} tokens, and {subject.request.model} holds {limit}"
 
 
+@CACHING.warning("volatile-text", remedy="say it at the end, beside the query")
 def _volatile_texts(subject: Subject) -> Iterator[Hit]:
+    """A time, a UUID or a counter in the system text before the history: with each new one the whole
+    request is read anew."""
     for message in subject.request.messages:
         if message.body.get("role") not in SYSTEM_ROLES:
             return
         entry = subject.place(message)
         card = None if entry is None else entry.slot.card
-        if card is not None and card.type == "meta.parent_pointer":
+        if card is not None and card_type(card.type).names_others:
             continue
         for name, pattern in _VOLATILE.items():
             found = pattern.search(texts_in(message.body.get("content")))
@@ -68,7 +79,10 @@ def _volatile_texts(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"{name} ({found[0]!r}) stands in system text before the history"
 
 
+@CACHING.warning("tool-order", remedy="put the tools on one card, or in the order of their names")
 def _tool_order(subject: Subject) -> Iterator[Hit]:
+    """Tools from several cards, not in the order of their names: another order of the cards is another
+    prefix."""
     if len(subject.request.tools) < 2:
         return
     bringing = [
@@ -79,58 +93,14 @@ def _tool_order(subject: Subject) -> Iterator[Hit]:
         yield bringing[1], f"{len(bringing)} cards bring the tools, which are not in the order of their names"
 
 
+@CACHING.warning(
+    "layer-before-history",
+    remedy="put it beside the query: --layout cache, or `layout: cache` in the profile",
+)
 def _early_layers(subject: Subject) -> Iterator[Hit]:
+    """A layer that changes with each query (experience, knowledge, todo) before the history."""
     messages = subject.request.messages
     early = list(takewhile(lambda message: message.layer != CHECKPOINT, messages))
     for message in early if len(early) < len(messages) else []:
         if message.layer in PER_CALL:
             yield subject.place(message), f"the layer {message.layer} stands before the history"
-
-
-def rules(source: str, caching: str) -> tuple[Rule, ...]:
-    """The rules about cost; where a provider describes its models, and where its cache."""
-    return (
-        Rule(
-            id="over-limit",
-            severity="error",
-            finds="More tokens than the model holds, even if what of them is estimated is 20 % too high.",
-            source=source,
-            remedy="leave out what is old, or put a summary in its place",
-            find=_too_long,
-        ),
-        Rule(
-            id="near-limit",
-            severity="warning",
-            finds="So many tokens that they may be more than the model holds: what of them is estimated may "
-            "be 20 % more.",
-            source=source,
-            remedy="leave out what is old, or put a summary in its place",
-            find=_nearly_too_long,
-        ),
-        Rule(
-            id="volatile-text",
-            severity="warning",
-            finds="A time, a UUID or a counter in the system text before the history: with each new one the "
-            "whole request is read anew.",
-            source=caching,
-            remedy="say it at the end, beside the query",
-            find=_volatile_texts,
-        ),
-        Rule(
-            id="tool-order",
-            severity="warning",
-            finds="Tools from several cards, not in the order of their names: another order of the cards is "
-            "another prefix.",
-            source=caching,
-            remedy="put the tools on one card, or in the order of their names",
-            find=_tool_order,
-        ),
-        Rule(
-            id="layer-before-history",
-            severity="warning",
-            finds="A layer that changes with each query (experience, knowledge, todo) before the history.",
-            source=caching,
-            remedy="put it beside the query: --layout cache, or `layout: cache` in the profile",
-            find=_early_layers,
-        ),
-    )

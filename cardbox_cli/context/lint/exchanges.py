@@ -6,58 +6,78 @@ request the subject's.
 
 from collections.abc import Iterator
 
-from cardbox_cli.context.blocks import text_at
-from cardbox_cli.context.lint.rule import Hit, Rule
+from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.pairing import call_ids
 
 # How packing names the rule that brings the cards of another box.
 _INHERITED = "inherit_context"
 
+RULES = Rules()
 
+
+@RULES.error(
+    "call-without-result",
+    remedy="append the result, or a result that says that the call failed, or drop the call",
+)
 def _calls_without_result(subject: Subject) -> Iterator[Hit]:
+    """A tool call that no later result answers."""
     for entry, call_id in _unanswered(subject):
         if not _is_inherited(entry) and call_id not in subject.awaited:
             yield entry, f"the tool call {call_id!r} has no result"
 
 
-def _unanswered(subject: Subject) -> Iterator[tuple[Entry, str]]:
+def _unanswered(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
     for place, call_id in subject.history.pairing.unanswered:
-        yield subject.history.said[place][0], call_id
+        yield subject.history.messages[place][0], call_id
 
 
+@RULES.error("result-without-call", remedy="put the card that makes the call before it, or drop the result")
 def _results_without_call(subject: Subject) -> Iterator[Hit]:
+    """A tool result whose call is not in the request before it."""
     for entry, call_id, is_known in _orphans(subject):
         if not is_known and not _is_inherited(entry):
             yield entry, f"no earlier call {call_id!r} waits for this result"
 
 
+@RULES.error("result-repeated", remedy="keep one of the two results")
 def _repeated_results(subject: Subject) -> Iterator[Hit]:
+    """A second result of a call that has one already."""
     for entry, call_id, is_known in _orphans(subject):
         if is_known:
             yield entry, f"the tool call {call_id!r} has a result already"
 
 
-def _orphans(subject: Subject) -> Iterator[tuple[Entry, str | None, bool]]:
+def _orphans(subject: Subject) -> Iterator[tuple[RequestEntry, str | None, bool]]:
     """The results that answer no call, and whether a call before them has their id: it was answered then."""
     called: set[str] = set()
     orphans = set(subject.history.pairing.orphans)
     if not orphans:
         return
-    for place, (entry, card, _) in enumerate(subject.history.said):
+    for place, (entry, card, _) in enumerate(subject.history.messages):
         called.update(call_ids(card))
         if place in orphans:
             yield entry, card.tool_call_id, card.tool_call_id in called
 
 
+@RULES.error(
+    "result-not-after-call",
+    remedy="move the result to right after its call, beside the other results of that message",
+)
 def _results_elsewhere(subject: Subject) -> Iterator[Hit]:
+    """A tool result with other messages between it and its call."""
     for call, entry, call_id, where in _apart(subject):
         if call.rule == entry.rule and call.box_id == entry.box_id:
             yield entry, f"the result of {call_id!r} does not stand right after its call: {where}"
 
 
+@RULES.error("exchange-split", remedy="inherit the box that holds both of them whole, or neither")
 def _split_exchanges(subject: Subject) -> Iterator[Hit]:
+    """A call and its result that inheritance has parted: one of them is missing, or other cards stand
+    between them."""
     for entry, called in _unanswered(subject):
         if _is_inherited(entry):
             yield entry, f"the call {called!r} was inherited without its result"
@@ -69,19 +89,21 @@ def _split_exchanges(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the result of {call_id!r} came from elsewhere than its call: {where}"
 
 
-def _apart(subject: Subject) -> Iterator[tuple[Entry, Entry, str | None, str]]:
+def _apart(subject: Subject) -> Iterator[tuple[RequestEntry, RequestEntry, str | None, str]]:
     """The places of calls and results that are a pair and no neighbours, and what is between them."""
     for call_place, place, between in subject.apart:
         where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
-        entry, card, _ = subject.history.said[place]
-        yield subject.history.said[call_place][0], entry, card.tool_call_id, where
+        entry, card, _ = subject.history.messages[place]
+        yield subject.history.messages[call_place][0], entry, card.tool_call_id, where
 
 
-def _is_inherited(entry: Entry) -> bool:
+def _is_inherited(entry: RequestEntry) -> bool:
     return entry.rule is not None and entry.rule.startswith(_INHERITED)
 
 
+@RULES.error("tool-id-missing", remedy="give the call an id, and its result the same one")
 def _missing_ids(subject: Subject) -> Iterator[Hit]:
+    """A tool call without an id, or a tool result that names none."""
     for call in subject.history.calls:
         if not call.id:
             yield call.entry, "a tool call of this card has no id"
@@ -89,67 +111,12 @@ def _missing_ids(subject: Subject) -> Iterator[Hit]:
         if card.role != "function":
             yield entry, _UNADDRESSED
     history = subject.history
-    said_by_tools = history.roles.count("tool")
-    if said_by_tools and said_by_tools != len(history.pairing.results) + len(history.pairing.orphans):
-        for entry, card, message in history.said:
-            is_told = card.type == "tool.result" or text_at(message.body, "tool_call_id")
-            if message.body["role"] == "tool" and not is_told:
+    of_tools = history.roles.count("tool")
+    if of_tools and of_tools != len(history.pairing.results) + len(history.pairing.orphans):
+        for entry, card, message in history.messages:
+            is_addressed = card.type == TOOL_RESULT or text_at(message.body, "tool_call_id")
+            if message.body["role"] == "tool" and not is_addressed:
                 yield entry, _UNADDRESSED
 
 
-_UNADDRESSED = "this tool result does not say which call it answers"
-
-
-def rules(source: str) -> tuple[Rule, ...]:
-    """The rules about exchanges; every provider has them, and says so at its own place."""
-    return (
-        Rule(
-            id="call-without-result",
-            severity="error",
-            finds="A tool call that no later result answers.",
-            source=source,
-            remedy="append the result, or a result that says that the call failed, or drop the call",
-            find=_calls_without_result,
-        ),
-        Rule(
-            id="result-without-call",
-            severity="error",
-            finds="A tool result whose call is not in the request before it.",
-            source=source,
-            remedy="put the card that makes the call before it, or drop the result",
-            find=_results_without_call,
-        ),
-        Rule(
-            id="result-repeated",
-            severity="error",
-            finds="A second result of a call that has one already.",
-            source=source,
-            remedy="keep one of the two results",
-            find=_repeated_results,
-        ),
-        Rule(
-            id="result-not-after-call",
-            severity="error",
-            finds="A tool result with other messages between it and its call.",
-            source=source,
-            remedy="move the result to right after its call, beside the other results of that message",
-            find=_results_elsewhere,
-        ),
-        Rule(
-            id="exchange-split",
-            severity="error",
-            finds="A call and its result that inheritance has parted: one of them is missing, or other cards "
-            "stand between them.",
-            source=source,
-            remedy="inherit the box that holds both of them whole, or neither",
-            find=_split_exchanges,
-        ),
-        Rule(
-            id="tool-id-missing",
-            severity="error",
-            finds="A tool call without an id, or a tool result that names none.",
-            source=source,
-            remedy="give the call an id, and its result the same one",
-            find=_missing_ids,
-        ),
-    )
+_UNADDRESSED = "this tool result names no call that it answers"

@@ -10,24 +10,25 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, Request
+from cardbox_cli.context.request import Request, RequestEntry
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import Pairer, Pairing
 
 # A message, its card, and where that stands.
-Said = tuple[Entry, Card, Message]
+CardMessage = tuple[RequestEntry, Card, Message]
 
-# Texts that are shorter may well be said twice: "continue", "ok", an empty list.
+# Texts that are shorter may well stand twice: "continue", "ok", an empty list.
 LONG = 400
 
 
-class Call(msgspec.Struct, frozen=True, gc=False):
-    """A tool call of the history: the place of its card, the call as OpenAI gets it, and of it the function
-    where it has one, the id and the tool's name where they are texts."""
+class HistoryCall(msgspec.Struct, frozen=True, gc=False):
+    """A tool call of the history: the place of its card, the call as the card holds it, and of it the
+    function where it has one, the id and the tool's name where they are texts."""
 
-    entry: Entry
+    entry: RequestEntry
     value: Any
     function: dict[str, Any] | None
     id: str | None
@@ -37,24 +38,24 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 class History:
     """The messages that cards make, in order, the role of each, and those of which rules ask more.
 
-    Of messages: `not_text` have another content than a text, `blank` a text that says nothing; `named` have a
+    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
     name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
-    results of tools that say no id, `with_originals` keep something of an original, `long_texts` are their
+    results of tools without an id, `with_originals` keep something of an original, `long_texts` are their
     texts of `LONG` characters or more, `calls` their tool calls; `types`, `roles_of_cards` and `classes` of
     contents are those that there are.
     """
 
     def __init__(self, request: Request) -> None:
-        self.said: list[Said] = []
+        self.messages: list[CardMessage] = []
         self.roles: list[str] = []
-        self.not_text: list[Said] = []
-        self.blank: list[Said] = []
-        self.named: list[Said] = []
-        self.with_other_calls: list[Said] = []
-        self.unaddressed: list[tuple[Entry, Card]] = []
+        self.not_text: list[CardMessage] = []
+        self.blank: list[CardMessage] = []
+        self.named: list[CardMessage] = []
+        self.with_other_calls: list[CardMessage] = []
+        self.unaddressed: list[tuple[RequestEntry, Card]] = []
         self.with_originals: list[Card] = []
-        self.long_texts: list[tuple[Entry, str]] = []
-        self.calls: list[Call] = []
+        self.long_texts: list[tuple[RequestEntry, str]] = []
+        self.calls: list[HistoryCall] = []
         self.types: set[str] = set()
         self.roles_of_cards: set[str | None] = set()
         self.classes: set[type] = set()
@@ -65,7 +66,7 @@ class History:
                 self._note_card(entry, entry.slot.card)
                 self._note_message((entry, entry.slot.card, message))
 
-    def _note_card(self, entry: Entry, card: Card) -> None:
+    def _note_card(self, entry: RequestEntry, card: Card) -> None:
         content, metadata = card.content, card.metadata
         self.types.add(card.type)
         self.roles_of_cards.add(card.role)
@@ -74,59 +75,59 @@ class History:
             self.with_originals.append(card)
         if card.tool_calls:
             self._note_calls(entry, card.tool_calls)
-        if card.type == "tool.result":
+        if card.type == TOOL_RESULT:
             self._note_answer(entry, card)
         text = content.text if type(content) is TextContent else _result(content)
         if len(text) >= LONG:
             self.long_texts.append((entry, text))
 
-    def _note_calls(self, entry: Entry, calls: Any) -> None:
+    def _note_calls(self, entry: RequestEntry, calls: Any) -> None:
         for value in calls if isinstance(calls, list) else ():
             call = _call(entry, value)
             self.calls.append(call)
             if call.id:
-                self._pairer.called(len(self.said), call.id)
+                self._pairer.called(len(self.messages), call.id)
 
-    def _note_answer(self, entry: Entry, card: Card) -> None:
+    def _note_answer(self, entry: RequestEntry, card: Card) -> None:
         if card.tool_call_id:
-            self._pairer.answered(len(self.said), card.tool_call_id)
+            self._pairer.answered(len(self.messages), card.tool_call_id)
         else:
             self.unaddressed.append((entry, card))
 
-    def _note_message(self, said: Said) -> None:
-        _, card, message = said
+    def _note_message(self, noted: CardMessage) -> None:
+        _, card, message = noted
         body = message.body
         content = body.get("content")
         if type(content) is not str:
-            self.not_text.append(said)
+            self.not_text.append(noted)
         elif not content or content.isspace():
-            self.blank.append(said)
+            self.blank.append(noted)
         if "name" in body:
-            self.named.append(said)
+            self.named.append(noted)
         calls = body.get("tool_calls")
         if calls is not None and (calls is not card.tool_calls or not isinstance(calls, list)):
-            self.with_other_calls.append(said)
+            self.with_other_calls.append(noted)
         self.roles.append(body["role"])
-        self.said.append(said)
+        self.messages.append(noted)
 
     @cached_property
     def pairing(self) -> Pairing:
-        """Which result answers which call, by place in `said`; those without an id are left out."""
+        """Which result answers which call, by place in `messages`; those without an id are left out."""
         return self._pairer.pairing()
 
 
 def _result(content: StoredContent) -> str:
-    """The text of a tool's result; none where it must be spelled, which is too dear only to compare."""
+    """The text of a tool's result; none where it must be encoded, which takes too long only to compare."""
     return content.result if type(content) is ToolResultContent and isinstance(content.result, str) else ""
 
 
-def _call(entry: Entry, value: Any) -> Call:
+def _call(entry: RequestEntry, value: Any) -> HistoryCall:
     if not isinstance(value, dict):
-        return Call(entry, value, None, None, None)
+        return HistoryCall(entry, value, None, None, None)
     function, call_id = value.get("function"), value.get("id")
     function = function if isinstance(function, dict) else None
     name = value.get("name") if function is None else function.get("name")
-    return Call(
+    return HistoryCall(
         entry,
         value,
         function,

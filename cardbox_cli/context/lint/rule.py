@@ -1,21 +1,23 @@
 """What a rule of the lint is, and what it answers: the values that all of them share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.request import RequestEntry
 
 Severity = Literal["error", "warning"]
 
 # Where something was found, None for what is about the whole request, and what it is.
-Hit = tuple[Entry | None, str]
+Hit = tuple[RequestEntry | None, str]
+Find = Callable[[Subject], Iterable[Hit]]
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a provider refuses (`error`), or that a model or a purse stumbles on (`warning`).
+class LintRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a provider refuses (`error`), or that costs or confuses a model (`warning`).
 
     `finds` says in a sentence what is looked for, `source` names the section of the documentation that says
     so, `remedy` what to do about it where that can be said in general.
@@ -26,10 +28,46 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     finds: str
     source: str
     remedy: str | None = None
-    find: Callable[[Subject], Iterable[Hit]]
+    find: Find
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Rules:
+    """The rules of a module, each entered by its function: `@RULES.error("an-id", remedy=…)`.
+
+    What a rule finds is its function's docstring. `source` is that of the rules that name none themselves.
+    """
+
+    def __init__(self, source: str = "") -> None:
+        self._source = source
+        self._rules: list[LintRule] = []
+
+    def __iter__(self) -> Iterator[LintRule]:
+        return iter(self._rules)
+
+    def by(self, source: str) -> Iterator[LintRule]:
+        """The rules as a provider has them: `source` is where it says so, for those that name no source."""
+        return (each if each.source else replace(each, source=source) for each in self._rules)
+
+    def error(self, id: str, **named: str) -> Callable[[Find], Find]:
+        """Enter the decorated function as a rule whose findings a provider refuses."""
+        return self._entering(id, "error", **named)
+
+    def warning(self, id: str, **named: str) -> Callable[[Find], Find]:
+        """Enter the decorated function as a rule whose findings are sent all the same."""
+        return self._entering(id, "warning", **named)
+
+    def _entering(self, id: str, severity: Severity, **named: str) -> Callable[[Find], Find]:
+        def enter(find: Find) -> Find:
+            finds = " ".join((find.__doc__ or "").split())
+            named.setdefault("source", self._source)
+            rule = LintRule(id=id, severity=severity, find=find, **{"finds": finds, **named})
+            self._rules.append(rule)
+            return find
+
+        return enter
+
+
+class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a rule found. `position` is that of the card in its box, from 0.
 
     Card, box and position are None for what is about the whole request, the box also where it does not exist

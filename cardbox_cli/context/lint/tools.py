@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import arguments_of
+from cardbox_cli.context.tool_calls import arguments_of
 from cardbox_cli.model.handwritten.wording import json_kind
 
 TOO_DEEP = "nested too deeply"

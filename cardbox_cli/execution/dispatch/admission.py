@@ -13,6 +13,7 @@ from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.dispatch.request import DispatchRequest, refuse
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.boxes import BoxView
+from cardbox_cli.model.card_types import PROFILE
 from cardbox_cli.model.execution.headers import Lineage, as_trace_id, new_trace_id
 from cardbox_cli.model.execution.turns import MAX_DEPTH, Head, InboxRow
 from cardbox_cli.model.identity import PLATFORM, Agent
@@ -53,7 +54,7 @@ class Admission:
                 "profile_not_found",
                 f"the profile box {box_id!r} of agent {agent.agent_id!r} is not there",
             )
-        profile = next((card for card in view.cards if card.type == "sys.profile"), None)
+        profile = next((card for card in view.cards if card.type == PROFILE), None)
         if profile is None:
             refuse("rejected", "profile_not_found", f"the box {box_id!r} holds no sys.profile card")
         self._check_recipe_profile(getattr(profile.content, "data", None), agent)

@@ -7,7 +7,7 @@ waits for it, and promotes the next. A turn that is ended from outside its run e
 from typing import Any, Literal
 
 from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
-from cardbox_cli.execution.queue.promotion import promote_next
+from cardbox_cli.execution.queue.promotion import ended_before, promote_next
 from cardbox_cli.execution.queue.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Head
@@ -37,14 +37,7 @@ def end_turn(
         if record.end_status is not None:
             leave_agent(runtime, head, move, "failed", "its turn had ended before")
             runtime.inbox.close(turn_id)
-            promoted = promote_next(runtime, fence.agent_id)
-            return End(
-                agent_turn_id=turn_id,
-                end_status=record.end_status,
-                deliverable_card_id=record.deliverable_card_id,
-                promoted_turn_id=promoted.turn_id if promoted else None,
-                created=False,
-            )
+            return ended_before(record, promote_next(runtime, fence.agent_id))
         draft = fallback(
             agent_id=fence.agent_id,
             agent_turn_id=turn_id,

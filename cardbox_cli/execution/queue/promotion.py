@@ -11,7 +11,7 @@ from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
 from cardbox_cli.execution.queue.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.headers import names_depth
-from cardbox_cli.model.execution.turns import End, EndStatus, Fence, InboxRow
+from cardbox_cli.model.execution.turns import End, EndStatus, Fence, InboxRow, TurnRecord
 from cardbox_cli.model.ids import as_box_id
 
 
@@ -102,12 +102,7 @@ def end_unpromoted(
     turn_id = fence.agent_turn_id
     record = runtime.turns.begun_record(turn_id, fence.agent_id)
     if record.end_status is not None:
-        return End(
-            agent_turn_id=turn_id,
-            end_status=record.end_status,
-            deliverable_card_id=record.deliverable_card_id,
-            created=False,
-        )
+        return ended_before(record)
     draft = fallback(
         agent_id=fence.agent_id,
         agent_turn_id=turn_id,
@@ -122,3 +117,14 @@ def end_unpromoted(
     if report:
         report_end(runtime, record, end_status, card_id, message)
     return End(agent_turn_id=turn_id, end_status=end_status, deliverable_card_id=card_id)
+
+
+def ended_before(record: TurnRecord, promoted: InboxRow | None = None) -> End:
+    """The end that is recorded already."""
+    return End(
+        agent_turn_id=record.agent_turn_id,
+        end_status=record.end_status or "",
+        deliverable_card_id=record.deliverable_card_id,
+        promoted_turn_id=promoted.turn_id if promoted else None,
+        created=False,
+    )

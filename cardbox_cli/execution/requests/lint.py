@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint.registry import lint, provider_for
-from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.lint.check import lint, provider_for
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnBoxes, turn_request
@@ -25,7 +25,7 @@ _TOOLS = "resource.tools"
 
 def lint_turn(
     database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Mapping[str, Any]
-) -> list[Finding]:
+) -> list[LintFinding]:
     """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
 
     The model is that of the `runtime_config`, else the profile's. Reads the project's tools and settings, and
@@ -50,7 +50,7 @@ def lint_turn_to_be(
     profile_box_id: str,
     context_box_id: str,
     output_box_id: str,
-) -> list[Finding]:
+) -> list[LintFinding]:
     """`lint_turn` of the first request of the turn that is asked for, whose agent's head is held.
 
     A context box that is packed in this transaction, `is_packed`, counts as one that has no id yet.

@@ -11,26 +11,21 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
-from cardbox_cli.context.formats import DIALECTS, Dialect, text
+from cardbox_cli.context.formats import encoder_of, sent
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import (
     DEFAULT_OPTIONS,
     ComposeOptions,
-    Entry,
     Request,
+    RequestEntry,
     profile_of,
     request_of,
 )
-from cardbox_cli.context.state import SNAPSHOTS
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Provenance, Slot
+from cardbox_cli.model.card_types import INSTRUCTION, card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import process_of
-
-# A text for tools that take no JSON is made of what OpenAI would get.
-TEXT = "text"
-FORMATS = (*DIALECTS, TEXT)
-DEFAULT_FORMAT = "openai"
 
 # What the step is called that has not begun.
 NEXT = "next"
@@ -46,18 +41,20 @@ class Source(msgspec.Struct, frozen=True):
     provenance: Provenance | None = None
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RequestEntry]:
         """All its places."""
         rule_of = self.provenance.rule_of if self.provenance is not None else lambda _: None
-        return [Entry(slot=slot, box_id=self.box_id, rule=rule_of(slot.position)) for slot in self.slots]
+        return [
+            RequestEntry(slot=slot, box_id=self.box_id, rule=rule_of(slot.position)) for slot in self.slots
+        ]
 
     @property
-    def seen(self) -> list[Entry]:
+    def seen(self) -> list[RequestEntry]:
         """Its places without snapshots of requests: what a turn sees of it."""
         return [
             entry
             for entry in self.entries
-            if entry.slot.card is None or entry.slot.card.type not in SNAPSHOTS
+            if entry.slot.card is None or not card_type(entry.slot.card.type).is_snapshot
         ]
 
 
@@ -70,14 +67,14 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
     output_start: int
 
     @property
-    def history(self) -> list[Entry]:
+    def history(self) -> list[RequestEntry]:
         """What the turn sees in order; an id may stand in it twice."""
         output = [msgspec.structs.replace(entry, rule=OUTPUT) for entry in self.output.seen]
         before = [entry for entry in output if entry.slot.position < self.output_start]
         return [*before, *self.context.seen, *output[len(before) :]]
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RequestEntry]:
         """All that a request of the turn is made of: the profile's box, then what the turn sees."""
         return [*self.profile.seen, *self.history]
 
@@ -94,7 +91,7 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exchange(self) -> frozenset[str]:
         """The newest instruction of the context box, and the cards that the turn has written."""
-        given = [card for card in present_cards(self.context.slots) if card.type == "task.instruction"]
+        given = [card for card in present_cards(self.context.slots) if card.type == INSTRUCTION]
         return frozenset(card.card_id for card in (*given[-1:], *self.own))
 
 
@@ -102,8 +99,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request of a step: all that it was made of and what of that is history, as it is composed, and as
     it is sent."""
 
-    entries: list[Entry]
-    history: list[Entry]
+    entries: list[RequestEntry]
+    history: list[RequestEntry]
     request: Request
     body: bytes
 
@@ -113,13 +110,13 @@ def turn_request(
     tools: Iterable[Tool],
     options: ComposeOptions = DEFAULT_OPTIONS,
     *,
-    format: str = DEFAULT_FORMAT,
+    format: str = DEFAULT,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
-    """The request for the turn's next step in one of FORMATS. Raises what `request_of` raises."""
+    """The request for the turn's next step in a format. Raises what `request_of` raises."""
     offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
-    encoded = [_function_tool(tool) for tool in offered]
-    return request_with_tools(boxes, encoded, options, format=format, collector=collector)
+    definitions = [_function_tool(tool) for tool in offered]
+    return request_with_tools(boxes, definitions, options, format=format, collector=collector)
 
 
 def request_with_tools(
@@ -130,9 +127,9 @@ def request_with_tools(
     format: str,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
-    """`turn_request` with tools that are encoded already, such as those that an earlier request had."""
+    """`turn_request` with the definitions of tools, such as those that an earlier request had."""
     own, entries = boxes.exchange, boxes.entries
-    composed = request_of(entries, options, spell=dialect_of(format).spell, collector=collector, own=own)
+    composed = request_of(entries, options, encode=encoder_of(format), collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
     takes_all = process_of(request.process).takes_history
     return TurnRequest(
@@ -141,23 +138,6 @@ def request_with_tools(
         request=request,
         body=sent(request, format),
     )
-
-
-def provider_of(format: str) -> str:
-    """The provider whose messages one of FORMATS is made of."""
-    return "openai" if format == TEXT else format
-
-
-def dialect_of(format: str) -> Dialect:
-    """The dialect that one of FORMATS is made of."""
-    return DIALECTS[provider_of(format)]
-
-
-def sent(request: Request, format: str) -> bytes:
-    """What a command reads: the body of `request` in one of FORMATS."""
-    if format == TEXT:
-        return text.text(request).encode()
-    return exact_json.encode(dialect_of(format).body(request)) + b"\n"
 
 
 def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
@@ -169,7 +149,7 @@ def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Too
 
 
 def _function_tool(tool: Tool) -> dict[str, Any]:
-    """A tool as OpenAI defines functions.
+    """The definition of a tool, as a function.
 
     The keys stand in the order of jsonb, shorter ones first, so that what is stored of a request is what was
     sent, to the byte.

@@ -12,19 +12,23 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.context.collector import LayerLeftOut, kept_layer
+from cardbox_cli.context.formats import encoder_of, format_names, provider_of, sent
+from cardbox_cli.context.inspection.diff import RequestDiff, diff
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, Entry, Request, request_of
-from cardbox_cli.context.request_diff import RequestDiff, diff
+from cardbox_cli.context.request import (
+    DEFAULT_OPTIONS,
+    ComposeOptions,
+    Request,
+    RequestEntry,
+    request_of,
+)
 from cardbox_cli.execution.requests.request import (
-    FORMATS,
     Source,
     TurnBoxes,
-    dialect_of,
-    provider_of,
     request_with_tools,
-    sent,
 )
 from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
@@ -41,8 +45,6 @@ UNPROVED = (
 )
 # Why a layer is not shown whose text somebody gives.
 _OTHER = "the text given for it is not the one that was sent"
-
-_PROMPT = "sys.rendered_prompt"
 
 
 class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as its box has it: what it is made of, and `lost`, the layers whose texts cannot be had."""
 
-    entries: list[Entry]
+    entries: list[RequestEntry]
     request: Request
     lost: list[LayerLeftOut]
 
@@ -108,7 +110,7 @@ def read_snapshot(metadata: Any) -> StepSnapshot | None:
         snapshot = msgspec.convert(metadata[REQUEST], StepSnapshot)
     except (KeyError, TypeError, msgspec.ValidationError):
         return None
-    return snapshot if snapshot.format in FORMATS else None
+    return snapshot if snapshot.format in format_names() else None
 
 
 def restored_request(
@@ -129,7 +131,7 @@ def restored_request(
     made = request_of(
         [*of_profile, *history],
         _options(options, snapshot, box),
-        spell=dialect_of(format).spell,
+        encode=encoder_of(format),
         # The box holds what was sent and no more, whatever kind of process that was for.
         own={entry.slot.card_id for entry in history},
     )
@@ -148,16 +150,16 @@ def restored_request(
     )
 
 
-def _parted(box: Source, rules: Mapping[str, str | None]) -> tuple[list[Entry], list[Entry]]:
+def _parted(box: Source, rules: Mapping[str, str | None]) -> tuple[list[RequestEntry], list[RequestEntry]]:
     """The rendered system prompt of a request box, if it begins with one, and the rest of it."""
-    entries = [Entry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
+    entries = [RequestEntry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
     first = box.slots[0] if box.slots else None
     card = first.card if first is not None and first.state == "present" else None
-    prompts = 1 if card is not None and card.type == _PROMPT else 0
+    prompts = 1 if card is not None and card.type == RENDERED_PROMPT else 0
     return entries[:prompts], entries[prompts:]
 
 
-def _prompt_message(entry: Entry) -> Message:
+def _prompt_message(entry: RequestEntry) -> Message:
     text = "" if entry.slot.card is None else card_text(entry.slot.card.content)
     body = {"role": "system", "content": text}
     return Message(layer=SYSTEM_PROMPT, body=body, card_id=entry.slot.card_id)

@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator, Sequence
 import msgspec
 
 from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.lint.registry import provider_for
-from cardbox_cli.context.request import ComposeOptions, Entry, Request
+from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.requests.request import NEXT, OUTPUT, Source, TurnBoxes, turn_request
@@ -45,7 +45,7 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     step: Step | None
     format: str
-    entries: list[Entry]
+    entries: list[RequestEntry]
     request: Request
     awaited: list[str]
     notes: list[str]
@@ -66,7 +66,9 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
     return found[0]
 
 
-def _format_of(snapshot: StepSnapshot | None, entries: Sequence[Entry], options: ComposeOptions) -> str:
+def _format_of(
+    snapshot: StepSnapshot | None, entries: Sequence[RequestEntry], options: ComposeOptions
+) -> str:
     """The format that a step was sent in; where none has one, that of the model's provider."""
     return provider_for(entries, options.model) if snapshot is None else snapshot.format
 
@@ -87,7 +89,7 @@ class TurnRequests:
     ) -> StepRequest:
         """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
 
-        None is the next one, of a turn that has ended its last snapshot. `format` is one of FORMATS;
+        None is the next one, of a turn that has ended its last snapshot. `format` is any format;
         None is the one that the step was sent in, or the last step, or else that of the model's provider.
         Raises NotFound, and AmbiguousId.
         """

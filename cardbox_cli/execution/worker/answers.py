@@ -10,32 +10,23 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.blocks import is_call, kind
-from cardbox_cli.context.drafting import card_of_message, content_cards
-from cardbox_cli.context.sources import ANTHROPIC
+from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
+from cardbox_cli.context.tool_calls import MalformedAnswer, normalized_calls
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import (
     Author,
     Held,
-    MalformedCall,
     ToolCall,
     call_card,
     calls_of,
-    encoded_calls,
     own_ids,
-    with_own_ids,
 )
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT, TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card, draft_from_mapping
-from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import new_card_id
 
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
-
-# What distinguishes a list of Anthropic's blocks from one of OpenAI's parts.
-_ANTHROPICS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
-# Where providers put what a model thought, as text.
-_REASONING = ("reasoning_content", "reasoning")
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +59,7 @@ def read_answer(stdout: bytes, author: Author, held: Held) -> Answer | BadAnswer
         return _answer(_decoded(stdout), author, held)
     except _Refused as refused:
         return refused.bad
-    except MalformedCall as exc:
+    except MalformedAnswer as exc:
         return BadAnswer(INVALID, str(exc))
     except InvalidCard as exc:
         return BadAnswer(INVALID, f"the answer cannot be stored: {exc}")
@@ -94,11 +85,11 @@ def _answer(text: str, author: Author, held: Held) -> Answer:
         usage = value.get("usage")
         message = _message(value)
         if message is not None:
-            return _from_message(message, author, held, usage if isinstance(usage, dict) else None)
+            return _of_message(message, author, held, usage if isinstance(usage, dict) else None)
     lines = [value] if _is_card(value) else _card_lines(text)
     if lines is not None:
         return _from_cards(lines, author, held)
-    return _finished(_thoughts([draft_card("agent.thought", text)], author), author, None)
+    return _finished(_thoughts([draft_card(THOUGHT, text)], author), author, None)
 
 
 def _check_storable(value: Any) -> None:
@@ -129,101 +120,21 @@ def _refuse_error(value: dict[str, Any]) -> None:
 
 def _message(value: dict[str, Any]) -> dict[str, Any] | None:
     """The message of a model that `value` is or bears."""
-    if isinstance(value.get("choices"), list):
-        return _chosen(value["choices"])
-    if value.get("object") == "response" and isinstance(value.get("output"), list):
-        return _message_of_items(value["output"])
+    for each in providers():
+        message = None if each.answers is None else each.answers.unwrap(value)
+        if message is not None:
+            return message
     is_message = value.get("role") == "assistant" and not _is_card(value)
     return value if is_message and ("content" in value or "tool_calls" in value) else None
 
 
-def _chosen(choices: list[Any]) -> dict[str, Any]:
-    message = choices[0].get("message") if choices and isinstance(choices[0], dict) else None
-    if not isinstance(message, dict):
-        raise _Refused(INVALID, "the response has no choices[0].message")
-    return {**message, "role": "assistant"}
-
-
-def _message_of_items(items: list[Any]) -> dict[str, Any]:
-    """The message that the items of OpenAI's Responses are together."""
-    texts, thought, calls = [], [], []
-    for item in items:
-        if kind(item) == "message":
-            texts += [part.get("text") or part.get("refusal") for part in _dicts(item.get("content"))]
-        elif kind(item) == "reasoning":
-            thought += [part.get("text") for part in _dicts(item.get("summary"))]
-        elif kind(item) == "function_call":
-            function = {"name": item.get("name"), "arguments": item.get("arguments")}
-            calls.append({"id": item.get("call_id"), "type": "function", "function": function})
-    reasoning = "\n".join(text for text in thought if isinstance(text, str))
-    return {
-        "role": "assistant",
-        "content": "\n".join(text for text in texts if isinstance(text, str)),
-        "tool_calls": calls,
-        "reasoning_content": reasoning,
-    }
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _from_message(
-    message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None
-) -> Answer:
-    content = message.get("content")
-    if isinstance(content, list) and (
-        message.get("type") == "message" or any(kind(block) in _ANTHROPICS for block in content)
-    ):
-        drafts = content_cards("assistant", _renamed_blocks(content, held), ANTHROPIC)
-    else:
-        drafts = [_card_of_openai(_renamed_message(_tidied(message), held))]
+def _of_message(message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None) -> Answer:
+    """The cards of a message, in the format that it has marks of; else in the default one."""
+    others = (each for each in providers() if each.name != DEFAULT)
+    formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
+    own = next(each for each in formats if each.is_own(message))
+    drafts = own.draft(message, lambda given: own_ids(given, held))
     return _finished(_thoughts(drafts, author), author, usage)
-
-
-def _tidied(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it is sent back: calls in one form, and without the keys that hold nothing."""
-    calls = message.get("tool_calls") or []
-    if not calls and isinstance(message.get("function_call"), dict):
-        calls = [{"function": message["function_call"]}]
-    if not isinstance(calls, list):
-        raise MalformedCall("tool_calls is no list")
-    content = message.get("content")
-    if content is not None and not isinstance(content, str | list):
-        raise _Refused(INVALID, "the content of the message is neither text nor a list")
-    apart = ("role", "content", "tool_calls", "function_call")
-    rest = {key: value for key, value in message.items() if key not in apart and value not in (None, "", [])}
-    encoded = {"tool_calls": encoded_calls(calls)} if calls else {}
-    return {"role": "assistant", "content": content or (None if calls else ""), **encoded, **rest}
-
-
-def _renamed_message(message: dict[str, Any], held: Held) -> dict[str, Any]:
-    calls = message.get("tool_calls")
-    if not calls:
-        return message
-    return {**message, "tool_calls": with_own_ids(calls, held)}
-
-
-def _card_of_openai(message: dict[str, Any]) -> CardDraft:
-    card = card_of_message(message)
-    reasoning = next((message[key] for key in _REASONING if isinstance(message.get(key), str)), None)
-    refusal = message.get("refusal")
-    if isinstance(refusal, str) and not card_text(card.content):
-        card = msgspec.structs.replace(card, content=TextContent(refusal))
-    return card if reasoning is None else _with(card, reasoning_content=reasoning)
-
-
-def _renamed_blocks(blocks: list[Any], held: Held) -> list[Any]:
-    """Anthropic's blocks, with own ids for the calls. Raises MalformedCall for a call that is none."""
-    places = [place for place, block in enumerate(blocks) if kind(block) == "tool_use"]
-    given = [blocks[place].get("id") for place in places]
-    ids = own_ids([call_id if isinstance(call_id, str) else "" for call_id in given], held)
-    renamed = list(blocks)
-    for place, call_id in zip(places, ids, strict=True):
-        renamed[place] = {**blocks[place], "id": call_id}
-        if not is_call(renamed[place]):
-            raise MalformedCall(f"content[{place}] is no call: it needs a name, and an object as its input")
-    return renamed
 
 
 # --- cards
@@ -254,8 +165,8 @@ def _card_lines(text: str) -> list[dict[str, Any]] | None:
 def _from_cards(values: Sequence[dict[str, Any]], author: Author, held: Held) -> Answer:
     drafts = [_by(author, _card(value, number)) for number, value in enumerate(values, 1)]
     drafts = _with_own_ids(drafts, held)
-    scheduled = {draft.tool_call_id for draft in drafts if draft.type == "tool.call"}
-    answered = {draft.tool_call_id for draft in drafts if draft.type == "tool.result"}
+    scheduled = {draft.tool_call_id for draft in drafts if draft.type == TOOL_CALL}
+    answered = {draft.tool_call_id for draft in drafts if draft.type == TOOL_RESULT}
     cards: list[CardDraft] = []
     for draft in drafts:
         calls = calls_of(draft)
@@ -269,8 +180,8 @@ def _card(value: dict[str, Any], number: int) -> CardDraft:
         draft = draft_from_mapping(value)
         if draft.tool_calls is None:
             return draft
-        return msgspec.structs.replace(draft, tool_calls=encoded_calls(draft.tool_calls))
-    except (InvalidCard, MalformedCall) as exc:
+        return msgspec.structs.replace(draft, tool_calls=normalized_calls(draft.tool_calls))
+    except (InvalidCard, MalformedAnswer) as exc:
         raise _Refused(INVALID, f"card {number} of the output: {exc}") from exc
 
 
@@ -322,8 +233,8 @@ def _finished(thoughts: Sequence[CardDraft], author: Author, usage: dict[str, An
         return Answer(
             cards=[*thoughts, *(call_card(call, author) for call in calls)], calls=calls, usage=usage
         )
-    text = "\n".join(card_text(each.content) for each in thoughts if each.type == "agent.thought")
+    text = "\n".join(card_text(each.content) for each in thoughts if each.type == THOUGHT)
     if not text.strip():
         raise _Refused(EMPTY, "the model's message says nothing and calls no tool")
-    deliverable = draft_card("task.deliverable", text, author_id=author.agent_id, metadata=author.metadata)
+    deliverable = draft_card(DELIVERABLE, text, author_id=author.agent_id, metadata=author.metadata)
     return Answer(cards=[*thoughts, deliverable], calls=[], usage=usage)

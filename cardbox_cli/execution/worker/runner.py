@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
-from cardbox_cli.execution.requests.request import DEFAULT_FORMAT
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
@@ -72,7 +72,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     its limits, time in seconds."""
 
     command: str
-    format: str = DEFAULT_FORMAT
+    format: str = DEFAULT
     options: ComposeOptions = DEFAULT_OPTIONS
     timeout: float = 600
     max_steps: int = MAX_STEPS.default

@@ -15,7 +15,8 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, Va
 
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CARD_TYPES, ROLES
+from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION
+from cardbox_cli.model.cards import ROLES
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, json_schema, refuse
 from cardbox_cli.model.handwritten.wording import did_you_mean, found, shown
 from cardbox_cli.model.ids import as_box_id
@@ -84,7 +85,7 @@ class PackArgument(Section):
     """A rule that makes one card of one argument."""
 
     arg_key: Name = Field(description="The argument. If it is not given, no card is made.")
-    as_card_type: Trimmed = Field(default="task.instruction", description="The card's type.")
+    as_card_type: Trimmed = Field(default=INSTRUCTION, description="The card's type.")
     card_metadata: Annotated[CardMetadata, AfterValidator(_without_originals)] = Field(
         default_factory=CardMetadata, description="The card's metadata."
     )

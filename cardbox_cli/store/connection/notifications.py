@@ -139,7 +139,7 @@ class Listener:
         self._database = database
         self._pause = _FIRST_PAUSE
         if self._warned:
-            self._announce("wakeups from Postgres are heard again")
+            self._announce("wakeups from Postgres arrive again")
             self._warned = False
         return True
 

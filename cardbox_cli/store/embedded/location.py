@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.faults import passing
 from cardbox_cli.files import replacing
+from cardbox_cli.settings import RUNTIME_DIR
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded.account import Account
@@ -132,7 +133,7 @@ def _short_folders(home: Path, account: "Account") -> list[Path]:
     import tempfile
 
     name = f"cbx-{account.uid}-{_digest(home)}"
-    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
+    runtime = Path(RUNTIME_DIR.text() or "/nonexistent")
     usable = runtime.is_absolute() and runtime.is_dir() and runtime.stat().st_uid == account.uid
     return [*([runtime / name] if usable else []), Path(tempfile.gettempdir(), name), Path("/tmp", name)]
 

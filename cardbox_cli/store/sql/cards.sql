@@ -145,7 +145,6 @@ ORDER BY given.place
 -- fragment: card_matches
     (%(include_deleted)s OR {visible})
     AND (%(types)s::text[] IS NULL OR c.metadata ->> 'type' = ANY(%(types)s))
-    AND (%(except_types)s::text[] IS NULL OR {card_type} NOT LIKE ALL (%(except_types)s))
     AND (%(role)s::text IS NULL OR c.metadata ->> 'role' = %(role)s)
     AND (%(author_id)s::text IS NULL OR c.metadata ->> 'author_id' = %(author_id)s)
     AND (%(agent_turn_id)s::text IS NULL OR c.metadata ->> 'agent_turn_id' = %(agent_turn_id)s)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.model.boxes import Provenance, Rule
+from cardbox_cli.model.boxes import Provenance, ProvenanceRule
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.target import Target, hide_password
@@ -199,13 +199,16 @@ class TestBoxesOfAnEditedCard:
         self, cbx: Cbx, add: Add, boxes: BoxStore, editor: Editor
     ) -> None:
         old, other = add("a"), add("other")
-        packed = Provenance(recipe="r", recipe_digest="", digest="0" * 64, rules=[Rule("one", 2)])
+        packed = Provenance(recipe="r", recipe_digest="", digest="0" * 64, rules=[ProvenanceRule("one", 2)])
         holder = boxes.create([old, other], provenance=packed).box_id
         editor('echo b > "$1"')
         [made] = lines(cbx("card", "edit", old, "--box", holder, "-o", "id"))
         kept = boxes.provenance(made)
         assert kept is not None
-        assert (kept.recipe, kept.rules) == ("r", [Rule("box replace", 1), Rule("one", 1)])
+        assert (kept.recipe, kept.rules) == (
+            "r",
+            [ProvenanceRule("box replace", 1), ProvenanceRule("one", 1)],
+        )
 
     def test_a_box_without_the_card_is_refused_before_anybody_edits(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, tmp_path: Path

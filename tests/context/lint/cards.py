@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cardbox_cli.context.lint.registry import check
-from cardbox_cli.context.lint.rule import Finding
-from cardbox_cli.context.request import Entry
+from cardbox_cli.context.lint.check import check
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
@@ -59,11 +59,11 @@ def thinking(text: str = "hm", signature: str | None = "c2ln", **metadata: Any) 
     return card("agent.reasoning", TextContent(text), "assistant", metadata={**signed, **metadata})
 
 
-def places(*cards: Card | Entry, state: CardState = "present") -> list[Entry]:
+def places(*cards: Card | RequestEntry, state: CardState = "present") -> list[RequestEntry]:
     """The cards in a box `b`, under ids of their own, `k0`, `k1`, …; entries stay as they are but for that."""
     entries = []
     for position, each in enumerate(cards):
-        given = each.slot.card if isinstance(each, Entry) else each
+        given = each.slot.card if isinstance(each, RequestEntry) else each
         assert given is not None
         own = card(
             card_type=given.type,
@@ -74,20 +74,22 @@ def places(*cards: Card | Entry, state: CardState = "present") -> list[Entry]:
             tool_call_id=given.tool_call_id,
             metadata=given.metadata,
         )
-        if isinstance(each, Entry):
+        if isinstance(each, RequestEntry):
             slot = Slot(
                 position, own.card_id, own if each.slot.state != "dangling" else None, each.slot.state
             )
-            entries.append(Entry(slot=slot, box_id=each.box_id, rule=each.rule))
+            entries.append(RequestEntry(slot=slot, box_id=each.box_id, rule=each.rule))
         else:
-            entries.append(Entry(slot=Slot(position, own.card_id, own, state), box_id="b"))
+            entries.append(RequestEntry(slot=Slot(position, own.card_id, own, state), box_id="b"))
     return entries
 
 
-def placed(each: Card, *, state: CardState = "present", box_id: str = "b", rule: str | None = None) -> Entry:
+def placed(
+    each: Card, *, state: CardState = "present", box_id: str = "b", rule: str | None = None
+) -> RequestEntry:
     """A card with a fate, a box or a rule of its own."""
-    return Entry(slot=Slot(0, each.card_id, each, state), box_id=box_id, rule=rule)
+    return RequestEntry(slot=Slot(0, each.card_id, each, state), box_id=box_id, rule=rule)
 
 
-def found(provider: str, *cards: Card | Entry, model: str | None = None) -> list[Finding]:
+def found(provider: str, *cards: Card | RequestEntry, model: str | None = None) -> list[LintFinding]:
     return check(places(*cards), provider, model=model)

@@ -11,19 +11,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.explain import explain
-from cardbox_cli.context.formats import DIALECTS, anthropic, text
-from cardbox_cli.context.formats.losses import losses
-from cardbox_cli.context.lint.registry import RULES, check, lint
+from cardbox_cli.context.formats import text
+from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.lint.check import check, lint
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import ComposeOptions, Entry, request_of
-from cardbox_cli.context.tool_use_ids import Renamed, spellings, with_unique_ids
+from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
+from cardbox_cli.context.providers.anthropic.body import conversation as sent_conversation
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks
+from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.context.providers.anthropic.tool_ids import allowed_ids, with_unique_ids
+from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.context.providers.provider import RenamedCall
+from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, providers
+from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.formats import choose_format
 from cardbox_cli.conversations.importing import drafts_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import CARD_TYPES, card_of
+from cardbox_cli.model.card_types import CARD_TYPES
+from cardbox_cli.model.cards import card_of
 from cardbox_cli.model.content import (
     AudioFileContent,
     FieldSchema,
@@ -50,7 +58,7 @@ CHECK_BODY = {"openai": openai_types.check_body, "anthropic": anthropic_types.ch
 
 
 @pytest.fixture(scope="module")
-def conversations(real_data: Path) -> list[list[Entry]]:
+def conversations(real_data: Path) -> list[list[RequestEntry]]:
     """Every conversation of every file, as places of a box."""
     boxes = []
     for file in sorted(real_data.glob("*.json*")):
@@ -61,33 +69,33 @@ def conversations(real_data: Path) -> list[list[Entry]]:
                 Slot(place, draft.card_id, card_of(draft, "p"), "present")
                 for place, draft in enumerate(drafts)
             ]
-            boxes.append([Entry(slot=slot, box_id="b") for slot in slots])
+            boxes.append([RequestEntry(slot=slot, box_id="b") for slot in slots])
     assert len(boxes) > 40
     return boxes
 
 
 class TestRealConversations:
-    @pytest.mark.parametrize("provider", RULES)
-    def test_none_has_an_error(self, conversations: list[list[Entry]], provider: str) -> None:
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    def test_none_has_an_error(self, conversations: list[list[RequestEntry]], provider: str) -> None:
         findings = [found for entries in conversations for found in check(entries, provider)]
         assert [found for found in findings if found.severity == "error"] == []
 
-    @pytest.mark.parametrize("provider", RULES)
+    @pytest.mark.parametrize("provider", PROVIDERS)
     def test_the_providers_own_types_accept_each(
-        self, conversations: list[list[Entry]], provider: str
+        self, conversations: list[list[RequestEntry]], provider: str
     ) -> None:
         for entries in conversations:
-            dialect = DIALECTS[provider]
-            body = dialect.body(request_of(entries, ComposeOptions(model="m"), spell=dialect.spell))
+            dialect = provider_named(provider)
+            body = dialect.body(request_of(entries, ComposeOptions(model="m"), encode=dialect.encode))
             CHECK_BODY[provider](json.loads(exact_json.encode(body)))
 
     def test_ids_are_unique_for_anthropic_and_pairs_stay_pairs(
-        self, conversations: list[list[Entry]]
+        self, conversations: list[list[RequestEntry]]
     ) -> None:
         repeated = 0
         for entries in conversations:
-            request = request_of(entries, ComposeOptions(model="m"), spell=anthropic.spell)
-            messages, renamed = anthropic.spoken(request.messages)
+            request = request_of(entries, ComposeOptions(model="m"), encode=anthropic.encode)
+            messages, renamed = sent_conversation(request.messages)
             repeated += bool(renamed)
             called = [block["id"] for block in _blocks(messages, "tool_use")]
             answered = [block["tool_use_id"] for block in _blocks(messages, "tool_result")]
@@ -98,10 +106,7 @@ class TestRealConversations:
 
 def _blocks(messages: list[Message], kind: str) -> list[Any]:
     return [
-        block
-        for message in messages
-        for block in anthropic.as_blocks(message.body["content"])
-        if block["type"] == kind
+        block for message in messages for block in as_blocks(message.body["content"]) if block["type"] == kind
     ]
 
 
@@ -140,11 +145,11 @@ class TestRepeatedIds:
         [asks, replies], changes = with_unique_ids([asked, answered])
         assert [block["id"] for block in asks.body["content"]] == results
         assert [block["tool_use_id"] for block in replies.body["content"]] == results
-        assert changes == [Renamed(card_id="k", old=old, new=new) for old, new in renamed]
+        assert changes == [RenamedCall(card_id="k", old=old, new=new) for old, new in renamed]
 
     @given(ids=st.lists(st.text(alphabet="c_.:2", min_size=1, max_size=5)))
     def test_ids_that_differ_are_spelled_differently(self, ids: list[str]) -> None:
-        others = spellings(ids)
+        others = allowed_ids(ids)
         spelled = {call_id: others.get(call_id, call_id) for call_id in ids}
         assert len(set(spelled.values())) == len(spelled)
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", each) for each in spelled.values())
@@ -240,7 +245,7 @@ _cards = st.builds(
 )
 
 
-def _entries_of(most: int) -> st.SearchStrategy[list[Entry]]:
+def _entries_of(most: int) -> st.SearchStrategy[list[RequestEntry]]:
     """Up to so many places of a box."""
     return st.lists(
         st.builds(
@@ -252,7 +257,7 @@ def _entries_of(most: int) -> st.SearchStrategy[list[Entry]]:
         max_size=most,
     ).map(
         lambda drawn: [
-            Entry(slot=Slot(place, each.card_id, None if state == "dangling" else each, state), box_id="b", rule=rule)
+            RequestEntry(slot=Slot(place, each.card_id, None if state == "dangling" else each, state), box_id="b", rule=rule)
             for place, (each, state, rule) in enumerate(drawn)
         ]
     )  # fmt: skip
@@ -262,9 +267,9 @@ _entries = _entries_of(10)
 
 
 @settings(max_examples=60, deadline=None)
-@given(entries=_entries, provider=st.sampled_from(sorted(RULES)), model=st.sampled_from([None, "gpt-4o"]))
+@given(entries=_entries, provider=st.sampled_from(sorted(PROVIDERS)), model=st.sampled_from([None, "gpt-4o"]))
 def test_any_cards_are_answered_the_same_twice_and_left_as_they_were(
-    entries: list[Entry], provider: str, model: str | None
+    entries: list[RequestEntry], provider: str, model: str | None
 ) -> None:
     before = exact_json.encode(entries)
     findings = check(entries, provider, model=model)
@@ -276,45 +281,45 @@ def test_any_cards_are_answered_the_same_twice_and_left_as_they_were(
 
 @settings(max_examples=60, deadline=None)
 @given(entries=_entries)
-def test_any_cards_are_spelled_in_every_format(entries: list[Entry]) -> None:
+def test_any_cards_are_spelled_in_every_format(entries: list[RequestEntry]) -> None:
     before = exact_json.encode(entries)
-    for dialect in DIALECTS.values():
-        request = request_of(entries, spell=dialect.spell)
+    for dialect in providers():
+        request = request_of(entries, encode=dialect.encode)
         exact_json.encode(dialect.body(request))
         explain(request)
-    assert isinstance(text.text(request_of(entries)), str)
+    assert isinstance(text(request_of(entries, encode=chat_message)), str)
     assert exact_json.encode(entries) == before
 
 
 def test_what_stands_in_the_place_of_tool_calls_is_shown() -> None:
     strange = card("agent.thought", TextContent("Hm."), "assistant", tool_calls=1)
-    assert text.text(request_of(places(strange))) == "── 1 assistant ──\nHm.\n→ 1\n"
+    assert text(request_of(places(strange), encode=chat_message)) == "── 1 assistant ──\nHm.\n→ 1\n"
 
 
 @settings(max_examples=40, deadline=None)
 @given(entries=_entries)
-def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[Entry]) -> None:
-    request = request_of(entries, spell=anthropic.spell)
-    turns = Subject("anthropic", entries, request).turns
+def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[RequestEntry]) -> None:
+    request = request_of(entries, encode=anthropic.encode)
+    turns = Subject(anthropic, entries, request).view(SentMessages).merged
     assert [{"role": turn.role, "content": [block for block, _ in turn.blocks]} for turn in turns] == [
-        {**message, "content": anthropic.as_blocks(message["content"])}
+        {**message, "content": as_blocks(message["content"])}
         for message in anthropic.body(request)["messages"]
     ]
     lint(entries, request, "anthropic")
 
 
 @settings(max_examples=60, deadline=None)
-@given(entries=_entries, provider=st.sampled_from(sorted(RULES)))
-def test_what_a_history_notes_is_what_its_cards_say(entries: list[Entry], provider: str) -> None:
-    request = request_of(entries, spell=DIALECTS[provider].spell)
-    subject = Subject(provider, entries, request)
+@given(entries=_entries, provider=st.sampled_from(sorted(PROVIDERS)))
+def test_what_a_history_notes_is_what_its_cards_say(entries: list[RequestEntry], provider: str) -> None:
+    request = request_of(entries, encode=provider_named(provider).encode)
+    subject = Subject(provider_named(provider), entries, request)
     cards = [card for _, card in subject.cards]
     assert subject.types == {card.type for card in cards}
     assert subject.roles == {card.role for card in cards}
     assert subject.classes == {type(card.content) for card in cards}
-    said = [card for _, card, _ in subject.history.said]
+    said = [card for _, card, _ in subject.history.messages]
     assert sorted(card.card_id for card in cards) == sorted(
-        [card.card_id for card in said] + [card.card_id for _, card in subject.silent]
+        [card.card_id for card in said] + [card.card_id for _, card in subject.without_message]
     )
     told, all_pairs = subject.history.pairing, pair_calls(said)
     assert told.unanswered == [(place, call_id) for place, call_id in all_pairs.unanswered if call_id]
@@ -326,9 +331,11 @@ def test_what_a_history_notes_is_what_its_cards_say(entries: list[Entry], provid
 
 # Of few cards, because one that must be asked makes the lint ask all of them.
 @settings(max_examples=200, deadline=None)
-@given(entries=_entries_of(2), provider=st.sampled_from(sorted(RULES)))
-def test_what_is_not_expressible_is_what_rendering_says_is_lost(entries: list[Entry], provider: str) -> None:
-    request = request_of(entries, spell=DIALECTS[provider].spell)
+@given(entries=_entries_of(2), provider=st.sampled_from(sorted(PROVIDERS)))
+def test_what_is_not_expressible_is_what_rendering_says_is_lost(
+    entries: list[RequestEntry], provider: str
+) -> None:
+    request = request_of(entries, encode=provider_named(provider).encode)
     lost = Counter((loss.card_id, loss.what) for loss in losses(request, provider))
     findings = lint(entries, request, provider)
     assert lost == Counter(

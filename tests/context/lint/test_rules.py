@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -11,12 +12,11 @@ from anthropic.types import ContentBlockParam
 from anthropic.types.tool_result_block_param import Content
 
 from cardbox_cli.context.composer import compose
-from cardbox_cli.context.formats import DIALECTS
-from cardbox_cli.context.lint.models import window
-from cardbox_cli.context.lint.registry import RULES, lint
-from cardbox_cli.context.lint.rule import Finding
+from cardbox_cli.context.lint.check import lint
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Entry, request_of
+from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, window
+from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import TextContent, ToolContent
 from tests.context.lint.cards import (
@@ -37,11 +37,12 @@ from tests.context.lint.cards import (
 from tests.context.test_request import card
 from tests.conversations.anthropic_messages import CACHED
 
+RULES = {name: import_module(provider_named(name).rules).RULES for name in PROVIDERS}
 BOTH = ("openai", "anthropic")
 A, C = ("anthropic",), ("openai",)
 INHERITED = "inherit_context a (box 1)"
 
-Cards = tuple[Card | Entry, ...]
+Cards = tuple[Card | RequestEntry, ...]
 
 
 class Case(NamedTuple):
@@ -361,7 +362,7 @@ def test_every_block_of_anthropics_types_is_known() -> None:
             assert of_rule("block-unknown", found("anthropic", user(), thought(call()), card)) == []
 
 
-def of_rule(rule: str, findings: list[Finding]) -> list[Finding]:
+def of_rule(rule: str, findings: list[LintFinding]) -> list[LintFinding]:
     return [each for each in findings if each.rule == rule]
 
 
@@ -385,10 +386,10 @@ def test_it_leaves_a_near_miss_alone(case: Case, provider: str) -> None:
     assert of_rule(case.rule, found(provider, *case.sound, model=case.model)) == []
 
 
-def with_layer(name: str, *, last: bool) -> list[Finding]:
+def with_layer(name: str, *, last: bool) -> list[LintFinding]:
     """What is found where a layer stands before the history, or behind it."""
     entries = places(user())
-    request = request_of(entries, spell=DIALECTS["openai"].spell)
+    request = request_of(entries, encode=provider_named("openai").encode)
     messages = compose(
         system_prompt=None, checkpoint_messages=request.messages, contexts={name: "x"}, query=None
     )

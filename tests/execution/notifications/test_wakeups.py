@@ -53,7 +53,7 @@ def open_wakeups(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> Itera
 
 
 @contextmanager
-def nats_ear(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
+def nats_listener(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
     """A listener for NATS alone, that listens already."""
     with Listener() as listener:
         listening = nats.subscribe(project_id, [target], listener.wake)
@@ -100,7 +100,7 @@ class TestPostgresAlone:
             assert listener.wait(PATIENCE)
         assert announced == []
 
-    def test_a_ring_that_fails_is_one_warning_and_no_error(
+    def test_a_notifier_that_fails_is_one_warning_and_no_error(
         self, open_wakeups: Open, database: Database, announced: list[str]
     ) -> None:
         notifiers = open_wakeups(None).notifiers(database)
@@ -116,7 +116,7 @@ class TestPostgresAlone:
             notifiers.notify(WAKEUP)
         assert len(announced) == 2, "it had gone well meanwhile"
 
-    def test_nothing_to_ring_for_touches_nothing(self, database: Database, announced: list[str]) -> None:
+    def test_nothing_to_notify_of_touches_nothing(self, database: Database, announced: list[str]) -> None:
         database.close()
         Notifiers([], announced.append).notify(WAKEUP)
         Wakeups(announced.append).notifiers(database).notify()
@@ -134,7 +134,7 @@ class TestPostgresAlone:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout == "False\n"
 
-    def test_an_ear_without_listeners_only_waits(self) -> None:
+    def test_a_listener_without_subscriptions_only_waits(self) -> None:
         with Listener() as listener:
             assert not listener.wait(0.01)
             listener.wake()
@@ -154,7 +154,11 @@ class TestNats:
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as listener, nats_ear(nats) as second, nats_ear(nats, "other") as other:
+        with (
+            nats_listener(nats) as listener,
+            nats_listener(nats) as second,
+            nats_listener(nats, "other") as other,
+        ):
             open_wakeups(shared_nats.url).notifiers(database).notify(WAKEUP)
             assert listener.wait(PATIENCE)
             assert second.wait(PATIENCE), "every worker of the target hears it"
@@ -169,12 +173,12 @@ class TestNats:
         assert stream.max_age == 24 * 3600
         assert announced == []
 
-    def test_an_ear_that_was_closed_hears_no_more(
+    def test_a_subscription_that_was_closed_gets_no_more(
         self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
         heard: list[int] = []
-        with nats_ear(nats) as listener:
+        with nats_listener(nats) as listener:
             listening = nats.subscribe("p", ["writers"], lambda: heard.append(1))
             assert listening is not None
             listening.close()
@@ -236,7 +240,7 @@ class TestNats:
     ) -> None:
         server = start_nats()
         nats = Nats(server.url, announced.append)
-        with nats_ear(nats) as listener:
+        with nats_listener(nats) as listener:
             server.stop()
             assert listener.wait(PATIENCE), "something may have been missed"
             server.start()
@@ -253,7 +257,7 @@ class TestNats:
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as listener:
+        with nats_listener(nats) as listener:
             odd = replace(WAKEUP, project_id="a.b")
             open_wakeups(shared_nats.url).notifiers(database).notify(odd, WAKEUP)
             assert listener.wait(PATIENCE)
@@ -273,7 +277,7 @@ class TestNatsInTrouble:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         wakeups = open_wakeups(f"nats://u:hunter2@127.0.0.1:{port}")
-        self.ring_in_vain(wakeups, database, target, announced)
+        self.notify_in_vain(wakeups, database, target, announced)
         assert announced[0].startswith(f"warning: no wakeup by NATS: nats://127.0.0.1:{port}: ")
         assert "hunter2" not in "".join(announced)
 
@@ -282,9 +286,9 @@ class TestNatsInTrouble:
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             wakeups = open_wakeups(f"nats://127.0.0.1:{silent.getsockname()[1]}")
-            self.ring_in_vain(wakeups, database, target, announced)
+            self.notify_in_vain(wakeups, database, target, announced)
 
-    def ring_in_vain(
+    def notify_in_vain(
         self, wakeups: Wakeups, database: Database, target: Target, announced: list[str]
     ) -> None:
         """Postgres notifies all the same, nobody waits for long, and later wakeups do not wait at all."""
@@ -338,7 +342,7 @@ class TestBothAtOnce:
         self, database: Database, target: Target, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
-        with nats_ear(nats) as listener:
+        with nats_listener(nats) as listener:
             listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
             assert listener.wait(PATIENCE)
             PostgresNotifier(database).notify([WAKEUP])

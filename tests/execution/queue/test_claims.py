@@ -194,7 +194,7 @@ class TestGivingBack:
         assert desk.end_of(turn.agent_turn_id or "") == "failed"
         assert desk.standing() == ("idle", 6)
 
-    def test_handed_back_is_no_try_and_rings(self, ask: Asked, desk: Desk, heard: Heard) -> None:
+    def test_handed_back_is_no_try_and_notifies(self, ask: Asked, desk: Desk, heard: Heard) -> None:
         turn = ask()
         heard.wakeups.clear()
         hand_back(desk.runtime, desk.enter().row, owner="w1", reason="stops")
@@ -418,11 +418,11 @@ class TestStop:
         assert desk.end_of(turn) == "success"
 
 
-def test_a_dispatcher_that_died_before_its_doorbell_is_harmless(
+def test_a_dispatcher_that_died_before_it_notified_is_harmless(
     ask: Asked, desk: Desk, context_box: str
 ) -> None:
-    deaf = Runtime(desk.runtime.database, desk.runtime.project_id, settings=Settings())
-    dispatch(deaf, DispatchRequest(target_agent_id="clerk", context_box_id=context_box))
+    silent = Runtime(desk.runtime.database, desk.runtime.project_id, settings=Settings())
+    dispatch(silent, DispatchRequest(target_agent_id="clerk", context_box_id=context_box))
     assert take_all(desk) == ["clerk"]
 
 

@@ -132,7 +132,9 @@ class TestQueues:
         assert reap(desk.runtime).promoted == [turn]
         assert desk.standing() == ("dispatched", 2)
 
-    def test_what_nobody_came_for_rings_again(self, ask: Asked, desk: Desk, heard: Heard) -> None:
+    def test_of_what_nobody_came_for_workers_are_notified_again(
+        self, ask: Asked, desk: Desk, heard: Heard
+    ) -> None:
         turn = ask().agent_turn_id
         ask("scribe")
         heard.wakeups.clear()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import ComposeOptions, Entry, request_of
+from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.execution.requests.request import (
     Source,
@@ -122,7 +123,9 @@ def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
         *(card(each.card_id, each.content, each.type) for each in snapshots),
         *(entry.slot.card for entry in turn.history if entry.slot.card),
     ]
-    again = request_of([Entry(slot=slot, box_id="r") for slot in source("r", *stored).slots])
+    again = request_of(
+        [RequestEntry(slot=slot, box_id="r") for slot in source("r", *stored).slots], encode=chat_message
+    )
     assert [message.body["content"] for message in again.messages] == ["Be brief.", "a", "c"]
     assert again.tools == asked.request.tools == SPELLED
 

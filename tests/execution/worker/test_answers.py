@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.context.formats import anthropic, openai
+from cardbox_cli.context.providers.anthropic.encoding import content_of
+from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, result_card
 from cardbox_cli.execution.worker.answers import EMPTY, INVALID, PROVIDER, Answer, BadAnswer, read_answer
 from cardbox_cli.model.cards import CardDraft, card_text, check_draft
@@ -164,14 +165,14 @@ def test_anthropics_ids_are_replaced_in_its_own_blocks_too() -> None:
     found = answer({"type": "message", "role": "assistant", "content": blocks}, held={"held"})
     reasoning, thought, _ = found.cards
     assert reasoning.metadata["source_group"] == thought.metadata["source_group"]
-    assert anthropic.content_of(reasoning) == blocks[:1]
-    assert anthropic.content_of(thought) == [{**blocks[1], "id": found.calls[0].tool_call_id}]
+    assert content_of(reasoning) == blocks[:1]
+    assert content_of(thought) == [{**blocks[1], "id": found.calls[0].tool_call_id}]
 
 
 def test_reasoning_goes_back_as_it_came() -> None:
     [thought, _] = answer(message(content="done", reasoning_content="hm")).cards
     assert thought.metadata["reasoning_content"] == "hm"
-    assert openai.spell(as_card(thought)) == message(content="done", reasoning_content="hm")
+    assert chat_message(as_card(thought)) == message(content="done", reasoning_content="hm")
 
 
 @pytest.mark.parametrize("arguments", ["{half", "[1]", "7", '{"a": NaN}', "null"])

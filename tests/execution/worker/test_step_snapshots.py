@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.context.formats import format_names, sent
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.request import FORMATS, sent
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import StepRequest, TurnRequests
 from cardbox_cli.execution.runtime import Runtime
@@ -112,11 +112,11 @@ class TestShowing:
     ) -> None:
         turn_id = ask().agent_turn_id or ""
         composed = Turn(runtime, turn_id, tmp_path)
-        bodies = {format: composed.body(format=format) for format in FORMATS}
+        bodies = {format: composed.body(format=format) for format in format_names()}
         assert composed.shown().notes == ["as cbx would compose it"]
         run(f"tee {tmp_path}/body | {ANSWERS}")
         assert (tmp_path / "body").read_bytes() == bodies["openai"]
-        for format in FORMATS:
+        for format in format_names():
             turn_id = ask().agent_turn_id or ""
             run(f"tee {tmp_path}/body | {ANSWERS}", format=format)
             assert (tmp_path / "body").read_bytes() == bodies[format]
@@ -320,7 +320,7 @@ class TestVerifying:
         again = turn.verified("2", asked=Layers(texts={NOTES: "Notes."}))
         assert (again.equal, again.compared_by, again.lost) == (True, "sha256", [])
 
-    @pytest.mark.parametrize("format", FORMATS)
+    @pytest.mark.parametrize("format", format_names())
     @pytest.mark.parametrize("layout", ["default", "cache"])
     def test_the_rest_is_proven_in_any_format(
         self, ran: Callable[..., Turn], format: str, layout: Layout

@@ -6,9 +6,9 @@ import typer
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import AGENT, AGENT_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import AGENT, chosen
 from cardbox_cli.cli.terminal.lists import Listing, nothing_here, show_list
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(
@@ -28,7 +28,7 @@ def command(
     """List the agents of the project by id, each with what it does now."""
     from cardbox_cli.store.roster import AgentFilter, RosterStore
 
-    names = chosen(AGENT, AGENT_DEFAULT, columns)
+    shown = chosen(AGENT, columns)
     where = AgentFilter(worker_target=worker_target, tag=tag)
     with session().database() as database:
         roster = RosterStore(database, session().project_id)
@@ -36,8 +36,7 @@ def command(
             read=lambda size: roster.list(where, limit=size),
             further=lambda last: roster.further(where, last),
             limit=limit,
-            columns=AGENT,
-            names=names,
+            columns=shown,
             item_id=lambda entry: entry.agent_id,
             empty=nothing_here(
                 database,

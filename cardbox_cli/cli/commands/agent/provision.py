@@ -7,7 +7,7 @@ import typer
 from cardbox_cli.cli.parameters.types import AGENT, PROFILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.provision import Provisioned
@@ -22,8 +22,7 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
 )
 def command(
     agent: Annotated[
-        str,
-        typer.Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'."),
+        str, typer.Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")
     ],
     profile: Annotated[
         str, typer.Option(click_type=PROFILE, help="The name of the profile that it works by.")
@@ -47,7 +46,7 @@ def command(
     """Make an agent, idle, on the roster of the project. The same again is unchanged.
 
     An agent that exists otherwise is changed only with --update. It keeps the version of its profile until
-    then, and what is not said stays, but for a worker target and tags that it has from its profile.
+    then, and what is not named stays, but for a worker target and tags that it has from its profile.
     """
     from cardbox_cli.execution.provision import AgentRequest
     from cardbox_cli.execution.provision import provision as provision_agent
@@ -71,9 +70,9 @@ def _emit(done: "Provisioned") -> None:
     import msgspec
 
     agent = done.agent
-    said = f"{_DONE[done.action]} {agent.agent_id} (profile {agent.profile_name or agent.profile_box_id}, "
+    text = f"{_DONE[done.action]} {agent.agent_id} (profile {agent.profile_name or agent.profile_box_id}, "
     output.emit(
         {**msgspec.structs.asdict(agent), "action": done.action, "outdated": done.outdated},
-        table=lambda: output.say(f"{said}worker target {agent.worker_target})"),
+        table=lambda: output.print_text(f"{text}worker target {agent.worker_target})"),
         ids=[agent.agent_id],
     )

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ def command(agent: AgentId) -> None:
 
     with session().database() as database, database.snapshot():
         entry = RosterStore(database, session().project_id).entry(agent)
-    output.emit(entry, table=lambda: _say(entry), ids=[entry.agent_id])
+    output.emit(entry, table=lambda: _print_text(entry), ids=[entry.agent_id])
 
 
-def _say(entry: "RosterEntry") -> None:
+def _print_text(entry: "RosterEntry") -> None:
     others = {key: value for key, value in entry.metadata.items() if key != "profile_name"}
     output.facts(
         [
@@ -45,14 +45,14 @@ def _say(entry: "RosterEntry") -> None:
             ("metadata", exact_json.encode(others).decode() if others else None),
         ]
     )
-    output.say()
+    output.print_text()
     if entry.head is None:
-        output.say("no head: it was never given a turn, or its head was lost")
+        output.print_text("no head: it was never given a turn, or its head was lost")
     else:
-        _say_head(entry.head)
+        _print_head(entry.head)
 
 
-def _say_head(head: "Head") -> None:
+def _print_head(head: "Head") -> None:
     output.facts(
         [
             ("status", f"{head.status}, since {age(head.updated_at)}"),

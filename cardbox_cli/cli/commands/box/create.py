@@ -7,7 +7,7 @@ import typer
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(
@@ -24,7 +24,7 @@ def command(
     """Make a box of cards, in the order given."""
     with session().stores() as (cards, boxes), boxes.database.transaction():
         ids = given_cards(cards, card_ids, allow_dangling)
-        parents = [boxes.get(boxes.resolve(typed)).box_id for typed in parent or []]
+        parents = [boxes.get(boxes.resolve(given)).box_id for given in parent or []]
         box = boxes.create(ids, parent_ids=parents, title=title, allow_dangling=allow_dangling)
         session().made(box_id=box.box_id)
     emit_box(box)

@@ -5,16 +5,16 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.parameters.options import BoxId, Yes
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx box delete 8b1f22c0 --yes")
 def command(
     box: BoxId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Remove a box. Its cards stay."""
@@ -25,4 +25,4 @@ def command(
             boxes.delete(found.box_id)
     verb = "would delete" if dry_run else "deleted"
     answer = {"deleted_box_id": found.box_id, "dry_run": dry_run}
-    output.emit(answer, table=lambda: output.say(f"{verb} {found.box_id}"), ids=[found.box_id])
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {found.box_id}"), ids=[found.box_id])

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import box_title, preview, spoken_by
-from cardbox_cli.cli.terminal.escaping import flat
+from cardbox_cli.cli.terminal.describe import box_title, full_text, preview
 from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Slot
@@ -38,8 +38,7 @@ _MOST_TEXTS = 500
 )
 def command(
     a: Annotated[
-        str,
-        typer.Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one."),
+        str, typer.Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")
     ],
     b: Annotated[str, typer.Argument(click_type=BOX, help="The new box.")],
     full: Annotated[
@@ -62,7 +61,7 @@ def command(
         output.emit(
             # Making the patch takes time, and only these print it.
             _answer(found) if session().output in ("json", "yaml") else None,
-            table=lambda: _say(found, titles, full=full),
+            table=lambda: _print_text(found, titles, full=full),
             ids=[change.b.card_id for change in changes if change.b and change.kind != "moved"],
         )
     if changes:
@@ -107,18 +106,18 @@ def _place(slot: Slot | None) -> dict[str, Any] | None:
         "state": slot.state,
         "type": card.type if card else None,
         "role": card.role if card else None,
-        "text": spoken_by(card) if card else None,
+        "text": full_text(card) if card else None,
     }
 
 
 # --- for people
 
 
-def _say(found: BoxDiff, titles: Sequence[str | None], *, full: bool) -> None:
+def _print_text(found: BoxDiff, titles: Sequence[str | None], *, full: bool) -> None:
     if not found.changes:
         return
     for mark, box, title in zip(("---", "+++"), (found.a, found.b), titles, strict=True):
-        output.say_painted([("bold", flat(f"{mark} {short_id(box.box_id)}  {title or ''}").rstrip())])
+        output.print_painted([("bold", flat(f"{mark} {short_id(box.box_id)}  {title or ''}").rstrip())])
     rows = [_cells(change) for change in found.changes]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, (change, cells) in enumerate(zip(found.changes, rows, strict=True)):
@@ -126,9 +125,9 @@ def _say(found: BoxDiff, titles: Sequence[str | None], *, full: bool) -> None:
         below = _text_below(change, full=full) if full or number < _MOST_TEXTS else []
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
         first = _first_words(change, compared=bool(below) and change.kind == "changed")
-        output.say_painted([(colour, f"{mark} {line}  {first}".rstrip())])
+        output.print_painted([(colour, f"{mark} {line}  {first}".rstrip())])
         if below:
-            output.say_painted(below)
+            output.print_painted(below)
     if len(rows) > _MOST_TEXTS and not full:
         announce(f"only among the first {_MOST_TEXTS} differences are texts compared; --full compares all")
 
@@ -173,8 +172,8 @@ def _said(card: Card) -> str:
     """What a card says, its JSON laid out so that lines can be compared."""
     text = card_text(card.content)
     if isinstance(card.content, TextContent) or text[:1] not in ("{", "["):
-        return spoken_by(card)
-    return spoken_by(card).replace(text, msgspec.json.format(text, indent=2), 1)
+        return full_text(card)
+    return full_text(card).replace(text, msgspec.json.format(text, indent=2), 1)
 
 
 def _else_different(old: Card, new: Card) -> str:

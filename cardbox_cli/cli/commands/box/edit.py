@@ -6,19 +6,17 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import click
 import typer
 
-from cardbox_cli.cli.commands.card.edit import moved_on
-from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
+from cardbox_cli.cli.escaping import flat, printable
+from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
+from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, preview
-from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
-from cardbox_cli.cli.terminal.escaping import flat, printable
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot
@@ -36,8 +34,7 @@ if TYPE_CHECKING:
 def command(
     box: BoxId,
     in_place: Annotated[
-        bool,
-        typer.Option("--in-place", help="Change the box itself, if nobody else did meanwhile."),
+        bool, typer.Option("--in-place", help="Change the box itself, if nobody else did meanwhile.")
     ] = False,
     file: Annotated[
         str | None,
@@ -57,14 +54,13 @@ def command(
     old = view.box
     with _new_list(view, file, in_place) as new:
         wanted = _parsed(new)
-        is_new = [line.typed for line in wanted] != old.card_ids
+        is_new = [line.given for line in wanted] != old.card_ids
         made, news = _written(wanted, new, old, in_place) if wanted and is_new else (old, [])
     if is_new and not wanted:
-        announce("the list is empty: nothing was done")
-        raise click.exceptions.Exit(DECLINED)
+        decline("the list is empty: nothing was done")
     if not is_new:
         announce(f"unchanged: {old.box_id}")
-    output.emit(made, table=lambda: output.say(made.box_id), ids=[made.box_id])
+    output.emit(made, table=lambda: output.print_text(made.box_id), ids=[made.box_id])
     for note in news:
         announce(note)
 
@@ -72,7 +68,7 @@ def command(
 class _Line(NamedTuple):
     """One line of the list: the id as it was typed, and where."""
 
-    typed: str
+    given: str
     place: str
 
 
@@ -100,7 +96,7 @@ def _list_text(view: BoxView, in_place: bool) -> str:
         "its beginning or end; the rest of the line is for you. Move lines, delete them, add some.",
         f"{effect} If no line is left, nothing is done.",
     ]
-    lines = [printable(flat(f"{_spelled(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
+    lines = [printable(flat(f"{_quoted(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
     return "\n".join([*lines, "", *(flat(f"# {note}".rstrip()) for note in notes), ""])
 
 
@@ -116,7 +112,7 @@ def _described(slot: Slot) -> str:
     return f"{card.type}  {card.role or '-'}  {state}{preview(card)}"
 
 
-def _spelled(card_id: str) -> str:
+def _quoted(card_id: str) -> str:
     """An id as a line begins with it: as a JSON string where it is not one plain word."""
     plain = _PLAIN.fullmatch(card_id) and printable(card_id) == card_id
     return card_id if plain else json.dumps(card_id)
@@ -139,9 +135,9 @@ def _parsed(new: Edited) -> list[_Line]:
 
 def _check_text(line: _Line) -> None:
     try:
-        exact_json.check_storable(line.typed)
+        exact_json.check_storable(line.given)
     except exact_json.Unstorable as exc:
-        message = f"{line.place}: the id {line.typed!r} {exc}"
+        message = f"{line.place}: the id {line.given!r} {exc}"
         raise InvalidInput(message, hint="no card has such an id") from exc
 
 
@@ -167,17 +163,17 @@ def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> 
             return boxes.rewrite(old, ids, if_ids=read), []
         made = boxes.derive(old, ids)
         session().made(box_id=made.box_id)
-        return made, moved_on(boxes, old.box_id, read, made)
+        return made, changed_meanwhile(boxes, old.box_id, read, made)
 
 
 def _resolved(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
     """The whole ids. Raises NotFound and AmbiguousId naming the line."""
-    absent = set(cards.absent([line.typed for line in wanted if line.typed not in held]))
-    return [_whole(cards, line) if line.typed in absent else line.typed for line in wanted]
+    absent = set(cards.absent([line.given for line in wanted if line.given not in held]))
+    return [_whole(cards, line) if line.given in absent else line.given for line in wanted]
 
 
 def _whole(cards: "CardStore", line: _Line) -> str:
     try:
-        return cards.resolve(line.typed)
+        return cards.resolve(line.given)
     except (NotFound, AmbiguousId) as exc:
         raise type(exc)(f"{line.place}: {exc.message}", hint=exc.hint, details=exc.details) from exc

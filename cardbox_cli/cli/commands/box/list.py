@@ -1,17 +1,12 @@
 """`cbx box list`."""
 
-from typing import Annotated
-
-import typer
-
 from cardbox_cli.cli.parameters.inputs import parse_span
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Watch
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import BOX, BOX_DEFAULT, chosen
-from cardbox_cli.cli.terminal.describe import box_title
+from cardbox_cli.cli.terminal.columns import BOX, chosen, replaced
 from cardbox_cli.cli.terminal.lists import Listing, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(
@@ -23,14 +18,8 @@ from cardbox_cli.cli.tree import verb
 )
 def command(
     limit: Limit = 50,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Changed at or after: RFC 3339, or 2h for two hours ago."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Last changed before: RFC 3339, or 30m for 30 minutes ago."),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,
@@ -41,14 +30,13 @@ def command(
     start, end = parse_span(since, until)
     where = BoxFilter(since=start, until=end)
     pause = between_looks(watch, interval)
-    names = chosen(BOX, BOX_DEFAULT, columns)
+    shown = chosen(BOX, columns)
     with session().stores() as (_, boxes):
         listing = Listing(
             read=lambda size: boxes.newest(where, limit=size),
             further=lambda last: boxes.further(where, last),
             limit=limit,
-            columns={**BOX, "TITLE": lambda box: box_title(box, boxes) or ""},
-            names=names,
+            columns=shown if boxes.database.keeps_box_info else replaced(shown, TITLE=lambda _: "unknown"),
             item_id=lambda box: box.box_id,
             empty=f"no such boxes in project {session().project_id!r}"
             if since or until

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import read_text
-from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import NotFound
@@ -25,9 +25,9 @@ AllowDangling = Annotated[
 ]
 
 
-def given_cards(cards: "CardStore", typed: Sequence[str] | None, allow_dangling: bool) -> list[str]:
+def given_cards(cards: "CardStore", given: Sequence[str] | None, allow_dangling: bool) -> list[str]:
     ids: list[str] = []
-    for text in typed or []:
+    for text in given or []:
         if text == "-":
             ids += [line.strip() for line in read_text("-").splitlines() if line.strip()]
         else:
@@ -36,14 +36,14 @@ def given_cards(cards: "CardStore", typed: Sequence[str] | None, allow_dangling:
     return [card_id if card_id not in absent else resolved(cards, card_id, allow_dangling) for card_id in ids]
 
 
-def resolved(cards: "CardStore", typed: str, allow_dangling: bool) -> str:
+def resolved(cards: "CardStore", given: str, allow_dangling: bool) -> str:
     try:
-        return cards.resolve(typed)
+        return cards.resolve(given)
     except NotFound:
-        if allow_dangling and typed != LAST:
-            return typed
+        if allow_dangling and given != LAST:
+            return given
         raise
 
 
 def emit_box(box: Box) -> None:
-    output.emit(box, table=lambda: output.say(box.box_id), ids=[box.box_id])
+    output.emit(box, table=lambda: output.print_text(box.box_id), ids=[box.box_id])

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from cardbox_cli.cli.parameters.inputs import resolved_or_typed
+from cardbox_cli.cli.escaping import flat
+from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import columns, output
-from cardbox_cli.cli.terminal.columns import Place
-from cardbox_cli.cli.terminal.describe import count, short_rule, spoken_by, time, token_count
-from cardbox_cli.cli.terminal.escaping import flat
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.columns import Columns, Place, chosen, places
+from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time, token_count
+from cardbox_cli.cli.terminal.tables import print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
-from cardbox_cli.model.tokens import card_tokens, tokenizer_for
+from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -36,7 +38,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     tail: int | None
     why: bool
     strict: bool
-    columns: list[str]
+    columns: Columns
     model: str | None
 
 
@@ -60,8 +62,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 )
 def command(
     box_ids: Annotated[
-        list[str],
-        typer.Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last."),
+        list[str], typer.Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
     ],
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,
@@ -78,16 +79,15 @@ def command(
     """Show what is in a box, in order. With -o jsonl: one card a line."""
     if full and column_names is not None:
         raise UsageError("--full has no columns", hint="leave out --full or --columns")
-    default = columns.PLACE_WITH_RULE if why else columns.PLACE_DEFAULT
-    names = columns.chosen(columns.PLACE, default, column_names)
+    shown = chosen(places(tokenizer_for(model), with_rule=why), column_names)
     asked = _Asked(
         box_ids=box_ids,
         full=full,
         types=frozenset(name.strip() for name in types.split(",")) if types else None,
         tail=tail,
-        why=why or "RULE" in names,
+        why=why or any(column.name == "RULE" for column in shown),
         strict=strict,
-        columns=names,
+        columns=shown,
         model=model,
     )
     pause = between_looks(watch, interval)
@@ -106,7 +106,7 @@ def command(
 
 
 def _show_lines(boxes: "BoxStore", asked: _Asked, interval: float | None) -> None:
-    """Print cards as the database spells them, as they come: a box may be too large to hold."""
+    """Print cards as the database formats them, as they come: a box may be too large to hold."""
     if interval is not None:
         follow(lambda: _look_for_lines(boxes, asked), interval=interval)
     with boxes.database.snapshot():
@@ -150,7 +150,7 @@ def _wanted(boxes: "BoxStore", asked: _Asked) -> tuple[list[str], list[str]]:
         box_id = boxes.resolve(asked.box_ids[0])
         boxes.require(box_id)
         return [box_id], []
-    wanted = unique(resolved_or_typed(boxes.resolve, typed) for typed in asked.box_ids)
+    wanted = unique(resolved_or_given(boxes.resolve, given) for given in asked.box_ids)
     there = boxes.existing(wanted)
     return [box_id for box_id in wanted if box_id in there], [each for each in wanted if each not in there]
 
@@ -185,8 +185,8 @@ def _emit(seen: _Seen, asked: _Asked) -> None:
     def table() -> None:
         for index, view in enumerate(seen.views):
             if index:
-                output.say()
-            _say_view(view, asked, seen)
+                output.print_text()
+            _print_view(view, asked, seen)
 
     output.emit(
         answers[0] if len(asked.box_ids) == 1 else {"boxes": answers, "missing_box_ids": seen.missing},
@@ -234,7 +234,7 @@ def _rule(provenance: Provenance | None, slot: Slot) -> dict[str, Any]:
     return {"position": slot.position, "card_id": slot.card_id, "rule": rule}
 
 
-def _say_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
+def _print_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     box, slots, provenance = view.box, _places(view, asked), seen.provenance.get(view.box.box_id)
     tokenizer = tokenizer_for(asked.model)
     cost = sum(card_tokens(card, tokenizer) for card in view.cards)
@@ -250,13 +250,11 @@ def _say_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
         ]
     )
     if slots:
-        output.say()
+        output.print_text()
     if asked.full:
-        _say_full(slots, provenance)
+        _print_full(slots, provenance)
     elif slots:
-        row = columns.row(columns.places(tokenizer), asked.columns)
-        places = (Place(slot, _rule_text(provenance, slot)) for slot in slots)
-        output.print_table(asked.columns, [row(place) for place in places])
+        print_table(asked.columns, (Place(slot, _rule_text(provenance, slot)) for slot in slots))
 
 
 def _rule_text(provenance: Provenance | None, slot: Slot) -> str:
@@ -265,13 +263,13 @@ def _rule_text(provenance: Provenance | None, slot: Slot) -> str:
     return short_rule(provenance.rule_of(slot.position) or "appended later")
 
 
-def _say_full(slots: Sequence[Slot], provenance: Provenance | None) -> None:
+def _print_full(slots: Sequence[Slot], provenance: Provenance | None) -> None:
     for slot in slots:
         card = slot.card
         rule = f"  by {_rule_text(provenance, slot)}" if provenance is not None else ""
         kind = f"{card.type}  {card.role or '-'}" if card else "(dangling: no such card)"
         state = f"  ({slot.state})" if card and slot.state != "present" else ""
-        output.say(flat(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
+        output.print_text(flat(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
         if card is not None:
-            output.say(spoken_by(card))
-        output.say()
+            output.print_text(full_text(card))
+        output.print_text()

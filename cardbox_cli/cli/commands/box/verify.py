@@ -4,7 +4,8 @@ from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.verify import verify as findings_in
 
@@ -22,15 +23,17 @@ def command(box: BoxId) -> None:
 
     def table() -> None:
         if not findings:
-            output.say(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
+            output.print_text(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
             return
-        rows = [[_position(each.position), each.kind, each.message] for each in findings]
-        output.print_table(["#", "FINDING", "DETAIL"], rows)
+        print_table(_FINDING, findings)
 
     output.emit(answer, table=table, ids=[view.box.box_id])
     if findings:
         raise Findings(f"{count(len(findings), 'finding')} in box {view.box.box_id}")
 
 
-def _position(position: int | None) -> str:
-    return "-" if position is None else str(position)
+_FINDING = (
+    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
+    Column("FINDING", lambda found: found.kind),
+    Column("DETAIL", lambda found: found.message),
+)

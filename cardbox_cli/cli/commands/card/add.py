@@ -3,21 +3,20 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import click
 import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
+from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
 from cardbox_cli.model.content import (
     Content,
-    JsonContent,
     TextContent,
-    ToolContent,
-    fields_schema,
     parse_content,
 )
 from cardbox_cli.model.handwritten.wording import json_kind
@@ -81,31 +80,15 @@ def command(
 ) -> None:
     """Write a card. The same card again changes nothing; another one under its id is a conflict."""
     if card is not None:
-        _refuse_beside_card(
-            {
-                "--type": type_,
-                "--role": role,
-                "--text": text,
-                "--json": json_,
-                "--file": file,
-                "--author": author,
-                "--id": card_id,
-                "--metadata": metadata,
-                "--tool-calls": tool_calls,
-                "--tool-call-id": tool_call_id,
-                "--ttl": ttl,
-            }
-        )
+        _refuse_beside_card()
         drafts = _whole_cards(card)
     else:
-        if type_ is None:
-            raise UsageError("a card needs --type", hint="for example --type task.instruction")
         _check_new_id(card_id)
-        content = _content(type_, text, json_, file)
+        card_type = _required(type_)
         drafts = [
             draft_card(
-                type_,
-                content,
+                card_type,
+                _content(card_type, text, json_, file),
                 role=role,
                 author_id=author or OPERATOR,
                 card_id=card_id,
@@ -117,9 +100,12 @@ def command(
         ]
     if dry_run:
         announce("dry run: nothing was written")
-        ids = [draft.card_id for draft in drafts]
-        _emit_written(ids, [shown_draft(draft, session().project_id) for draft in drafts])
-        return
+        _print_cards([shown_draft(draft, session().project_id) for draft in drafts], drafts)
+    else:
+        _write(drafts, repair=repair)
+
+
+def _write(drafts: Sequence[CardDraft], *, repair: bool) -> None:
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
         added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
@@ -128,25 +114,31 @@ def command(
     for one in written:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
-    _emit_written([one.card.card_id for one in written], [one.card for one in written])
+    _print_cards([one.card for one in written], drafts)
 
 
 def _card_id(draft: CardDraft) -> str:
     return draft.card_id
 
 
-def _emit_written(ids: Sequence[str], cards: Sequence[Any]) -> None:
-    def table() -> None:
-        for card_id in ids:
-            output.say(card_id)
-
-    output.emit(cards[0] if len(cards) == 1 else cards, table=table, ids=ids)
+def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
+    ids = [draft.card_id for draft in drafts]
+    output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.print_lines(ids), ids=ids)
 
 
-def _refuse_beside_card(options: dict[str, Any]) -> None:
-    given = [name for name, value in options.items() if value is not None]
+def _refuse_beside_card() -> None:
+    """Raise UsageError for options that say what --card brings."""
+    context = click.get_current_context()
+    others = (each for each in context.command.params if each.name not in ("card", "repair", "dry_run"))
+    given = [each.opts[0] for each in others if context.params.get(each.name or "") is not None]
     if given:
         raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")
+
+
+def _required(card_type: str | None) -> str:
+    if card_type is None:
+        raise UsageError("a card needs --type", hint="for example --type task.instruction")
+    return card_type
 
 
 def _check_new_id(card_id: str | None) -> None:
@@ -175,18 +167,14 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
     value = parse_json(json_ or "", "--json")
     if isinstance(value, dict) and "__type__" in value:
         return parse_content(value)
-    if card_type == "task.result_fields":
-        try:
-            return fields_schema(value)
-        except InvalidCard as exc:
-            raise InvalidCard(f"--json: {exc.message}") from exc
-    if card_type == "sys.tools" and isinstance(value, list):
-        return ToolContent(value)
-    if isinstance(value, dict | list):
-        return JsonContent(value)
-    raise InvalidInput(
-        f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
-    )
+    if not isinstance(value, dict | list):
+        raise InvalidInput(
+            f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
+        )
+    try:
+        return card_type_named(card_type or "").content_of(value)
+    except InvalidCard as exc:
+        raise InvalidCard(f"--json: {exc.message}") from exc
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

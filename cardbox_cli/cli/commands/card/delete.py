@@ -4,21 +4,19 @@ from typing import Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import (
-    confirm,
-)
-from cardbox_cli.cli.parameters.options import CardIds
+from cardbox_cli.cli.parameters.inputs import confirm
+from cardbox_cli.cli.parameters.options import CardIds, Yes
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id, unique
 
 
 @verb(examples="cbx card delete 5f0c2a91 --yes")
 def command(
     card_ids: CardIds,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so."""
@@ -29,4 +27,6 @@ def command(
         deleted = wanted if dry_run else cards.delete(wanted)
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
-    output.emit(answer, table=lambda: output.say(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted)
+    output.emit(
+        answer, table=lambda: output.print_text(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted
+    )

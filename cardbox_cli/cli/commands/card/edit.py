@@ -4,27 +4,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import click
 import typer
 
-from cardbox_cli.cli.parameters.inputs import DECLINED, source_name
+from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
+from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import CardId
 from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.terminal.editor import Edited, edited, taken_from
-from cardbox_cli.cli.tree import verb
-from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced, says_the_same
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.edits import editable_text, edited_card, edited_content, is_same_content, replaced
 from cardbox_cli.context.sources import originals
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
 
 
@@ -72,11 +71,10 @@ def command(
         outcome = _Outcome(card, read, [])
         if is_new and not left:
             content = edited_content(card, new.text, new.source)
-            is_new = not says_the_same(card, content)
+            is_new = not is_same_content(card, content)
             outcome = _written(card, content, author, read) if is_new else outcome
     if left:
-        announce("the text is empty: nothing was done; --text '' makes it so")
-        raise click.exceptions.Exit(DECLINED)
+        decline("the text is empty: nothing was done; --text '' makes it so")
     if not is_new:
         announce(f"unchanged: {card.card_id}")
     _emit(outcome, card)
@@ -101,28 +99,15 @@ def _written(card: Card, content: Content, author: str, read: Sequence[Box]) -> 
         new = cards.add(draft).card
         for box in read:
             made.append(boxes.derive(box, replaced(box.card_ids, card.card_id, new.card_id)))
-            news += moved_on(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
+            news += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
         if not made:
             news += _still_held(card, boxes.count_refs(card.card_id))
         session().made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
     return _Outcome(new, made, news)
 
 
-def moved_on(boxes: "BoxStore", box_id: str, read: str, made: Box) -> list[str]:
-    """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
-    now = boxes.get_many([box_id]).boxes
-    if not now:
-        return [f"warning: box {box_id} is gone meanwhile"]
-    if hash_ids(now[0].card_ids) == read:
-        return []
-    return [
-        f"warning: box {box_id} has changed meanwhile, and the new box was made from what it was before: "
-        f"`cbx box diff {made.box_id} {box_id}` shows what it lacks"
-    ]
-
-
 def _check_lone_answer(cards: "CardStore", card: Card) -> None:
-    if card.type == "tool.result" and card.tool_call_id and cards.database.unique_tool_results:
+    if card.type == TOOL_RESULT and card.tool_call_id and cards.database.unique_tool_results:
         raise CardConflict(
             f"card {card.card_id!r} answers the tool call {card.tool_call_id!r}, and no other card can",
             hint="this database allows one result per call; `cbx card add --card - --repair` overwrites",
@@ -175,8 +160,8 @@ def _emit(outcome: _Outcome, old: Card) -> None:
     answer: dict[str, Any] = {"card": card, "edited_card_id": old.card_id, "boxes": boxes}
 
     def table() -> None:
-        output.say(card.card_id)
+        output.print_text(card.card_id)
         for box in boxes:
-            output.say(box.box_id)
+            output.print_text(box.box_id)
 
     output.emit(answer, table=table, ids=[box.box_id for box in boxes] or [card.card_id])

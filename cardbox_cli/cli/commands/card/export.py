@@ -1,6 +1,6 @@
 """`cbx card export`: a box as a conversation file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,17 +12,13 @@ from cardbox_cli.cli.parameters.inputs import write_text
 from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.conversations.formats import format_named, format_names
 from cardbox_cli.model.cards import Card
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
-
-
-def _formats() -> Iterable[str]:
-    from cardbox_cli.conversations.formats import FORMATS
-
-    return FORMATS
 
 
 @verb(
@@ -35,22 +31,22 @@ def command(
         str, typer.Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
     ],
     to: Annotated[
-        str, typer.Option(click_type=OneOf(_formats, what="format"), help="The format.")
-    ] = "openai",
+        str, typer.Option(click_type=OneOf(format_names, what="format"), help="The format.")
+    ] = DEFAULT,
     out: Annotated[
         Path | None, typer.Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
     from cardbox_cli.conversations.conversation import Rereadable
-    from cardbox_cli.conversations.formats import FORMATS
+    from cardbox_cli.conversations.formats import format_named
 
     with session().stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)
         boxes.require(box_id)
         gone: dict[str, None] = {}
         cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
-        text = FORMATS[to].export(cards)
+        text = format_named(to).export(cards)
         if out is None or str(out) == "-":
             output.write_pieces(text)
         else:

@@ -20,7 +20,8 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 
@@ -46,8 +47,7 @@ def command(
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C."),
+        bool, typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
     ] = False,
     on_bad_text: Annotated[
         str,
@@ -114,13 +114,13 @@ class _Import:
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
         with session().database():
-            pass  # what keeps it from being used is said at once, not at the first line
+            pass  # what keeps it from being used is reported at once, not at the first line
         known: set[str] = set()
         for source in self._growing():
             try:
                 imported = self._take(source, follows=True)
             except _TooYoung as exc:
-                self._say_once(str(exc))
+                self._announce_once(str(exc))
                 continue
             changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
             known.update(box.box_id for box in changed)
@@ -142,11 +142,11 @@ class _Import:
                     yield Source(file, self._name, size=end)
                     before = (status.st_ino, end)
             if end < status.st_size == waiting:
-                self._say_once("the last line has no line break yet; it is left out until it has")
+                self._announce_once("the last line has no line break yet; it is left out until it has")
             waiting = status.st_size
             sleep(max(_LOOK_EVERY, (monotonic() - began) * (1 / _SHARE - 1)))
 
-    def _say_once(self, message: str) -> None:
+    def _announce_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
             announce(message)
@@ -160,7 +160,7 @@ class _Import:
         if follows and documents.is_blank:
             raise _TooYoung(f"{self._name} is empty so far")
         module = choose_format(self._format, documents)
-        self._taken_as = module.NAME
+        self._taken_as = module.name
         conversations = module.read(documents, at=self._at)
         with session().database() as database:
             imported = import_conversations(
@@ -175,10 +175,9 @@ class _Import:
         return imported
 
     def _show(self, boxes: "Sequence[ImportedBox]") -> None:
-        rows = [[box.box_id, str(box.cards), str(box.new_cards), box.title or ""] for box in boxes]
         output.emit(
             {"boxes": boxes},
-            table=lambda: output.print_table(["BOX", "CARDS", "NEW", "TITLE"], rows),
+            table=lambda: print_table(_IMPORTED, boxes),
             ids=unique(box.box_id for box in boxes),
         )
 
@@ -190,6 +189,14 @@ class _Import:
         announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
         if imported.replaced_characters:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
+
+
+_IMPORTED = (
+    Column("BOX", lambda box: box.box_id),
+    Column("CARDS", lambda box: str(box.cards), right=True),
+    Column("NEW", lambda box: str(box.new_cards), right=True),
+    Column("TITLE", lambda box: box.title or ""),
+)
 
 
 class _TooYoung(Exception):

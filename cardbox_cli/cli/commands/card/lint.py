@@ -1,6 +1,5 @@
 """`cbx card lint`: what a provider would refuse in a conversation file. Needs no database."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,16 +14,11 @@ from cardbox_cli.cli.parameters.options import (
 )
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import Finding
-
-
-def _providers() -> Iterable[str]:
-    from cardbox_cli.context.formats import DIALECTS
-
-    return DIALECTS
+    from cardbox_cli.context.lint.rule import LintFinding
 
 
 @verb(
@@ -40,7 +34,7 @@ def command(
         typer.Option(
             "--format",
             "-f",
-            click_type=OneOf(_providers, what="format"),
+            click_type=OneOf(lambda: PROVIDERS, what="format"),
             help="Whose rules to check by. Default: the model's beside the messages, else the format's own.",
         ),
     ] = None,
@@ -57,7 +51,7 @@ def command(
     answer(_findings(file, wanted, format_, at))
 
 
-def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> "list[Finding]":
+def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> "list[LintFinding]":
     from cardbox_cli.cli.parameters.large_files import open_file
     from cardbox_cli.conversations.formats import choose_format
     from cardbox_cli.conversations.json_documents import Documents
@@ -67,8 +61,8 @@ def _findings(file: str, wanted: str | None, format_: str | None, at: str | None
     with open_file(file) as opened:
         documents = Documents(Source(opened, source_name(file)))
         module = choose_format(wanted, documents)
-        own = "openai" if module.NAME == "openai" else "anthropic"
-        findings: list[Finding] = []
+        own = module.provider
+        findings: list[LintFinding] = []
         providers: set[str] = set()
         for conversation in module.read(documents, at=at):
             named = provider_beside(conversation) if wanted is None else None
@@ -79,5 +73,5 @@ def _findings(file: str, wanted: str | None, format_: str | None, at: str | None
             others = (
                 "" if providers <= {own} or format_ else f", checked for {' and '.join(sorted(providers))}"
             )
-            announce(f"taken as {module.NAME}{others}")
+            announce(f"taken as {module.name}{others}")
         return findings

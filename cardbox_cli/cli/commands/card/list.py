@@ -5,20 +5,11 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.commands.card.listing import list_cards
-from cardbox_cli.cli.parameters.inputs import (
-    parse_span,
-)
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Watch
+from cardbox_cli.cli.parameters.inputs import parse_span
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.terminal.watch import between_looks
-from cardbox_cli.cli.tree import verb
-
-Since = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Created at or after: RFC 3339, or 2h for two hours ago.")
-]
-Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Created before: RFC 3339, or 30m for 30 minutes ago.")
-]
+from cardbox_cli.cli.verb import verb
 
 
 @verb(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import CARD, CARD_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import CARD, chosen
 from cardbox_cli.cli.terminal.lists import Listing, show_list
 
 if TYPE_CHECKING:
@@ -11,14 +11,13 @@ if TYPE_CHECKING:
 
 
 def list_cards(where: "CardFilter", limit: int, columns: str | None, interval: float | None = None) -> None:
-    names = chosen(CARD, CARD_DEFAULT, columns)
+    shown = chosen(CARD, columns)
     with session().stores() as (cards, _):
         listing = Listing(
             read=lambda size: cards.newest(where, limit=size),
             further=lambda last: cards.further(where, last),
             limit=limit,
-            columns=CARD,
-            names=names,
+            columns=shown,
             item_id=lambda card: card.card_id,
             empty=f"no such cards in project {session().project_id!r}",
         )

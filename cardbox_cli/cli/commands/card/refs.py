@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import resolved_or_typed
+from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import REFERENCE, REFERENCE_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import REFERENCE, chosen, replaced
 from cardbox_cli.cli.terminal.lists import Listing, show_list
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(
@@ -34,16 +34,14 @@ def command(
     """
     from cardbox_cli.store.connection.project_store import Further
 
-    names = chosen(REFERENCE, REFERENCE_DEFAULT, columns)
+    shown = chosen(REFERENCE, columns)
     with session().stores() as (cards, boxes):
-        wanted = resolved_or_typed(cards.resolve, card_id)
-        titles = boxes.database.keeps_box_info
+        wanted = resolved_or_given(cards.resolve, card_id)
         listing = Listing(
             read=lambda size: boxes.refs(wanted, limit=size),
             further=lambda _: Further(boxes.count_refs(wanted) - limit, True),
             limit=limit,
-            columns={**REFERENCE, "TITLE": lambda found: (found.title or "") if titles else "unknown"},
-            names=names,
+            columns=shown if boxes.database.keeps_box_info else replaced(shown, TITLE=lambda _: "unknown"),
             item_id=lambda found: found.box_id,
             empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
         )

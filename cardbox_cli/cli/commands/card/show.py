@@ -4,14 +4,12 @@ from typing import Annotated
 
 import typer
 
-from cardbox_cli.cli.parameters.inputs import (
-    resolved_or_typed,
-)
+from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import CardIds
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import answers, spoken_by, time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.describe import answers, full_text, time
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
@@ -28,29 +26,29 @@ def command(
     with session().stores() as (cards, _), cards.database.snapshot():
         if len(card_ids) == 1:
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
-            output.emit(card, table=lambda: _say_card(card), ids=[card.card_id])
+            output.emit(card, table=lambda: _print_card(card), ids=[card.card_id])
             return
-        wanted = unique(resolved_or_typed(cards.resolve, typed) for typed in card_ids)
+        wanted = unique(resolved_or_given(cards.resolve, given) for given in card_ids)
         found = cards.get_many(wanted, include_deleted=deleted)
     for card_id in found.missing_card_ids:
         announce(f"missing: no card {card_id!r}")
     output.emit(
         {"cards": found.cards, "missing_card_ids": found.missing_card_ids},
-        table=lambda: _say_cards(found.cards),
+        table=lambda: _print_cards(found.cards),
         ids=[card.card_id for card in found.cards],
     )
     if strict and found.missing_card_ids:
         raise NotFound(f"{len(found.missing_card_ids)} of {len(wanted)} cards are missing")
 
 
-def _say_cards(cards: list[Card]) -> None:
+def _print_cards(cards: list[Card]) -> None:
     for index, card in enumerate(cards):
         if index:
-            output.say()
-        _say_card(card)
+            output.print_text()
+        _print_card(card)
 
 
-def _say_card(card: Card) -> None:
+def _print_card(card: Card) -> None:
     hidden = {"type", "role", "author_id", "project_id", "created_at"}
     hidden |= {"source_message", "source_blocks", "source_line"}
     metadata = {key: value for key, value in card.metadata.items() if key not in hidden}
@@ -71,5 +69,5 @@ def _say_card(card: Card) -> None:
         announce(
             f"warning: card {card.card_id} holds content of no class that cbx knows; shown as it is stored"
         )
-    output.say()
-    output.say(spoken_by(card))
+    output.print_text()
+    output.print_text(full_text(card))

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import confirm
+from cardbox_cli.cli.parameters.options import Yes
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish
@@ -30,7 +32,7 @@ def command(
         int, typer.Option(metavar="N", min=1, help="Rows per transaction.", show_default=True)
     ] = 1000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be purged.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Purge expired cards for ever.
 
@@ -60,9 +62,9 @@ def command(
             for box in each.dangling(without_expired=dry_run, without_deleted=dry_run and purge)
         ]
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
-    said = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
-    said = said if found.total else "nothing to purge"
-    output.emit(answer, table=lambda: _say(said, dangling), ids=[box.box_id for box in dangling])
+    summary = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
+    summary = summary if found.total else "nothing to purge"
+    output.emit(answer, table=lambda: _print_text(summary, dangling), ids=[box.box_id for box in dangling])
     if dangling:
         places = sum(box.count for box in dangling)
         lead = "would lead" if dry_run else "leads" if places == 1 else "lead"
@@ -72,11 +74,17 @@ def command(
         )
 
 
-def _say(said: str, dangling: "Sequence[Dangling]") -> None:
-    output.say(said)
+def _print_text(summary: str, dangling: "Sequence[Dangling]") -> None:
+    output.print_text(summary)
     if dangling:
-        rows = [[box.box_id, str(box.count), box.project_id] for box in dangling]
-        output.print_table(["BOX", "DANGLING", "PROJECT"], rows)
+        print_table(_DANGLING, dangling)
+
+
+_DANGLING = (
+    Column("BOX", lambda box: box.box_id),
+    Column("DANGLING", lambda box: str(box.count), right=True),
+    Column("PROJECT", lambda box: box.project_id),
+)
 
 
 def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
@@ -89,7 +97,7 @@ def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
 
 
 def _summed(show: Callable[[int], None]) -> Callable[[int], None]:
-    """What to call with the size of each batch, so that `show` is told how many rows went so far."""
+    """What to call with the size of each batch, so that `show` gets how many rows went so far."""
     done = 0
 
     def advance(rows: int) -> None:

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx db index-text")
@@ -12,4 +12,4 @@ def command() -> None:
 
     with session().database() as database:
         build(database, announce)
-    output.emit({"index": "idx_cards_text"}, table=lambda: output.say("idx_cards_text is there"))
+    output.emit({"index": "idx_cards_text"}, table=lambda: output.print_text("idx_cards_text is there"))

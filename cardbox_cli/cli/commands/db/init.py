@@ -7,7 +7,7 @@ import typer
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx --database-url postgresql://db.example.com/agents db init --yes")
@@ -25,11 +25,11 @@ def command(
 
     def table() -> None:
         if not parts:
-            output.say("nothing is missing")
+            output.print_text("nothing is missing")
         elif yes:
-            output.say(f"added {', '.join(added)}")
+            output.print_text(f"added {', '.join(added)}")
         else:
-            output.say(str(answer["sql"]))
+            output.print_text(str(answer["sql"]))
 
     output.emit(answer, table=table, ids=list(parts))
     if parts and not yes:

@@ -3,17 +3,17 @@
 from cardbox_cli.cli.commands.db.embedded_server import embedded_server
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx db start")
 def command() -> None:
     """Start the embedded server; any command that needs it does so too."""
-    from cardbox_cli.cli.commands.db.status import say_status
+    from cardbox_cli.cli.commands.db.status import print_status
     from cardbox_cli.store.views.status import database_status
 
     started = embedded_server("start").start()
     with session().database() as database:
         answer = database_status(database)
     announce("started" if started else "it runs already")
-    output.emit(answer, table=lambda: say_status(answer))
+    output.emit(answer, table=lambda: print_status(answer))

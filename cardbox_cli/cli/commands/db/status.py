@@ -1,6 +1,6 @@
 """`cbx db status`: which database this is, what it holds and how large it is, for people and for programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,10 +8,11 @@ import typer
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import byte_size, count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.views.status import ProjectSize, TableSize
+    from cardbox_cli.store.views.status import ProjectSize
 
 
 @verb(
@@ -30,24 +31,25 @@ def command(
 
     answer = target_status(session().target(), session().project_id, exact=exact)
 
-    output.emit(answer, table=lambda: say_status(answer))
+    output.emit(answer, table=lambda: print_status(answer))
 
 
-def say_status(answer: dict[str, Any]) -> None:
+def print_status(answer: dict[str, Any]) -> None:
     """Print a status, whichever keys it has."""
     output.facts(
         (_NAMES.get(key, key.replace("_", " ")), _shown(key, value)) for key, value in answer.items()
     )
     if answer.get("table_sizes"):
-        output.say()
-        output.print_table(["TABLE", "ROWS", "SIZE", "INDEXES"], _table_rows(answer["table_sizes"]))
+        output.print_text()
+        print_table(_TABLE, answer["table_sizes"])
 
 
-def _table_rows(sizes: "Sequence[TableSize]") -> list[list[str]]:
-    return [
-        [size.table, _number(size.rows, size.exact), byte_size(size.bytes), byte_size(size.index_bytes)]
-        for size in sizes
-    ]
+_TABLE = (
+    Column("TABLE", lambda size: size.table),
+    Column("ROWS", lambda size: _number(size.rows, size.exact), right=True),
+    Column("SIZE", lambda size: byte_size(size.bytes), right=True),
+    Column("INDEXES", lambda size: byte_size(size.index_bytes), right=True),
+)
 
 
 def _project(size: "ProjectSize") -> str:

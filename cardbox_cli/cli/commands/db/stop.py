@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.commands.db.embedded_server import embedded_server
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx db stop")
@@ -10,5 +10,5 @@ def command() -> None:
     """Stop the embedded server. Nothing is lost; the next command starts it again."""
     stopped = embedded_server("stop").stop()
     output.emit(
-        {"stopped": stopped}, table=lambda: output.say("stopped" if stopped else "it was not running")
+        {"stopped": stopped}, table=lambda: output.print_text("stopped" if stopped else "it was not running")
     )

@@ -6,7 +6,7 @@ import typer
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx db upgrade --dry-run\ncbx db upgrade")
@@ -21,4 +21,4 @@ def command(
         plan = upgrading.plan_upgrade(database) if dry_run else upgrading.upgrade(database, announce)
     answer = {"before": plan.before, "after": plan.after, "dry_run": dry_run, "sql": plan.script}
     text = f"schema version {plan.after}" + ("" if plan.before == plan.after else f", was {plan.before}")
-    output.emit(answer, table=lambda: output.say(plan.script if dry_run and plan.steps else text))
+    output.emit(answer, table=lambda: output.print_text(plan.script if dry_run and plan.steps else text))

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples='psql "$(cbx db url)"\nDATABASE_URL=$(cbx db url) ./my-agent')
@@ -18,4 +18,4 @@ def command() -> None:
 
         assert target.conninfo is not None
         address = hide_password(target.conninfo)
-    output.emit({"url": address}, table=lambda: output.say(address), ids=[address])
+    output.emit({"url": address}, table=lambda: output.print_text(address), ids=[address])

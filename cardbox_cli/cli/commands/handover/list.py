@@ -4,7 +4,8 @@ from typing import Any
 
 from cardbox_cli.cli.parameters.recipes import recipe_folders
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx handover list", pages=True)
@@ -23,12 +24,17 @@ def command() -> None:
 
     output.emit_list(
         [as_json(recipe) for recipe in list_recipes(recipe_folders())],
-        columns=["NAME", "FROM", "DESCRIPTION"],
-        row=lambda recipe: [
-            recipe["name"],
-            "cbx" if recipe["shipped"] else recipe["source"],
-            f"broken: {recipe['problem']}" if recipe["problem"] else recipe["description"],
-        ],
+        columns=_RECIPE,
         item_id=lambda recipe: recipe["name"],
         empty="no recipes",
     )
+
+
+_RECIPE = (
+    Column("NAME", lambda recipe: recipe["name"]),
+    Column("FROM", lambda recipe: "cbx" if recipe["shipped"] else recipe["source"]),
+    Column(
+        "DESCRIPTION",
+        lambda recipe: f"broken: {recipe['problem']}" if recipe["problem"] else recipe["description"],
+    ),
+)

@@ -8,11 +8,10 @@ from cardbox_cli.cli.parameters.recipes import load_recipe
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 Recipe = Annotated[
-    str,
-    typer.Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin."),
+    str, typer.Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")
 ]
 
 
@@ -28,7 +27,7 @@ def command(recipe: Recipe) -> None:
         "arguments": {name: each.model_dump() for name, each in declared.items()},
         "recipe": loaded.recipe.model_dump(exclude_unset=True),
     }
-    output.emit(answer, table=lambda: output.say(loaded.text.rstrip("\n")), ids=[loaded.name])
+    output.emit(answer, table=lambda: output.print_text(loaded.text.rstrip("\n")), ids=[loaded.name])
     if session().output == "table":
         for name, each in declared.items():
             need = "required" if each.required else "optional"

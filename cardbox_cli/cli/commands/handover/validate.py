@@ -8,15 +8,14 @@ from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 
 
 @verb(examples="cbx handover validate handovers/*.yaml")
 def command(
     recipes: Annotated[
-        list[str],
-        typer.Argument(click_type=RECIPE, help="Recipe files or names; - for stdin."),
+        list[str], typer.Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")
     ],
 ) -> None:
     """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""
@@ -29,7 +28,7 @@ def command(
     if failures:
         raise _all_of(failures)
     valid = count(len(recipes), "valid recipe")
-    output.emit({"valid": recipes, "problems": []}, table=lambda: output.say(valid), ids=recipes)
+    output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)
 
 
 def _all_of(failures: list[CbxError]) -> CbxError:

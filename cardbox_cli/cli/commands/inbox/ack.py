@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
 from cardbox_cli.cli.parameters.options import InboxId
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx inbox ack 1d5c8f72")
@@ -10,4 +10,4 @@ def command(inbox: InboxId, owner: Owner = None) -> None:
     """Give a claimed row back as done. If it carries a turn, the turn ends with success."""
     from cardbox_cli.execution.queue import claims
 
-    give_back(inbox, lambda run, inbox_id: claims.ack(run, inbox_id, owner=owner_name(owner)))
+    give_back(inbox, claims.ack, owner=owner_name(owner))

@@ -12,7 +12,8 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.runtime import listener, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 
 if TYPE_CHECKING:
@@ -38,25 +39,26 @@ def command(
     name = owner_name(owner)
     with runtime() as run, ExitStack() as listening:
         # Listening begins before the first look, so that nothing can come between the two.
-        doorbell = listening.enter_context(listener(target)) if wait else None
+        wakeups = listening.enter_context(listener(target)) if wait else None
         claimed = claim_rows(run, target=target, owner=name, limit=limit)
         until = math.inf if timeout is None else time.monotonic() + timeout
-        while not claimed and doorbell is not None and (left := until - time.monotonic()) > 0:
-            doorbell.wait(min(left, run.settings.poll))
+        while not claimed and wakeups is not None and (left := until - time.monotonic()) > 0:
+            wakeups.wait(min(left, run.settings.poll))
             claimed = claim_rows(run, target=target, owner=name, limit=limit)
     if not claimed:
-        raise NotFound(
-            f"no work is due in project {session().project_id!r}",
-            hint="--wait waits for it",
-        )
+        raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
     _print(claimed)
 
 
 def _print(claimed: "list[Claimed]") -> None:
     output.emit_list(
-        [each.row for each in claimed],
-        columns=["INBOX", "TYPE", "AGENT", "TURN"],
-        row=lambda row: [row.inbox_id, row.message_type, row.agent_id, row.turn_id],
-        item_id=lambda row: row.inbox_id,
-        empty="no work is due",
+        [each.row for each in claimed], columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due"
     )
+
+
+_ROW = (
+    Column("INBOX", lambda row: row.inbox_id),
+    Column("TYPE", lambda row: row.message_type),
+    Column("AGENT", lambda row: row.agent_id),
+    Column("TURN", lambda row: row.turn_id),
+)

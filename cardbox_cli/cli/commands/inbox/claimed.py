@@ -1,7 +1,7 @@
 """What the verbs share that give a claimed row back: whose claim it is, and the row as it is then."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
 
 import typer
 
@@ -14,24 +14,29 @@ if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import InboxRow
 
 
+P = ParamSpec("P")
+
 Owner = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user."),
 ]
 
 
-def give_back(inbox: str, do: "Callable[[Runtime, str], object]") -> None:
+def give_back(
+    inbox: str, do: "Callable[Concatenate[Runtime, str, P], object]", *given: P.args, **named: P.kwargs
+) -> None:
+    """Give a row back by one of `queue.claims`, and print it as it is then."""
     with runtime() as run:
         inbox_id = resolve_row(run, inbox)
-        do(run, inbox_id)
+        do(run, inbox_id, *given, **named)
         row = run.inbox.get(inbox_id)
     print_row(row)
 
 
-def resolve_row(run: "Runtime", typed: str) -> str:
+def resolve_row(run: "Runtime", named: str) -> str:
     from cardbox_cli.store.views.inbox import InboxViews
 
-    return InboxViews(run.database, run.project_id).resolve(typed)
+    return InboxViews(run.database, run.project_id).resolve(named)
 
 
 def owner_name(named: str | None) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
 from cardbox_cli.cli.parameters.options import InboxId
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx inbox fail 1d5c8f72 --error 'the file is gone'")
@@ -18,4 +18,4 @@ def command(
     """Give a claimed row back as dead. If it carries a turn, the turn ends as failed."""
     from cardbox_cli.execution.queue import claims
 
-    give_back(inbox, lambda run, inbox_id: claims.fail(run, inbox_id, owner=owner_name(owner), error=error))
+    give_back(inbox, claims.fail, owner=owner_name(owner), error=error)

@@ -7,10 +7,10 @@ import typer
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import INBOX, INBOX_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import INBOX, chosen
 from cardbox_cli.cli.terminal.lists import Listing, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED
 
@@ -50,14 +50,13 @@ def command(
         raise UsageError(f"--dead is --status {ERROR}, not {status!r}", hint="leave out one of them")
     where = InboxFilter(agent_id=agent, status=ERROR if dead else status, message_type=message_type)
     pause = between_looks(watch, interval)
-    names = chosen(INBOX, INBOX_DEFAULT, columns)
+    shown = chosen(INBOX, columns)
     with session().inbox() as inbox:
         listing = Listing(
             read=lambda size: inbox.newest(where, limit=size),
             further=lambda last: inbox.further(where, last),
             limit=limit,
-            columns=INBOX,
-            names=names,
+            columns=shown,
             item_id=lambda row: row.inbox_id,
             empty=f"no inbox rows in project {session().project_id!r}"
             if where == InboxFilter()

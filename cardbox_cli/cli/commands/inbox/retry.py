@@ -4,14 +4,14 @@ from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.turns import refuse
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
 @verb(examples="cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
 def command(inbox: InboxId) -> None:
     """Try a dead row again: a report or a stop becomes due, a turn is dispatched anew as another turn."""
-    from cardbox_cli.cli.commands.dispatch import refuse
     from cardbox_cli.execution.recovery.retrying import retry as retry_row
 
     with runtime() as run:

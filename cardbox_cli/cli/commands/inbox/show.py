@@ -6,7 +6,7 @@ from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ def command(inbox_id: InboxId) -> None:
         rows = InboxStore(inbox.database, inbox.project_id)
         found = rows.get(inbox.resolve(inbox_id))
         lease = rows.lease(found.inbox_id) if inbox.database.keeps_turns else None
-    output.emit(found, table=lambda: _say(found, lease), ids=[found.inbox_id])
+    output.emit(found, table=lambda: _print_text(found, lease), ids=[found.inbox_id])
 
 
 def _claim(lease: "Lease | None") -> str | None:
     return None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"
 
 
-def _say(row: "InboxRow", lease: "Lease | None") -> None:
+def _print_text(row: "InboxRow", lease: "Lease | None") -> None:
     output.facts(
         [
             ("inbox row", row.inbox_id),

@@ -8,15 +8,15 @@ from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
 @verb(examples="cbx profile import researcher.yaml\ncbx profile import - < researcher.yaml")
 def command(
     files: Annotated[
-        list[str],
-        typer.Argument(click_type=FILE, help="YAML files, one profile each; - for stdin."),
+        list[str], typer.Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")
     ],
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
@@ -37,8 +37,9 @@ def command(
     answers = [{"profile_box_id": entry.profile_box_id, "name": entry.name} for entry in entries]
     output.emit(
         answers[0] if len(files) == 1 else answers,
-        table=lambda: output.print_table(
-            ["NAME", "BOX"], [[each.name, each.profile_box_id] for each in entries]
-        ),
+        table=lambda: print_table(_ENTRY, entries),
         ids=[entry.profile_box_id for entry in entries],
     )
+
+
+_ENTRY = (Column("NAME", lambda entry: entry.name), Column("BOX", lambda entry: entry.profile_box_id))

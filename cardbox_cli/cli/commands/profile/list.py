@@ -2,9 +2,9 @@
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import PROFILE, PROFILE_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import PROFILE, chosen
 from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, show_list
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(
@@ -17,7 +17,7 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the profiles of the project by name."""
     from cardbox_cli.store.profiles import ProfileStore
 
-    names = chosen(PROFILE, PROFILE_DEFAULT, columns)
+    shown = chosen(PROFILE, columns)
     with session().database() as database:
         entries = ProfileStore(database, session().project_id).all()
         read, further = held_whole(entries, limit)
@@ -25,8 +25,7 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
             read=read,
             further=further,
             limit=limit,
-            columns=PROFILE,
-            names=names,
+            columns=shown,
             item_id=lambda entry: entry.profile_box_id,
             empty=nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one"),
         )

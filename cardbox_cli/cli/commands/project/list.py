@@ -2,9 +2,9 @@
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import PROJECT, PROJECT_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import PROJECT, chosen
 from cardbox_cli.cli.terminal.lists import Listing, show_list
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(
@@ -15,15 +15,14 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the projects of the database by id."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    names = chosen(PROJECT, PROJECT_DEFAULT, columns)
+    shown = chosen(PROJECT, columns)
     with session().database() as database:
         projects = ProjectsStore(database)
         listing = Listing(
             read=lambda size: projects.list(limit=size),
             further=projects.further,
             limit=limit,
-            columns=PROJECT,
-            names=names,
+            columns=shown,
             item_id=lambda project: project.project_id,
             empty="no projects; `cbx project create ID`, or the first profile, tool or agent, makes one",
         )

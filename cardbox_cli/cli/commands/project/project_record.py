@@ -1,4 +1,4 @@
-"""How the verbs of `cbx project` name a project, check what is said of it, and print it."""
+"""How the verbs of `cbx project` name a project, check its labels, and print it."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,10 +19,10 @@ Title = Annotated[str | None, typer.Option(metavar="TEXT", help="What people cal
 Owner = Annotated[str | None, typer.Option(metavar="ID", help="Whose it is.")]
 
 
-def chosen_project(typed: str | None) -> str:
+def chosen_project(given: str | None) -> str:
     """The project that the command is about, which then is that of the session."""
-    if typed is not None:
-        session().project_id = typed
+    if given is not None:
+        session().project_id = given
     return session().project_id
 
 
@@ -36,7 +36,9 @@ def check_labels(title: str | None, owner: str | None) -> None:
 
 def emit(project: "Project", done: str, settings: "ProjectSettings | None" = None) -> None:
     value = project if settings is None else described(project, settings)
-    output.emit(value, table=lambda: output.say(f"{done} {project.project_id}"), ids=[project.project_id])
+    output.emit(
+        value, table=lambda: output.print_text(f"{done} {project.project_id}"), ids=[project.project_id]
+    )
 
 
 def described(project: "Project", settings: "ProjectSettings") -> dict[str, Any]:

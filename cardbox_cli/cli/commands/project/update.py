@@ -14,7 +14,7 @@ from cardbox_cli.cli.commands.project.project_record import (
 )
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.identity import PROJECT_STATUSES
 from cardbox_cli.model.ids import unique
@@ -43,11 +43,10 @@ def command(
         bool, typer.Option("--share-default", help="Leave that to the kind of process again.")
     ] = False,
     reproducible_layers: Annotated[
-        str | None,
-        typer.Option(metavar="LAYER,…", help="The layers to store with each step; '' for none."),
+        str | None, typer.Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
     ] = None,
 ) -> None:
-    """Change what is said of a project, or how its contexts are composed. No other row of it changes."""
+    """Change a project, or how its contexts are composed. No other row of it changes."""
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = chosen_project(named)

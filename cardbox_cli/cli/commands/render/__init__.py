@@ -1,9 +1,10 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `render_source.py`'s, what is said of it
+Owns the options and which go together. Which request is meant is `source.py`'s, what is printed of it
 `explain.py`'s and `diff.py`'s.
 """
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,16 +15,18 @@ from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, REQUEST_FO
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
-from cardbox_cli.context.formats import anthropic, text
-from cardbox_cli.context.formats.losses import losses
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
+from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.requests.request import NEXT, TEXT, dialect_of, provider_of
+from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Shown
+    from cardbox_cli.cli.commands.render.source import Requests, Shown
+    from cardbox_cli.execution.requests.steps import TurnRequests
 
 
 @verb(
@@ -67,12 +70,12 @@ def command(
             "--format",
             "-f",
             click_type=REQUEST_FORMAT,
-            help="openai (a chat-completions body), anthropic (a Messages body) or text (to read). "
+            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())} or text (to read). "
             "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
-            "openai, with --check the model's.",
+            f"{DEFAULT}, with --check the model's.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+    model: composing.Model = None,
     query: composing.Query = None,
     layer: composing.Layers = None,
     experience: composing.Experience = False,
@@ -104,7 +107,7 @@ def command(
     """Print the request body that boxes make, or a turn sends, ready to send.
 
     Among boxes, a profile's gives the system prompt. A recorded step of a turn is shown as it was stored, any
-    other request of one as cbx would compose it, which is said on stderr.
+    other request of one as cbx would compose it, which a note on stderr says.
     """
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, is_diff=diff is not None)
@@ -122,36 +125,62 @@ def command(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.commands.render.diff import print_diff, print_verified
-    from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
     from cardbox_cli.cli.commands.render.source import Requests
 
     with session().database() as database, database.snapshot():
         requests = Requests(database, session().project_id, options=options, format=format_)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
-            pair = requests.pair(diff, before=box or [], turn=of_turn)
-            for note in unique([note for each in pair for note in each.unknown]):
-                announce(f"note: {note}")
-            answer = partial(print_diff, *pair)
+            answer = _difference(requests, diff, box or [], of_turn)
         elif verify and of_turn is not None:
-            step, verified = requests.verified(of_turn, at)
-            answer = partial(print_verified, of_turn.turn.agent_turn_id, step, verified)
+            answer = _verification(requests, of_turn, at)
         else:
-            if of_turn is None:
-                shown = requests.of_boxes(box or [], by_model=check)
-            else:
-                shown = requests.of_step(of_turn, at)
-            asked = (
-                (check, _check),
-                (explain, print_explained),
-                (stats, print_stats),
+            shown = (
+                requests.of_boxes(box or [], by_model=check)
+                if of_turn is None
+                else requests.of_step(of_turn, at)
             )
-            show = next((each for is_asked, each in asked if is_asked), _print)
-            for note in shown.notes:
-                announce(f"note: {note}")
-            answer = partial(show, shown)
+            answer = _request(shown, check=check, explain=explain, stats=stats)
     answer()
+
+
+# --- what is to be printed, once the database is given back
+
+Answer = Callable[[], None]
+
+
+def _difference(
+    requests: "Requests", diff: tuple[str, str], before: list[str], turn: "TurnRequests | None"
+) -> Answer:
+    from cardbox_cli.cli.commands.render.diff import print_diff
+
+    pair = requests.pair(diff, before=before, turn=turn)
+    _announce_notes(unique([note for each in pair for note in each.unknown]))
+    return partial(print_diff, *pair)
+
+
+def _verification(requests: "Requests", turn: "TurnRequests", at: str | None) -> Answer:
+    from cardbox_cli.cli.commands.render.diff import print_verified
+
+    step, verified = requests.verified(turn, at)
+    return partial(print_verified, turn.turn.agent_turn_id, step, verified)
+
+
+def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool) -> Answer:
+    from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
+
+    asked = ((check, _check), (explain, print_explained), (stats, print_stats))
+    show = next((each for is_asked, each in asked if is_asked), _print)
+    _announce_notes(shown.notes)
+    return partial(show, shown)
+
+
+def _announce_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        announce(f"note: {note}")
+
+
+# --- which options go together
 
 
 def _check_answers(**asked: bool) -> None:
@@ -188,7 +217,7 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
 
 def _check(shown: "Shown") -> None:
     from cardbox_cli.cli.terminal.findings import answer
-    from cardbox_cli.context.lint.registry import lint
+    from cardbox_cli.context.lint.check import lint
 
     provider = provider_of(shown.format)
     answer(lint(shown.entries, shown.request, provider, awaited=shown.awaited))
@@ -203,15 +232,14 @@ def _print(shown: "Shown") -> None:
             announce(
                 f"warning: {slot.state} card {slot.card_id} at position {slot.position} of box {entry.box_id}"
             )
-    if shown.format == "anthropic":
-        _tell_renamed(request)
     if shown.format == TEXT:
-        output.say(text.text(request).rstrip("\n"))
+        output.print_text(text(request).rstrip("\n"))
         return
+    _tell_renamed(request, shown.format)
     _tell_losses(request, shown.format)
     if request.model is None:
         announce("note: no model is known; name one with --model, or add the profile's box")
-    output.emit_document(dialect_of(shown.format).body(request))
+    output.emit_document(body_of(request, shown.format))
 
 
 def _tell_losses(request: Request, provider: str) -> None:
@@ -226,8 +254,8 @@ def _tell_losses(request: Request, provider: str) -> None:
         )
 
 
-def _tell_renamed(request: Request) -> None:
-    _, renamed = anthropic.spoken(request.messages)
+def _tell_renamed(request: Request, provider: str) -> None:
+    renamed = provider_named(provider).renamed_calls(request.messages)
     if renamed:
         announce(
             f"warning: {count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} for "

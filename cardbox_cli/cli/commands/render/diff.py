@@ -3,13 +3,13 @@
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
+from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, token_count
-from cardbox_cli.cli.terminal.escaping import flat, one_line
 from cardbox_cli.cli.terminal.word_diff import compared
-from cardbox_cli.context.request_diff import Extent, Piece, RequestDiff, diff
+from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings
-from cardbox_cli.execution.requests.request import provider_of
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
@@ -25,7 +25,7 @@ _SHOWN = 200
 _HASH = 12
 # Sections whose pieces are counted and called so; any other is a parameter, called by its name.
 _COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
-# What is said of a step that nothing tells from what its cards make, by what was compared.
+# What is printed of a step that nothing tells from what its cards make, by what was compared.
 _SAME = {
     "sha256": "the cards make the same request, to the byte",
     "rest_sha256": "the cards make the same request but for layers that lived for the call, to the byte",
@@ -49,7 +49,7 @@ def print_diff(a: "Shown", b: "Shown") -> None:
         "b_after": found.b_after,
         "lost_layers": {"a": found.a_lost, "b": found.b_lost},
     }
-    output.emit(answer, table=lambda: _say(a, b, found), ids=_card_ids(found))
+    output.emit(answer, table=lambda: _print_text(a, b, found), ids=_card_ids(found))
     if not found.equal:
         raise Findings(f"the requests differ: {_consequence(found)}")
 
@@ -74,7 +74,7 @@ def print_verified(turn_id: str, step: "Step", verified: "Verified") -> None:
         if found.difference is None
         else {"stored": found.difference.a, "composed": found.difference.b},
     }
-    output.emit(answer, table=lambda: _say_verified(step, verified), ids=[step.request_box_id or ""])
+    output.emit(answer, table=lambda: _print_verified(step, verified), ids=[step.request_box_id or ""])
     if not verified.equal:
         raise Findings(f"the cards do not make the request of {step.step_id} again")
 
@@ -87,63 +87,63 @@ def _consequence(found: RequestDiff) -> str:
     return "no cache depends on it"
 
 
-def _say(a: "Shown", b: "Shown", found: RequestDiff) -> None:
+def _print_text(a: "Shown", b: "Shown", found: RequestDiff) -> None:
     if found.equal:
-        output.say(f"equal: {_extent(found.kept)}")
+        output.print_text(f"equal: {_extent(found.kept)}")
     else:
         output.facts([("kept", _extent(found.kept))])
-        _say_difference(a.name, b.name, found)
-        output.say()
+        _print_difference(a.name, b.name, found)
+        output.print_text()
         output.facts(
             [
                 ("lost", f"{_extent(found.a_after)}: the first from there on"),
                 ("new", f"{_extent(found.b_after)}: the second from there on"),
             ]
         )
-    _say_lost(a, found.a_lost)
-    _say_lost(b, found.b_lost)
+    _print_lost(a, found.a_lost)
+    _print_lost(b, found.b_lost)
 
 
-def _say_lost(shown: "Shown", lost: Container[str]) -> None:
+def _print_lost(shown: "Shown", lost: Container[str]) -> None:
     for left in shown.request.layers_left_out:
         if left.layer in lost:
-            output.say(
+            output.print_text(
                 f"- the layer {left.layer} of {shown.name} was compared by its hash, its tokens are not "
                 f"counted: {left.reason}"
             )
 
 
-def _say_verified(step: "Step", verified: "Verified") -> None:
+def _print_verified(step: "Step", verified: "Verified") -> None:
     found = verified.difference
     if verified.equal:
-        output.say(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
-        _say_uncompared(verified)
+        output.print_text(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
+        _print_uncompared(verified)
         return
     output.facts([("step", step.step_id), ("kept", _extent(found.kept))])
     if found.difference is not None:
-        _say_difference("stored", "composed again", found)
+        _print_difference("stored", "composed again", found)
     for reason in verified.reasons:
-        output.say(f"- {reason}")
-    _say_uncompared(verified)
+        output.print_text(f"- {reason}")
+    _print_uncompared(verified)
 
 
-def _say_uncompared(verified: "Verified") -> None:
+def _print_uncompared(verified: "Verified") -> None:
     for name in verified.lost:
-        output.say(f"- the layer {name} was not compared: {LOST}")
+        output.print_text(f"- the layer {name} was not compared: {LOST}")
     if verified.compared_by == "messages":
-        output.say(f"- not proved: {UNPROVED}")
+        output.print_text(f"- not proved: {UNPROVED}")
 
 
-def _say_difference(a: str, b: str, found: RequestDiff) -> None:
+def _print_difference(a: str, b: str, found: RequestDiff) -> None:
     """The first pieces that differ: what they are on both sides, and their texts beside each other."""
     assert found.difference is not None
     one, other = found.difference.a, found.difference.b
-    output.say_painted([("bold", flat(f"--- {a}  {_place(one)}"))])
-    output.say_painted([("bold", flat(f"+++ {b}  {_place(other)}"))])
+    output.print_painted([("bold", flat(f"--- {a}  {_place(one)}"))])
+    output.print_painted([("bold", flat(f"+++ {b}  {_place(other)}"))])
     if one is not None and other is not None and one.sha256 is None and other.sha256 is None:
-        output.say_painted(compared(_told_apart(one), _told_apart(other)))
+        output.print_painted(compared(_told_apart(one), _told_apart(other)))
     elif _beginning(one) or _beginning(other):
-        output.say_painted(compared(_beginning(one), _beginning(other)))
+        output.print_painted(compared(_beginning(one), _beginning(other)))
 
 
 def _told_apart(piece: Piece) -> str:

@@ -1,15 +1,16 @@
 """What `cbx render --explain` and `--stats` print: where a request comes from, and what its parts take."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import NOTHING
 from cardbox_cli.cli.terminal.describe import short_rule, token_count
-from cardbox_cli.cli.terminal.escaping import one_line
-from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
-from cardbox_cli.context.lint.models import window
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table, room_beside
+from cardbox_cli.context.formats import body_of
+from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
+from cardbox_cli.context.providers.registry import window
 from cardbox_cli.context.request import Request
-from cardbox_cli.execution.requests.request import dialect_of
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.settings import TERM
 
@@ -18,74 +19,53 @@ if TYPE_CHECKING:
 
 # Cells of a bar that stands for the whole request, where there is room for so many.
 _WHOLE = 40
-_SHARE_COLUMNS = ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
 
 
 def print_explained(shown: "Shown") -> None:
     """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
     request = shown.request
-    told = explain(request)
+    explained = explain(request)
     output.emit(
-        {"request": dialect_of(shown.format).body(request), "explanation": told},
-        table=lambda: _say(request, told),
-        ids=unique(line.card_id for line in told.messages if line.card_id is not None),
+        {"request": body_of(request, shown.format), "explanation": explained},
+        table=lambda: _print_text(request, explained),
+        ids=unique(line.card_id for line in explained.messages if line.card_id is not None),
     )
 
 
 def print_stats(shown: "Shown") -> None:
     """Print what each layer takes. With -o id: the names of the layers."""
     request = shown.request
-    told = explain(request)
-    found = shares(told, window(request.model))
+    explained = explain(request)
+    found = shares(explained, window(request.model))
     output.emit_items(
-        found, table=lambda: _say_shares(request, told, found), item_id=lambda share: share.layer
+        found, table=lambda: _print_shares(request, explained, found), item_id=lambda share: share.layer
     )
 
 
-def _say(request: Request, told: Explanation) -> None:
+def _print_text(request: Request, explained: Explanation) -> None:
     output.facts(
         [
             ("model", request.model or "unknown"),
-            ("process", told.process if told.process != "react" else None),
-            ("layout", told.layout if told.layout != "default" else None),
-            ("messages", str(len(told.messages))),
-            ("tools", str(len(told.tools)) if told.tools else None),
-            ("tokens", token_count(told.tokens, exact=told.tokens_exact)),
+            ("process", explained.process if explained.process != "react" else None),
+            ("layout", explained.layout if explained.layout != "default" else None),
+            ("messages", str(len(explained.messages))),
+            ("tools", str(len(explained.tools)) if explained.tools else None),
+            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
         ]
     )
-    if told.messages:
-        output.say()
-        output.print_table(_COLUMNS, [_row(number, line) for number, line in enumerate(told.messages, 1)])
-    if told.left_out:
-        output.say()
-        rows = [
-            [short_id(left.card_id), short_id(left.box_id), str(left.position), left.reason]
-            for left in told.left_out
-        ]
-        output.print_table(["LEFT OUT", "BOX", "AT", "WHY"], rows)
-    if told.layers_left_out:
-        output.say()
-        output.print_table(
-            ["LAYER LEFT OUT", "WHY"], [[left.layer, left.reason] for left in told.layers_left_out]
-        )
+    if explained.messages:
+        output.print_text()
+        print_table(_MESSAGE, enumerate(explained.messages, 1))
+    if explained.left_out:
+        output.print_text()
+        print_table(_LEFT_OUT, explained.left_out)
+    if explained.layers_left_out:
+        output.print_text()
+        print_table(_LAYER_LEFT_OUT, explained.layers_left_out)
 
 
-_COLUMNS = ["#", "ROLE", "LAYER", "CARD", "BOX", "AT", "CHARS", "TOKENS", "RULE", "PREVIEW"]
-
-
-def _row(number: int, line: MessageLine) -> list[str]:
-    return [
-        str(number),
-        line.role,
-        line.layer,
-        _cards(line),
-        short_id(line.box_id) if line.box_id else NOTHING,
-        NOTHING if line.position is None else str(line.position),
-        str(line.characters),
-        token_count(line.tokens, exact=line.tokens_exact),
-        short_rule(line.rule or NOTHING),
-        one_line(line.preview, 60),
-    ]
+def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
+    return lambda numbered: text(numbered[1])
 
 
 def _cards(line: MessageLine) -> str:
@@ -96,31 +76,50 @@ def _cards(line: MessageLine) -> str:
     return short_id(ids[0]) + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
 
 
-def _say_shares(request: Request, told: Explanation, found: list[LayerShare]) -> None:
+# Items are pairs of a number and a message.
+_MESSAGE = (
+    Column("#", lambda numbered: str(numbered[0]), right=True),
+    Column("ROLE", _message(lambda line: line.role)),
+    Column("LAYER", _message(lambda line: line.layer)),
+    Column("CARD", _message(_cards)),
+    Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING)),
+    Column("AT", _message(lambda line: NOTHING if line.position is None else str(line.position)), right=True),
+    Column("CHARS", _message(lambda line: str(line.characters)), right=True),
+    Column("TOKENS", _message(lambda line: token_count(line.tokens, exact=line.tokens_exact)), right=True),
+    Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING))),
+    Column("PREVIEW", _message(lambda line: one_line(line.preview, 60))),
+)
+_LEFT_OUT = (
+    Column("LEFT OUT", lambda left: short_id(left.card_id)),
+    Column("BOX", lambda left: short_id(left.box_id)),
+    Column("AT", lambda left: str(left.position), right=True),
+    Column("WHY", lambda left: left.reason),
+)
+_LAYER_LEFT_OUT = (Column("LAYER LEFT OUT", lambda left: left.layer), Column("WHY", lambda left: left.reason))
+_SHARE = (
+    Column("LAYER", lambda share: share.layer),
+    Column("MESSAGES", lambda share: str(share.messages), right=True),
+    Column("CHARS", lambda share: str(share.characters), right=True),
+    Column("TOKENS", lambda share: token_count(share.tokens, exact=share.tokens_exact), right=True),
+    Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
+)
+
+
+def _print_shares(request: Request, explained: Explanation, found: list[LayerShare]) -> None:
     holds = window(request.model)
-    about = "" if told.tokens_exact else "~"
+    about = "" if explained.tokens_exact else "~"
     output.facts(
         [
             ("model", request.model or "unknown"),
-            ("window", f"{holds} tokens, {about}{told.tokens / holds:.1%} taken" if holds else None),
-            ("messages", str(len(told.messages))),
-            ("tokens", token_count(told.tokens, exact=told.tokens_exact)),
+            ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
+            ("messages", str(len(explained.messages))),
+            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
         ]
     )
     if not found:
         return
     mark = "#" if TERM.text() == "dumb" else "▇"
-    rows = [
-        [
-            each.layer,
-            str(each.messages),
-            str(each.characters),
-            token_count(each.tokens, exact=each.tokens_exact),
-            f"{each.share:.1%}",
-        ]
-        for each in found
-    ]
-    whole = min(_WHOLE, output.room_beside(_SHARE_COLUMNS, rows))
-    bars = [mark * max(round(each.share * whole), 1 if each.tokens else 0) for each in found]
-    output.say()
-    output.print_table([*_SHARE_COLUMNS, ""], [[*row, bar] for row, bar in zip(rows, bars, strict=True)])
+    whole = min(_WHOLE, room_beside(_SHARE, found))
+    bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
+    output.print_text()
+    print_table([*_SHARE, bar], found)

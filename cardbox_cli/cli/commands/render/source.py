@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cardbox_cli.cli.id_resolution import ResolvingBoxes, ResolvingTurns
+from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
-from cardbox_cli.cli.parameters.id_resolution import TypedBoxes, TypedTurns
-from cardbox_cli.cli.parameters.last import LAST
 from cardbox_cli.cli.session import announce
-from cardbox_cli.context.lint.registry import provider_for
-from cardbox_cli.context.request import ComposeOptions, Entry, Request, request_of
+from cardbox_cli.context.formats import encoder_of
+from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.request import DEFAULT_FORMAT, dialect_of
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
@@ -27,7 +28,7 @@ _STEP, _TURN = "step_", "turn_"
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to show, in one of FORMATS: its name, what it is made of, and what must be said of it.
+    """A request to show, in some format: its name, what it is made of, and what must be said of it.
 
     `awaited` are the calls whose results are still to come, `idle` the options of composing that change
     nothing, since it was sent before. `unknown` is what a comparison of it must say that it cannot know.
@@ -35,7 +36,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     format: str
-    entries: list[Entry]
+    entries: list[RequestEntry]
     request: Request
     awaited: list[str] = []
     notes: list[str] = []
@@ -47,32 +48,26 @@ class Requests:
     """Reads one state of a project. `options` are as given, `format` None is the fitting one."""
 
     def __init__(
-        self,
-        database: Database,
-        project_id: str,
-        *,
-        options: ComposeOptions,
-        format: str | None,
+        self, database: Database, project_id: str, *, options: ComposeOptions, format: str | None
     ) -> None:
         self._database = database
         self._project_id = project_id
-        self._boxes = TypedBoxes(database, project_id)
-        self._turns = TypedTurns(database, project_id)
+        self._boxes = ResolvingBoxes(database, project_id)
+        self._turns = ResolvingTurns(database, project_id)
         self._typed = options
         self._options = settled(options, ProjectsStore(database).settings(project_id))
         self._collector = collector_for(database, project_id)
         self._format = format
 
-    def of_boxes(self, typed: Sequence[str], *, by_model: bool = False, format: str | None = None) -> Shown:
+    def of_boxes(self, given: Sequence[str], *, by_model: bool = False, format: str | None = None) -> Shown:
         """The request that boxes make in their order; `by_model`: for its provider if no format is named."""
         check_words(self._typed)
-        box_ids = [self._boxes.resolve(each) for each in typed]
+        box_ids = [self._boxes.resolve(each) for each in given]
         entries = [entry for box_id in box_ids for entry in self._entries(box_id)]
-        fitting = provider_for(entries, self._options.model) if by_model else DEFAULT_FORMAT
+        fitting = provider_for(entries, self._options.model) if by_model else DEFAULT
         format = format or self._format or fitting
-        request = request_of(
-            entries, self._options, spell=dialect_of(format).spell, collector=self._collector
-        )
+        encode = encoder_of(format)
+        request = request_of(entries, self._options, encode=encode, collector=self._collector)
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -82,14 +77,14 @@ class Requests:
             notes=[f"the layer {left.layer} is left out: {left.reason}" for left in missed],
         )
 
-    def _entries(self, box_id: str) -> list[Entry]:
+    def _entries(self, box_id: str) -> list[RequestEntry]:
         self._boxes.require(box_id)
         return read_source(self._boxes, box_id).entries
 
-    def turn(self, typed: str | None, agent: str | None = None) -> TurnRequests | None:
-        """The turn that is named, or that of an agent, which is then told; None where neither is."""
-        if typed is not None:
-            return self._steps_of(self._turns.resolve(typed))
+    def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
+        """The turn that is named, or that of an agent, which is then announced; None where neither is."""
+        if given is not None:
+            return self._steps_of(self._turns.resolve(given))
         if agent is None:
             return None
         found = turn_of_agent(self._turns, agent)
@@ -129,45 +124,45 @@ class Requests:
         )
 
     def pair(
-        self, typed: tuple[str, str], *, before: Sequence[str], turn: TurnRequests | None
+        self, given: tuple[str, str], *, before: Sequence[str], turn: TurnRequests | None
     ) -> tuple[Shown, Shown]:
         """The two that --diff names, in one format: boxes behind those of `before`, turns, or steps by id.
 
         Both are steps of `turn` where there is one. Raises UsageError for options that change neither.
         """
-        one = self._operand(typed[0], before, turn, None)
-        other = self._operand(typed[1], before, turn, one.format)
+        one = self._operand(given[0], before, turn, None)
+        other = self._operand(given[1], before, turn, one.format)
         _refuse([option for option in one.idle if option in other.idle])
         return one, other
 
     def _operand(
-        self, typed: str, before: Sequence[str], turn: TurnRequests | None, format: str | None
+        self, given: str, before: Sequence[str], turn: TurnRequests | None, format: str | None
     ) -> Shown:
         if turn is not None:
-            return self._of_step(turn, typed, format=format)
-        is_box = not typed.startswith((_STEP, _TURN)) and self._is_box(typed)
+            return self._of_step(turn, given, format=format)
+        is_box = not given.startswith((_STEP, _TURN)) and self._is_box(given)
         if is_box:
-            return self.of_boxes([*before, typed], format=format)
+            return self.of_boxes([*before, given], format=format)
         if before:
             raise UsageError(
-                f"--diff: {typed!r} is no box, and --box stands before boxes only", hint="leave --box out"
+                f"--diff: {given!r} is no box, and --box stands before boxes only", hint="leave --box out"
             )
-        if typed.startswith(_STEP):
-            return self._of_step(self._steps_of(self._turns.of_step(typed)), typed, format=format)
+        if given.startswith(_STEP):
+            return self._of_step(self._steps_of(self._turns.of_step(given)), given, format=format)
         try:
-            turn_id = self._turns.resolve(typed)
+            turn_id = self._turns.resolve(given)
         except NotFound:
             raise NotFound(
-                f"no box, turn or step {typed!r} in project {self._project_id!r}",
+                f"no box, turn or step {given!r} in project {self._project_id!r}",
                 hint="`cbx box list` and `cbx turn list` show the newest; a step is named by its whole id",
             ) from None
         return self._of_step(self._steps_of(turn_id), None, format=format)
 
-    def _is_box(self, typed: str) -> bool:
+    def _is_box(self, given: str) -> bool:
         try:
-            self._boxes.resolve(typed)
+            self._boxes.resolve(given)
         except NotFound:
-            return typed == LAST
+            return given == LAST
         return True
 
 

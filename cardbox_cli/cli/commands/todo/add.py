@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.todo import new_item
 
@@ -36,9 +36,9 @@ def command(
     if not wanted:
         raise UsageError("there is nothing to add", hint="give a TEXT for each item, or --file")
     with session().stores() as (cards, boxes), boxes.database.transaction():
-        desk = TodoList(cards, boxes, box)
-        drafts = [new_item(text, author_id=desk.author, agent_turn_id=desk.turn) for text in wanted]
-        desk.write(drafts)
+        todo = TodoList(cards, boxes, box)
+        drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in wanted]
+        todo.write(drafts)
         added = {draft.card_id for draft in drafts}
-        items = [item for item in desk.items() if item.card_id in added]
+        items = [item for item in todo.items() if item.card_id in added]
     emit(items)

@@ -7,7 +7,7 @@ import typer
 from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 
@@ -26,8 +26,8 @@ def command(
     if only_open and only_done:
         raise UsageError("--open and --done exclude each other", hint="give neither for all items")
     with session().stores() as (cards, boxes), boxes.database.snapshot():
-        desk = TodoList(cards, boxes, box)
-        items = desk.items()
+        todo = TodoList(cards, boxes, box)
+        items = todo.items()
     wanted = [item for item in items if not (only_open and item.done) and not (only_done and not item.done)]
     which = "open " if only_open else "done " if only_done else ""
-    emit(wanted, empty=f"no {which}todo items in box {desk.box_id}")
+    emit(wanted, empty=f"no {which}todo items in box {todo.box_id}")

@@ -8,6 +8,7 @@ import typer
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.todo import TodoItem, find_item, settled, todo_items
@@ -31,9 +32,9 @@ class TodoList:
     What a turn adds to its output box continues the list of its context box.
     """
 
-    def __init__(self, cards: "CardStore", boxes: "BoxStore", typed: str) -> None:
+    def __init__(self, cards: "CardStore", boxes: "BoxStore", given: str) -> None:
         self.cards, self.boxes = cards, boxes
-        self.box_id = boxes.resolve(typed)
+        self.box_id = boxes.resolve(given)
         self.fence = own_output(self.box_id)
         self.author = OPERATOR if self.fence is None else self.fence.agent_id
         self.turn = None if self.fence is None else self.fence.agent_turn_id
@@ -52,34 +53,31 @@ class TodoList:
         session().made(card_id=drafts[-1].card_id)
 
 
-def settle(box: str, typed: Sequence[str], *, done: bool) -> None:
+def settle(box: str, given: Sequence[str], *, done: bool) -> None:
     with session().stores() as (cards, boxes), boxes.database.transaction():
-        desk = TodoList(cards, boxes, box)
-        items = desk.items()
-        named = unique(find_item(items, each, desk.box_id).first_card_id for each in typed)
+        todo = TodoList(cards, boxes, box)
+        items = todo.items()
+        named = unique(find_item(items, each, todo.box_id).first_card_id for each in given)
         chosen = {item.first_card_id: item for item in items if item.first_card_id in named}
         news = [f"unchanged: {item.number}" for item in chosen.values() if item.done == done]
         old = cards.get_many([item.card_id for item in chosen.values() if item.done != done]).cards
         if old:
-            desk.write(
-                [settled(card, done=done, author_id=desk.author, agent_turn_id=desk.turn) for card in old]
+            todo.write(
+                [settled(card, done=done, author_id=todo.author, agent_turn_id=todo.turn) for card in old]
             )
-            items = desk.items()
+            items = todo.items()
     for note in news:
         announce(note)
     emit([item for item in items if item.first_card_id in chosen])
 
 
 def emit(items: Sequence[TodoItem], empty: str = "") -> None:
-    output.emit_list(
-        items,
-        columns=["#", "ID", "STATE", "TEXT"],
-        row=lambda item: [
-            str(item.number),
-            short_id(item.first_card_id),
-            "done" if item.done else "open",
-            item.text,
-        ],
-        item_id=lambda item: item.first_card_id,
-        empty=empty,
-    )
+    output.emit_list(items, columns=_ITEM, item_id=lambda item: item.first_card_id, empty=empty)
+
+
+_ITEM = (
+    Column("#", lambda item: str(item.number), right=True),
+    Column("ID", lambda item: short_id(item.first_card_id)),
+    Column("STATE", lambda item: "done" if item.done else "open"),
+    Column("TEXT", lambda item: item.text),
+)

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 )
 def command(
     name: Annotated[
-        str,
-        typer.Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64."),
+        str, typer.Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
     ],
     schema: Annotated[
         str | None,
@@ -32,7 +31,7 @@ def command(
         ),
     ] = None,
     description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the model is told of it.")
+        str | None, typer.Option(metavar="TEXT", help="Its description for the model.")
     ] = None,
     exec_: Annotated[
         str | None,
@@ -46,8 +45,7 @@ def command(
         float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")
     ] = None,
     after_execution: Annotated[
-        str,
-        typer.Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends."),
+        str, typer.Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
     ] = "suspend",
     replace: Annotated[bool, typer.Option("--replace", help="Replace another tool of this name.")] = False,
 ) -> None:
@@ -66,17 +64,17 @@ def command(
     )
     with session().database() as database:
         done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
-    said = "unchanged:" if done.action == "unchanged" else done.action
+    action = "unchanged:" if done.action == "unchanged" else done.action
     output.emit(
         {**_as_json(done.tool), "action": done.action},
-        table=lambda: output.say(f"{said} {done.tool.tool_name}"),
+        table=lambda: output.print_text(f"{action} {done.tool.tool_name}"),
         ids=[done.tool.tool_name],
     )
 
 
-def _schema(typed: str) -> Any:
-    inline = typed.startswith("@") or typed.lstrip().startswith("{")
-    return parse_json(typed if inline else f"@{typed}", "--schema")
+def _schema(given: str) -> Any:
+    inline = given.startswith("@") or given.lstrip().startswith("{")
+    return parse_json(given if inline else f"@{given}", "--schema")
 
 
 def _whole(seconds: float | None) -> float | int | None:

@@ -2,9 +2,9 @@
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import TOOL, TOOL_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import TOOL, chosen
 from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, show_list
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx tool list\ncbx tool list -o json | jq -r '.[].tool_name'", pages=True)
@@ -12,7 +12,7 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the tools of the project by name."""
     from cardbox_cli.store.tools import ToolStore
 
-    names = chosen(TOOL, TOOL_DEFAULT, columns)
+    shown = chosen(TOOL, columns)
     with session().database() as database:
         tools = ToolStore(database, session().project_id).all()
         read, further = held_whole(tools, limit)
@@ -20,8 +20,7 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
             read=read,
             further=further,
             limit=limit,
-            columns=TOOL,
-            names=names,
+            columns=shown,
             item_id=lambda tool: tool.tool_name,
             empty=nothing_here(database, "tools", "`cbx tool add` adds one"),
         )

@@ -1,21 +1,14 @@
 """`cbx tool remove`."""
 
-from typing import Annotated
-
-import typer
-
 from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import ToolName
+from cardbox_cli.cli.parameters.options import ToolName, Yes
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx tool remove weather --yes")
-def command(
-    name: ToolName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
+def command(name: ToolName, yes: Yes = False) -> None:
     """Remove a tool. Calls of it that wait go on waiting."""
     from cardbox_cli.store.tools import ToolStore
 
@@ -24,4 +17,4 @@ def command(
         tools.get(name)
         confirm(f"Remove the tool {name}?", yes=yes)
         tools.remove(name)
-    output.emit({"removed": name}, table=lambda: output.say(f"removed {name}"), ids=[name])
+    output.emit({"removed": name}, table=lambda: output.print_text(f"removed {name}"), ids=[name])

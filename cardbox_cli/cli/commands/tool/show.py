@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.parameters.options import ToolName
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ def command(name: ToolName) -> None:
 
     with session().database() as database, database.snapshot():
         tool = ToolStore(database, session().project_id).get(name)
-    output.emit(tool, table=lambda: _say(tool), ids=[tool.tool_name])
+    output.emit(tool, table=lambda: _print_text(tool), ids=[tool.tool_name])
 
 
-def _say(tool: "Tool") -> None:
+def _print_text(tool: "Tool") -> None:
     others = {key: value for key, value in tool.options.items() if key not in ("exec", "timeout_seconds")}
     output.facts(
         [

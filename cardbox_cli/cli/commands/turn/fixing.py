@@ -1,7 +1,7 @@
 """How the verbs that free a turn are run, and what they print."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import announce
@@ -11,18 +11,23 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.fixes import Fixed
     from cardbox_cli.execution.runtime import Runtime
 
+P = ParamSpec("P")
 
-def fix(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
-    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+
+def fix(
+    turn: str, do: "Callable[Concatenate[Runtime, str, P], Fixed]", *given: P.args, **named: P.kwargs
+) -> None:
+    """Free a turn: call one of `recovery.fixes` with what the command was given, and print what it did."""
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
 
     with runtime() as run:
-        fixed = do(run, TypedTurns(run.database, run.project_id).resolve(turn))
+        fixed = do(run, ResolvingTurns(run.database, run.project_id).resolve(turn), *given, **named)
     for each in fixed.may_start_twice:
         announce(f"note: {each} may still be running; nothing that it writes for the turn is kept")
-    output.emit(fixed, table=lambda: say(fixed), ids=[fixed.agent_turn_id])
+    output.emit(fixed, table=lambda: _print_text(fixed), ids=[fixed.agent_turn_id])
 
 
-def say(fixed: "Fixed") -> None:
+def _print_text(fixed: "Fixed") -> None:
     epoch = None if fixed.turn_epoch is None else str(fixed.turn_epoch)
     ended = fixed.end
     output.facts(

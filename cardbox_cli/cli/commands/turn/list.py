@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.parameters.inputs import parse_span
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import TURN, TURN_DEFAULT, chosen
+from cardbox_cli.cli.terminal.columns import TURN, chosen
 from cardbox_cli.cli.terminal.lists import Listing, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 
 
@@ -30,14 +30,8 @@ def command(
         typer.Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state."),
     ] = None,
     trace: Annotated[str | None, typer.Option(metavar="ID", help="Only of this trace_id.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Asked for at or after: RFC 3339, or 2h for two hours ago."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Asked for before: RFC 3339, or 30m for 30 minutes ago."),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,
@@ -49,14 +43,13 @@ def command(
     start, end = parse_span(since, until)
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=start, until=end)
     pause = between_looks(watch, interval)
-    names = chosen(TURN, TURN_DEFAULT, columns)
+    shown = chosen(TURN, columns)
     with session().turns() as turns:
         listing = Listing(
             read=lambda size: map(summary, turns.newest(where, limit=size)),
             further=lambda last: turns.further(where, last),
             limit=limit,
-            columns=TURN,
-            names=names,
+            columns=shown,
             item_id=lambda turn: turn.agent_turn_id,
             empty=f"no turns in project {session().project_id!r}"
             if where == TurnFilter()

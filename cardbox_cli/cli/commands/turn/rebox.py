@@ -8,7 +8,7 @@ from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.runtime import actor
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.fixes import Fixed
@@ -24,11 +24,11 @@ def command(
     output_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall write to.")] = None,
 ) -> None:
     """Give a turn that waits another context or output box."""
-    from cardbox_cli.cli.parameters.id_resolution import TypedBoxes
+    from cardbox_cli.cli.id_resolution import ResolvingBoxes
     from cardbox_cli.execution.recovery import fixes
 
     def do(run: "Runtime", turn_id: str) -> "Fixed":
-        boxes = TypedBoxes(run.database, run.project_id)
+        boxes = ResolvingBoxes(run.database, run.project_id)
         return fixes.rebox(
             run,
             turn_id,

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.options import OptionalReason
 from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.rebuilding import Rebuilt
@@ -26,12 +26,12 @@ def command(
         rebuilt = rebuild_head(run, agent, actor=actor(), reason=reason)
     output.emit(
         rebuilt,
-        table=lambda: _say_rebuilt(rebuilt),
+        table=lambda: _print_rebuilt(rebuilt),
         ids=[rebuilt.active_agent_turn_id] if rebuilt.active_agent_turn_id else [],
     )
 
 
-def _say_rebuilt(rebuilt: "Rebuilt") -> None:
+def _print_rebuilt(rebuilt: "Rebuilt") -> None:
     output.facts(
         [
             ("agent", rebuilt.agent_id),

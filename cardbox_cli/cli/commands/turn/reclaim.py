@@ -3,7 +3,7 @@
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.runtime import actor
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
@@ -11,9 +11,4 @@ def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Take a turn away from whoever runs it, to be claimed anew."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(
-        turn,
-        lambda run, turn_id: fixes.reclaim(
-            run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
-        ),
-    )
+    fix(turn, fixes.reclaim, expect_epoch=expect_epoch, actor=actor(), reason=reason)

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import AFTER, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
@@ -50,19 +50,19 @@ def command(
     source_agent: Annotated[str, typer.Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
-    from cardbox_cli.cli.parameters.id_resolution import TypedTurns
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
     from cardbox_cli.execution.queue.reports import report_result
 
     content = _content(result, error, status, after_execution)
     with runtime() as run:
         reported = report_result(
             run,
-            TypedTurns(run.database, run.project_id).resolve(turn),
+            ResolvingTurns(run.database, run.project_id).resolve(turn),
             tool_call_id,
             content,
             source_agent_id=source_agent,
         )
-    output.emit(reported, table=lambda: _say(reported), ids=[reported.tool_result_card_id])
+    output.emit(reported, table=lambda: _print_text(reported), ids=[reported.tool_result_card_id])
 
 
 def _content(
@@ -79,24 +79,22 @@ def _content(
     if error is not None:
         parts["error"] = {"code": f"tool_{status}", "message": error}
     return ToolResultContent(
-        status=status,
-        after_execution="terminate" if after_execution == "terminate" else "suspend",
-        **parts,
+        status=status, after_execution="terminate" if after_execution == "terminate" else "suspend", **parts
     )
 
 
 def _value(text: str) -> Any:
     """What a tool said: the JSON that it is, else the text."""
-    said = read_text(text[1:]) if text.startswith("@") else text
+    content = read_text(text[1:]) if text.startswith("@") else text
     try:
-        return exact_json.read(said)
+        return exact_json.read(content)
     except ValueError:
-        if "\0" in said:
+        if "\0" in content:
             raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text") from None
-        return said
+        return content
 
 
-def _say(reported: "Reported") -> None:
+def _print_text(reported: "Reported") -> None:
     output.facts(
         [
             ("turn", reported.agent_turn_id),

@@ -3,7 +3,7 @@
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.runtime import actor
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
@@ -11,9 +11,4 @@ def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(
-        turn,
-        lambda run, turn_id: fixes.requeue(
-            run, turn_id, expect_epoch=expect_epoch, actor=actor(), reason=reason
-        ),
-    )
+    fix(turn, fixes.requeue, expect_epoch=expect_epoch, actor=actor(), reason=reason)

@@ -1,21 +1,22 @@
 """What `cbx turn show` prints: everything of one turn on one page."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import INBOX, NOTHING, row
-from cardbox_cli.cli.terminal.describe import span, time, to_millisecond
-from cardbox_cli.cli.terminal.escaping import one_line
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked
+from cardbox_cli.cli.terminal.describe import time
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.durations import duration
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.views.timeline import Event
-    from cardbox_cli.execution.views.turn_page import TurnSummary, TurnView
-    from cardbox_cli.model.execution.turns import Edge, Step, WaitingTool
+    from cardbox_cli.execution.views.turn_page import TurnView
+    from cardbox_cli.model.execution.turns import Step
     from cardbox_cli.store.views.turns import StoredTurn
 
 
@@ -31,15 +32,10 @@ def command(turn: TurnId) -> None:
     with session().turns() as turns, turns.database.snapshot():
         stored = turns.story(turns.resolve(turn))
     seen = view(stored)
-    output.emit(seen, table=lambda: _say(stored, seen), ids=[seen.agent_turn_id])
+    output.emit(seen, table=lambda: _print_text(stored, seen), ids=[seen.agent_turn_id])
 
 
-def event_cells(event: "Event") -> list[str]:
-    """A line of a timeline."""
-    return [to_millisecond(event.at), event.event, event.text]
-
-
-def _say(stored: "StoredTurn", seen: "TurnView") -> None:
+def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
     turn = stored.turn
     output.facts(
         [
@@ -55,28 +51,27 @@ def _say(stored: "StoredTurn", seen: "TurnView") -> None:
             *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
         ]
     )
-    _section("inbox", _INBOX, map(row(INBOX, _INBOX), seen.inbox))
-    _section("steps", _STEP, (_step(*each) for each in enumerate(seen.steps, 1)))
-    _section("waiting tools", _WAITING, map(_waiting, seen.waiting_tools))
-    _section("edges", _EDGE, (_edge(edge) for edge in seen.edges))
-    _section("children", _CHILD, map(_child, seen.children))
-    _section("timeline", _EVENT, map(event_cells, seen.timeline))
+    _section("inbox", picked(INBOX, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox)
+    _section("steps", _STEP, list(enumerate(seen.steps, 1)))
+    _section("waiting tools", _WAITING, seen.waiting_tools)
+    _section("edges", _EDGE, seen.edges)
+    _section("children", picked(TURN, "ID", "AGENT", "STATUS", "END"), seen.children)
+    _section("timeline", EVENT, seen.timeline)
 
 
-def _section(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    cells = list(rows)
-    if cells:
-        output.say()
-        output.say_painted([("bold", title)])
-        output.print_table(columns, cells)
+def _section(title: str, columns: Columns, items: Sequence[Any]) -> None:
+    if items:
+        output.print_text()
+        output.print_painted([("bold", title)])
+        print_table(columns, items)
 
 
 def _status(stored: "StoredTurn", seen: "TurnView") -> str:
-    said = " ".join(part for part in (seen.status, seen.end_status) if part)
+    state = " ".join(part for part in (seen.status, seen.end_status) if part)
     deadline, record = stored.turn.resume_deadline, stored.record
     until = f", waits until {time(deadline)}" if deadline else ""
     error = f": {one_line(record.error, 200)}" if record and record.error else ""
-    return f"{said}, epoch {seen.turn_epoch}{until}{error}"
+    return f"{state}, epoch {seen.turn_epoch}{until}{error}"
 
 
 def _parent(turn_id: str | None, agent_id: str | None) -> str | None:
@@ -87,47 +82,41 @@ def _trace(trace_id: str | None, depth: int | None) -> str | None:
     return None if trace_id is None else f"{trace_id}, depth {NOTHING if depth is None else depth}"
 
 
-_INBOX = ("ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY")
-_STEP = ("#", "ID", "STATUS", "BEGAN", "TOOK", "REQUEST", "ERROR")
-_WAITING = ("CALL", "TOOL", "STATUS", "EPOCH", "SINCE", "RESULT")
-_EDGE = ("ID", "PRIMITIVE", "PHASE", "FROM", "TO", "CREATED")
-_CHILD = ("ID", "AGENT", "STATUS", "END")
-_EVENT = ("TIME", "EVENT", "DETAIL")
+def _took(step: "Step") -> str:
+    return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
 
 
-def _step(number: int, step: "Step") -> list[str]:
-    took = span(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
-    return [
-        str(number),
-        short_id(step.step_id),
-        step.status,
-        time(step.started_at) or NOTHING,
-        took,
-        short_id(step.request_box_id) if step.request_box_id else NOTHING,
-        one_line(step.error or NOTHING, 200),
-    ]
-
-
-def _waiting(tool: "WaitingTool") -> list[str]:
-    result = short_id(tool.tool_result_card_id) if tool.tool_result_card_id else NOTHING
-    since = time(tool.created_at) or NOTHING
-    return [tool.tool_call_id, tool.tool_name, tool.wait_status, str(tool.turn_epoch), since, result]
-
-
-def _edge(edge: "Edge") -> list[str]:
-    return [
-        short_id(edge.edge_id),
-        edge.primitive,
-        edge.edge_phase,
-        _end_of(edge.source_agent_id, edge.source_agent_turn_id),
-        _end_of(edge.target_agent_id, edge.target_agent_turn_id),
-        time(edge.created_at) or NOTHING,
-    ]
+def _short(full_id: str | None) -> str:
+    return short_id(full_id) if full_id else NOTHING
 
 
 def _end_of(agent_id: str | None, turn_id: str | None) -> str:
     return " ".join([agent_id or NOTHING, *([short_id(turn_id)] if turn_id else [])])
 
 
-def _child(child: "TurnSummary") -> list[str]:
-    return [short_id(child.agent_turn_id), child.agent_id, child.status, child.end_status or NOTHING]
+# Items are pairs of a number and a step.
+_STEP = (
+    Column("#", lambda numbered: str(numbered[0]), right=True),
+    Column("ID", lambda numbered: short_id(numbered[1].step_id)),
+    Column("STATUS", lambda numbered: numbered[1].status),
+    Column("BEGAN", lambda numbered: time(numbered[1].started_at) or NOTHING),
+    Column("TOOK", lambda numbered: _took(numbered[1]), right=True),
+    Column("REQUEST", lambda numbered: _short(numbered[1].request_box_id)),
+    Column("ERROR", lambda numbered: one_line(numbered[1].error or NOTHING, 200)),
+)
+_WAITING = (
+    Column("CALL", lambda tool: tool.tool_call_id),
+    Column("TOOL", lambda tool: tool.tool_name),
+    Column("STATUS", lambda tool: tool.wait_status),
+    Column("EPOCH", lambda tool: str(tool.turn_epoch), right=True),
+    Column("SINCE", lambda tool: time(tool.created_at) or NOTHING),
+    Column("RESULT", lambda tool: _short(tool.tool_result_card_id)),
+)
+_EDGE = (
+    Column("ID", lambda edge: short_id(edge.edge_id)),
+    Column("PRIMITIVE", lambda edge: edge.primitive),
+    Column("PHASE", lambda edge: edge.edge_phase),
+    Column("FROM", lambda edge: _end_of(edge.source_agent_id, edge.source_agent_turn_id)),
+    Column("TO", lambda edge: _end_of(edge.target_agent_id, edge.target_agent_turn_id)),
+    Column("CREATED", lambda edge: time(edge.created_at) or NOTHING),
+)

@@ -3,7 +3,7 @@
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import OptionalReason, TurnId
 from cardbox_cli.cli.runtime import actor
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
@@ -11,4 +11,4 @@ def command(turn: TurnId, reason: OptionalReason = None) -> None:
     """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(turn, lambda run, turn_id: fixes.stop(run, turn_id, actor=actor(), reason=reason))
+    fix(turn, fixes.stop, actor=actor(), reason=reason)

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.escaping import flat
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch
@@ -25,21 +25,19 @@ def command(turn: TurnId) -> None:
     tops = tree([summary(each) for each in known])
     answer = {"trace_id": found.trace_id, "turns": tops}
     output.emit(
-        answer,
-        table=lambda: _say_tree(found.trace_id, tops),
-        ids=[each.agent_turn_id for each in known],
+        answer, table=lambda: _print_tree(found.trace_id, tops), ids=[each.agent_turn_id for each in known]
     )
 
 
-def _say_tree(trace_id: str | None, tops: "list[Branch]") -> None:
-    output.say(f"trace {trace_id or '-'}")
+def _print_tree(trace_id: str | None, tops: "list[Branch]") -> None:
+    output.print_text(f"trace {trace_id or '-'}")
     for top in tops:
-        _say_branch(top, "", "")
+        _print_branch(top, "", "")
 
 
-def _say_branch(branch: "Branch", lead: str, below: str) -> None:
+def _print_branch(branch: "Branch", lead: str, below: str) -> None:
     outcome = " ".join(part for part in (branch.status, branch.end_status) if part)
-    output.say(flat(f"{lead}{branch.agent_turn_id}  {branch.agent_id}  {outcome}"))
+    output.print_text(flat(f"{lead}{branch.agent_turn_id}  {branch.agent_id}  {outcome}"))
     for child in branch.children:
         is_last = child is branch.children[-1]
-        _say_branch(child, below + ("└─ " if is_last else "├─ "), below + ("   " if is_last else "│  "))
+        _print_branch(child, below + ("└─ " if is_last else "├─ "), below + ("   " if is_last else "│  "))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cardbox_cli.cli.commands.turn.show import event_cells
-from cardbox_cli.cli.commands.turn.wait import require_success
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.escaping import flat
+from cardbox_cli.cli.terminal.columns import EVENT
+from cardbox_cli.cli.terminal.turns import require_success
 from cardbox_cli.cli.terminal.watch import pauses
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.timeline import Event
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 def command(
     turn: TurnId,
     interval: Annotated[
-        float,
-        typer.Option(click_type=Seconds(min=0.1), help="So many seconds between looks."),
+        float, typer.Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
@@ -38,11 +37,9 @@ def command(
         events = _events(turns, turns.resolve(turn), interval, last.append)
         if session().output == "table":
             for event in events:
-                _say(event)
+                _print_text(event)
         else:
-            output.emit_list(
-                events, columns=(), row=event_cells, item_id=lambda event: event.ref or "-", empty=""
-            )
+            output.emit_list(events, columns=EVENT, item_id=lambda event: event.ref or "-", empty="")
     [stored] = last
     require_success(view(stored), stored.record.error if stored.record else None)
 
@@ -53,16 +50,16 @@ def _events(
     """What happens to a turn, each thing once, until it has ended; `end` gets it then."""
     from cardbox_cli.execution.views.turn_page import view
 
-    told: Counter[Event] = Counter()
+    printed: Counter[Event] = Counter()
     with ExitStack() as stack:
         pause: Callable[[float], None] | None = None
         while True:
             stored = turns.story(turn_id)
             seen = view(stored)
             now = Counter(seen.timeline)
-            new = now - told
+            new = now - printed
             yield from (event for event in seen.timeline if event in new)
-            told |= now
+            printed |= now
             if seen.end_status is not None:
                 end(stored)
                 return
@@ -70,9 +67,9 @@ def _events(
             pause(interval)
 
 
-def _say(event: "Event") -> None:
+def _print_text(event: "Event") -> None:
     import sys
 
-    moment, name, text = event_cells(event)
-    output.say(flat(f"{moment}  {name:11}  {text}"))
+    moment, name, text = (column.text(event) for column in EVENT)
+    output.print_text(flat(f"{moment}  {name:11}  {text}"))
     sys.stdout.flush()

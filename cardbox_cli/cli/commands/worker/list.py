@@ -1,6 +1,5 @@
 """`cbx worker list`."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -8,7 +7,8 @@ import typer
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx worker list\ncbx worker list --target gpu -o json", pages=True)
@@ -21,19 +21,20 @@ def command(
     with session().database() as database:
         database.require_execution()
         found = WorkerStore(database, session().project_id).all(target)
-    now = datetime.now(UTC)
     output.emit_list(
         found,
-        columns=["WORKER", "TARGET", "STATE", "SLOTS", "PROJECT", "STARTED", "HEARD"],
-        row=lambda worker: [
-            worker.worker_id,
-            worker.worker_target,
-            "live" if worker.live else "silent",
-            str(worker.concurrency),
-            worker.project_id or "all",
-            time(worker.started_at),
-            age(worker.heartbeat_at, now),
-        ],
+        columns=_WORKER,
         item_id=lambda worker: worker.worker_id,
         empty=f"no workers serve project {session().project_id!r}; `cbx worker run` is one",
     )
+
+
+_WORKER = (
+    Column("WORKER", lambda worker: worker.worker_id),
+    Column("TARGET", lambda worker: worker.worker_target),
+    Column("STATE", lambda worker: "live" if worker.live else "silent"),
+    Column("SLOTS", lambda worker: str(worker.concurrency), right=True),
+    Column("PROJECT", lambda worker: worker.project_id or "all"),
+    Column("STARTED", lambda worker: time(worker.started_at) or NOTHING),
+    Column("HEARD", lambda worker: age(worker.heartbeat_at), right=True),
+)

@@ -1,28 +1,24 @@
 """`cbx worker run`."""
 
 import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
 from cardbox_cli.cli.runtime import wired
-from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.worker.runner import Outcome
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
     from cardbox_cli.store.connection.target import Target
 
@@ -47,14 +43,9 @@ def command(
     ] = "worker_generic",
     format_: Annotated[
         str,
-        typer.Option(
-            "--format",
-            "-f",
-            click_type=REQUEST_FORMAT,
-            help="The request's, as of `cbx render`.",
-        ),
-    ] = "openai",
-    model: Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")] = None,
+        typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
+    ] = DEFAULT,
+    model: composing.Model = None,
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
     ] = 1,
@@ -64,10 +55,7 @@ def command(
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option(
-            click_type=Seconds(min=0.1),
-            help="Seconds that one call of the command may take.",
-        ),
+        typer.Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
     ] = 600,
     max_steps: Annotated[
         int | None,
@@ -77,10 +65,7 @@ def command(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(
-            click_type=Seconds(min=0),
-            help="Seconds that running turns have once it shall stop.",
-        ),
+        typer.Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop."),
     ] = 30,
     layer: composing.Layers = None,
     share: composing.Share = None,
@@ -96,29 +81,22 @@ def command(
     -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
-    if once and drain:
-        raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
-    if not exec_.strip():
-        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
-    if not target.strip():
-        raise UsageError(
-            "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
-        )
+    _check(exec_, target, once=once, drain=drain)
     from cardbox_cli.execution.worker.runner import Program
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
-    url = session().database_url
+    program = Program(
+        command=exec_,
+        format=format_,
+        options=composing.options(model=model, layers=layer, share=share, layout=layout),
+        timeout=timeout,
+        max_steps=settings.max_steps,
+        environment=_environment(),
+    )
     plan = WorkerPlan(
         target=target,
-        program=Program(
-            command=exec_,
-            format=format_,
-            options=composing.options(model=model, layers=layer, share=share, layout=layout),
-            timeout=timeout,
-            max_steps=settings.max_steps,
-            environment={} if url is None else {DATABASE_URL.name: url},
-        ),
+        program=program,
         project_id=None if all_projects else session().project_id,
         concurrency=concurrency,
         mode="once" if once else "drain" if drain else "serve",
@@ -127,13 +105,29 @@ def command(
     return _serve(plan, settings)
 
 
+def _environment() -> dict[str, str]:
+    url = session().database_url
+    return {} if url is None else {DATABASE_URL.name: url}
+
+
+def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
+    if once and drain:
+        raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
+    if not command.strip():
+        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+    if not target.strip():
+        raise UsageError(
+            "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
+        )
+
+
 def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
     from cardbox_cli.store.connection.database import Database
 
     target = session().target()
-    journal = _Journal(session().output)
+    journal = Journal(session().output)
     with Wakeups(journal.line) as wakeups, _listener(plan, target, wakeups) as listener:
         worker = Worker(
             plan,
@@ -176,78 +170,3 @@ def _signals(worker: "Worker") -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Journal:
-    """What happens, a line each on stderr; outcomes of runs on stdout, where data is asked for.
-
-    What cannot be written is no failure of a turn: `leave` is called once, and `close` raises it.
-    """
-
-    def __init__(self, format_: str) -> None:
-        self.leave: Callable[[], None] | None = None
-        self._format = format_
-        self._lock = Lock()
-        self._rests: list[dict[str, Any]] = []
-        self._unwritten: OSError | None = None
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            with self._lock:
-                yield
-        except OSError as exc:
-            self._unwritten = self._unwritten or exc
-            leave, self.leave = self.leave, None
-            if leave is not None:
-                leave()
-
-    def line(self, text: str) -> None:
-        with self._writing():
-            announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
-
-    def ended(self, project_id: str, outcome: "Outcome") -> None:
-        deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
-        code = f" ({outcome.error_code})" if outcome.error_code else ""
-        end = f" {outcome.end.end_status}" if outcome.end else ""
-        message = "" if outcome.message == end.strip() else f": {outcome.message}"
-        kind = outcome.kind.replace("_", " ")
-        self.line(
-            f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{message}{deliverable}"
-        )
-        if outcome.kind in ("ended", "suspended"):
-            with self._writing():
-                self._keep(_shown(project_id, outcome))
-
-    def _keep(self, shown: dict[str, Any]) -> None:
-        if self._format == "jsonl":
-            from cardbox_cli.model import exact_json
-
-            output.write(exact_json.encode(shown).decode())
-        elif self._format == "id":
-            output.write(shown["agent_turn_id"])
-        else:
-            self._rests.append(shown)
-        sys.stdout.flush()
-
-    def close(self) -> None:
-        """Print what was kept for the end. Raises what kept something from being written."""
-        if self._unwritten is not None:
-            raise self._unwritten
-        if self._format in ("json", "yaml"):
-            output.emit(self._rests, table=lambda: None)
-
-
-def _shown(project_id: str, outcome: "Outcome") -> dict[str, Any]:
-    return {
-        "project_id": project_id,
-        "agent_turn_id": outcome.agent_turn_id,
-        "agent_id": outcome.agent_id,
-        "status": outcome.kind,
-        "end_status": outcome.end.end_status if outcome.end else None,
-        "error_code": outcome.error_code,
-        "message": outcome.message if outcome.error_code else None,
-        "deliverable_card_id": outcome.end.deliverable_card_id if outcome.end else None,
-        "waiting_tool_call_ids": outcome.waiting,
-        "steps": outcome.steps,
-    }

@@ -1,0 +1,73 @@
+"""What became of a turn, for the commands that ask for one or wait for one: not accepted, or ended."""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import full_text
+from cardbox_cli.errors import Findings, NotAccepted
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.dispatch.request import Dispatched
+    from cardbox_cli.execution.views.turn_page import TurnView
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.store.views.turns import TurnViews
+
+
+def refuse(dispatched: "Dispatched") -> NoReturn:
+    """Print the result of a dispatch that was not accepted, and raise NotAccepted."""
+    result = dispatched.result
+    output.emit(result, table=lambda: None)
+    raise NotAccepted(
+        f"not accepted ({result.status}, {result.error_code}): {dispatched.message}",
+        hint=_HINTS.get(result.error_code or "", "nothing was written"),
+        details={"status": result.status, "error_code": result.error_code},
+    )
+
+
+_HINTS = {
+    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` makes one",
+    "agent_busy": "leave --no-queue out to wait behind it; `cbx why --agent` explains a turn that hangs",
+    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` makes one",
+    "invalid_source_actor": "`cbx agent list` shows the agents; a person's name begins with sys.",
+    "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
+    "parent_turn_not_found": "`cbx turn list` shows the turns",
+    "profile_mismatch": "name that profile in the arguments, or another agent",
+    "profile_not_found": "`cbx profile import` it again, then `cbx agent provision --update`",
+    "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
+    "worker_target_missing": "`cbx agent provision AGENT --worker-target T --update` sets one",
+}
+
+
+def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
+    """Wait for the end of a turn and print it. Raises Findings unless it is a success."""
+    from cardbox_cli.execution.views.turn_page import view
+    from cardbox_cli.execution.views.waiting import wait_for_end
+    from cardbox_cli.store.cards import CardStore
+
+    wait_for_end(turns, turn_id, timeout=timeout)
+    with turns.database.snapshot():
+        stored = turns.story(turn_id)
+        seen = view(stored)
+        wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
+        cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
+    output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=wanted)
+    require_success(seen, stored.record.error if stored.record else None)
+
+
+def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
+    if seen.end_status == "success":
+        for card in cards:
+            output.print_text(full_text(card))
+        if not cards:
+            announce(f"turn {seen.agent_turn_id} left no deliverable that can be read")
+
+
+def require_success(seen: "TurnView", error: str | None) -> None:
+    """Raise Findings for a turn that ended otherwise."""
+    if seen.end_status != "success":
+        raise Findings(
+            f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
+            hint=f"`cbx turn show {seen.agent_turn_id}` tells the story",
+            details={"agent_turn_id": seen.agent_turn_id, "end_status": seen.end_status},
+        )

@@ -1,0 +1,97 @@
+"""What a format leaves out of a request: what is not in its body, or is sent as mere text.
+
+Pure, and no more than an account: how something is sent is decided by the providers' formats, which also say
+what they lose. Here stand the files and the parameters that none of them can send.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import get_args
+
+import msgspec
+
+from cardbox_cli.context.messages import OF_ONE_FORMAT
+from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.registry import provider_named, providers
+from cardbox_cli.context.request import Request
+from cardbox_cli.context.sources import may_have_original
+from cardbox_cli.context.tool_calls import are_functions
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
+from cardbox_cli.model.layers import process_of
+
+# Keys of an llm_config that steer who sends the request, and are no loss; the model is sent by its own rules.
+_STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
+# How long an answer may be: some formats have one name for it, and some send it in any case.
+_LIMITS = ("max_tokens", "max_completion_tokens")
+# Parameters that say something only when there are tools.
+_OF_TOOLS = ("tool_choice", "parallel_tool_calls")
+
+# The classes of contents that are files, which formats take as their addresses.
+FILES = frozenset({*get_args(AnyFile), MultiFileContent})
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What is lost of a card, in words; `card_id` is None for a parameter of the profile's llm_config."""
+
+    card_id: str | None
+    what: str
+
+
+def losses(request: Request, provider: str) -> list[Loss]:
+    """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
+    cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
+    return losses_of(filter(may_lose, cards), request, provider_named(provider))
+
+
+def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
+    """The same where only these cards of the request may lose something."""
+    if not process_of(request.process).takes_history:
+        sent = {message.card_id for message in request.messages}
+        cards = [card for card in cards if card.card_id in sent]
+    lost = [Loss(card.card_id, what) for card in cards for what in _of_card(card, provider)]
+    return lost + [Loss(None, f"the parameter {name!r} is not sent") for name in _idle(request, provider)]
+
+
+def _of_card(card: Card, provider: Provider) -> Iterator[str]:
+    for each in providers():
+        if each.name != provider.name:
+            yield from each.lost_in_chat(card)
+    yield from provider.lost_of_chat(card)
+    if card.type not in OF_ONE_FORMAT:
+        yield from _of_files(card)
+
+
+def may_lose(card: Card) -> bool:
+    """Whether some format may be unable to say all of a card."""
+    return (
+        may_have_original(card)
+        or card.type in OF_ONE_FORMAT
+        or type(card.content) in FILES
+        or (bool(card.tool_calls) and not are_functions(card.tool_calls))
+    )
+
+
+def _of_files(card: Card) -> Iterator[str]:
+    content = card.content
+    files = content.files if isinstance(content, MultiFileContent) else [content]
+    for file in files:
+        if isinstance(file, FileContent) and not isinstance(file, ImageFileContent):
+            yield f"the {type(file).__name__.removesuffix('Content')} {file.uri!r} is sent as its address"
+
+
+def _idle(request: Request, provider: Provider) -> Iterator[str]:
+    """The keys of the config that are not sent: without them the body would be the same."""
+    bare = msgspec.structs.replace(request, messages=[])
+    body = provider.body
+    for name, value in request.config.items():
+        if value is None or name in _STEERING or (name in _OF_TOOLS and not request.tools):
+            continue
+        if (name, value) == ("parallel_tool_calls", True):
+            continue  # what models do anyway
+        if name in _LIMITS:
+            is_sent = value in [body(bare).get(limit) for limit in _LIMITS]
+        else:
+            config = {key: each for key, each in request.config.items() if key != name}
+            is_sent = body(bare) != body(msgspec.structs.replace(bare, config=config))
+        if not is_sent:
+            yield name

@@ -1,0 +1,25 @@
+"""Anthropic's Messages: system text apart, content in blocks, neighbours of one role merged."""
+
+from cardbox_cli.context.providers.anthropic import answers, body, cards, encoding, losses, models
+from cardbox_cli.context.providers.provider import Provider
+
+PROVIDER = Provider(
+    name=encoding.NAME,
+    title="Anthropic",
+    sends="a Messages body",
+    encode=encoding.encode,
+    chat_original=encoding.chat_original,
+    lost_in_chat=losses.in_chat,
+    lost_of_chat=losses.of_chat,
+    body=body.body,
+    renamed_calls=lambda messages: body.conversation(messages)[1],
+    steps=body.steps,
+    sent=body.sent,
+    # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
+    cached_parameters=("tool_choice", "thinking"),
+    models=models.MODELS,
+    hottest=1,
+    rules="cardbox_cli.context.providers.anthropic.rules",
+    files=cards.FILES,
+    answers=answers.ANSWERS,
+)

@@ -1,0 +1,37 @@
+"""What Anthropic's models answer, as cards: a message in content blocks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cardbox_cli.context.parts import kind
+from cardbox_cli.context.providers.anthropic.blocks import is_call
+from cardbox_cli.context.providers.anthropic.cards import content_cards
+from cardbox_cli.context.providers.anthropic.encoding import NAME
+from cardbox_cli.context.providers.provider import Answers, Body
+from cardbox_cli.context.tool_calls import MalformedAnswer
+from cardbox_cli.model.cards import CardDraft
+
+# What tells a list of blocks from one of a chat message's parts.
+_OWN_BLOCKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
+
+
+def _is_own(message: Body) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and (
+        message.get("type") == "message" or any(kind(block) in _OWN_BLOCKS for block in content)
+    )
+
+
+def _draft(message: Body, own_ids: Callable[[Sequence[str]], list[str]]) -> list[CardDraft]:
+    blocks: list[Any] = list(message["content"])
+    places = [place for place, block in enumerate(blocks) if kind(block) == "tool_use"]
+    given = [blocks[place].get("id") for place in places]
+    ids = own_ids([call_id if isinstance(call_id, str) else "" for call_id in given])
+    for place, call_id in zip(places, ids, strict=True):
+        blocks[place] = {**blocks[place], "id": call_id}
+        if not is_call(blocks[place]):
+            raise MalformedAnswer(f"content[{place}] is no call: it needs a name, and an object as its input")
+    return content_cards("assistant", blocks, NAME)
+
+
+ANSWERS = Answers(unwrap=lambda _: None, is_own=_is_own, draft=_draft)

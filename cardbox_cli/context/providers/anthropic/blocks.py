@@ -1,0 +1,157 @@
+"""Anthropic's content blocks, and how they become parts and calls of the chat form and are made of these.
+
+Pure functions of single values. What has no counterpart becomes text that names it, never nothing.
+Sources: the types of the packages `anthropic` and `openai`.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from cardbox_cli.context.parts import is_text, kind, text_at, text_part, words_of
+from cardbox_cli.context.tool_calls import input_of
+from cardbox_cli.model import exact_json
+
+Block = dict[str, Any]
+
+# What Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+# The ids that Messages accepts for tool calls.
+_NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def is_call(block: Any) -> bool:
+    """Whether it is a call of a client's tool with all that a call needs."""
+    if kind(block) != "tool_use" or not isinstance(block.get("input"), dict):
+        return False
+    call_id, name = block.get("id"), block.get("name")
+    return isinstance(call_id, str) and isinstance(name, str) and call_id != "" and name != ""
+
+
+def is_result(block: Any) -> bool:
+    """Whether it is the answer to a call of a client's tool."""
+    call_id = block.get("tool_use_id") if kind(block) == "tool_result" else None
+    return isinstance(call_id, str) and call_id != ""
+
+
+# --- from blocks to the chat form
+
+
+def call_of_block(block: Block) -> dict[str, Any]:
+    """The tool call that a tool_use block is. Equal inputs give equal arguments."""
+    arguments = exact_json.canonical(exact_json.encode(block["input"])).decode()
+    return {
+        "id": block["id"],
+        "type": "function",
+        "function": {"name": block["name"], "arguments": arguments},
+    }
+
+
+def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
+    """The content parts that a user's blocks are."""
+    return [_part(block) for block in blocks]
+
+
+def has_files(blocks: Any) -> bool:
+    """Whether blocks hold files, which text cannot stand for."""
+    return isinstance(blocks, list) and any(_file_part(block) is not None for block in blocks)
+
+
+def plain_text(blocks: Iterable[Any]) -> str:
+    """Blocks as text alone, where a format has no other place: what is no text is named."""
+    return "\n".join(words_of(block) or f"[{kind(block) or 'block'}]" for block in blocks)
+
+
+def _part(block: Any) -> dict[str, Any]:
+    file = _file_part(block)
+    return file if file is not None else text_part(plain_text([block]))
+
+
+def _file_part(block: Any) -> dict[str, Any] | None:
+    source = block.get("source") if kind(block) in ("image", "document") else None
+    if not isinstance(source, dict):
+        return None
+    url = _url(source)
+    if kind(block) == "image":
+        return None if url is None else {"type": "image_url", "image_url": {"url": url}}
+    if source.get("type") != "base64" or url is None:
+        return None
+    title = block.get("title")
+    name = title if isinstance(title, str) and title else "document.pdf"
+    return {"type": "file", "file": {"filename": name, "file_data": url}}
+
+
+def _url(source: dict[str, Any]) -> str | None:
+    if source.get("type") == "base64":
+        media_type, data = source.get("media_type"), source.get("data")
+        is_whole = isinstance(media_type, str) and isinstance(data, str)
+        return f"data:{media_type};base64,{data}" if is_whole else None
+    url = source.get("url")
+    return url if source.get("type") == "url" and isinstance(url, str) else None
+
+
+# --- from the chat form to blocks
+
+
+def block_of_call(call: Any) -> Block:
+    """The tool_use block that a tool call is, under the id that it came with: `tool_ids` changes those.
+
+    Arguments that are no JSON object become `{"_raw": text}`, a name that is no text "".
+    """
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return text_part(f"[tool call: {exact_json.encode(call).decode()}]")
+    return {
+        "type": "tool_use",
+        "id": text_at(call, "id") or block_id(""),
+        "name": text_at(function, "name") or "",
+        "input": input_of(function.get("arguments")),
+    }
+
+
+def block_id(call_id: str) -> str:
+    """A tool-call id in the characters that Anthropic allows."""
+    return _NO_ID_CHARACTER.sub("_", call_id) or "_"
+
+
+def blocks_of_content(content: Any) -> list[Block]:
+    """The blocks that the content of a chat message is: none for null and for empty text."""
+    if isinstance(content, list):
+        return [_block(part) for part in content]
+    if content is None or content == "":
+        return []
+    return [text_part(content if isinstance(content, str) else exact_json.encode(content).decode())]
+
+
+def _block(part: Any) -> Block:
+    if is_text(part):
+        return text_part(part["text"])
+    name = kind(part)
+    value = part.get(name) if name else None
+    if name == "image_url":
+        return _image_block(value.get("url") if isinstance(value, dict) else value)
+    if name == "file" and isinstance(value, dict) and (document := _document_block(value)):
+        return document
+    if name == "refusal" and isinstance(value, str):
+        return text_part(value)
+    return text_part(f"[{name}]" if name else exact_json.encode(part).decode())
+
+
+def _image_block(url: Any) -> Block:
+    data = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
+    if data is not None and data[1] in IMAGES:
+        return {"type": "image", "source": {"type": "base64", "media_type": data[1], "data": data[2]}}
+    if isinstance(url, str) and url.startswith(("https://", "http://")):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return text_part(f"[image: {data[1] if data else url}]")
+
+
+def _document_block(file: dict[str, Any]) -> Block | None:
+    data = _DATA_URL.fullmatch(file["file_data"]) if isinstance(file.get("file_data"), str) else None
+    if data is None or data[1] != "application/pdf":
+        return None
+    source = {"type": "base64", "media_type": data[1], "data": data[2]}
+    name = file.get("filename")
+    title = {"title": name} if isinstance(name, str) else {}
+    return {"type": "document", "source": source, **title}

@@ -1,0 +1,195 @@
+"""The Anthropic Messages request body, and how messages are joined and cached in it.
+
+Source: `anthropic.types.message_create_params` of the package `anthropic`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import is_text, kind
+from cardbox_cli.context.providers.anthropic.blocks import Block, block_id
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks
+from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
+from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
+from cardbox_cli.context.request import Request
+from cardbox_cli.model.layers import CHECKPOINT
+
+# The API requires max_tokens; this is sent where the profile names none.
+MAX_TOKENS = 4096
+
+# Keys of a profile's llm_config that are the same parameter here.
+SAME_PARAMETERS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "thinking",
+    "output_config",
+    "stop_sequences",
+    "metadata",
+    "service_tier",
+    "speed",
+    "container",
+    "inference_geo",
+    "user_profile_id",
+    "workspace_id",
+    "diagnostics",
+    "cache_control",
+)
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def body(request: Request) -> Body:
+    """The JSON body of `request`; without a model when none is known.
+
+    All system text stands in `system`, in its order: histories have no place for it. Only layers that stand
+    behind the history keep their place, as the user's text.
+    """
+    placed_ones = placed(request.messages)
+    system = [message.body["content"] for message in placed_ones if message.body["role"] == "system"]
+    messages, _ = conversation(request.messages)
+    return {
+        **({} if request.model is None else {"model": request.model}),
+        "max_tokens": _max_tokens(request.config),
+        **({"system": _system(system)} if system else {}),
+        "messages": [_merged(run) for run in runs(messages)],
+        **({"tools": [_tool(tool) for tool in request.tools]} if request.tools else {}),
+        **_tool_choice(request),
+        **_parameters(request.config),
+    }
+
+
+def conversation(messages: Iterable[Message]) -> tuple[list[Message], list[RenamedCall]]:
+    """The messages without system text, each tool call under an id of its own; and what was renamed."""
+    return with_unique_ids([message for message in placed(messages) if message.body["role"] != "system"])
+
+
+def placed(messages: Iterable[Message]) -> list[Message]:
+    """The messages, the layers behind the history as the user's: system text has no place there."""
+    result: list[Message] = []
+    is_behind = False
+    for message in messages:
+        is_behind = is_behind or message.layer == CHECKPOINT
+        if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
+            message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
+        result.append(message)
+    return result
+
+
+def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """The messages, in lists of neighbours of one role, which are sent as one."""
+    for _, run in groupby(messages, key=lambda message: message.body["role"]):
+        yield list(run)
+
+
+def results_first(block: Any) -> bool:
+    """The key by which the blocks of a user's message are sorted."""
+    return kind(block) != "tool_result"
+
+
+def steps(messages: Sequence[Message]) -> list[int]:
+    """The step of each message: neighbours of one role are one; system text, which moves, is in none (-1)."""
+    numbers: list[int] = []
+    number, before = 0, None
+    for message in messages:
+        role = message.body["role"]
+        if role != "system":
+            number += role != before
+            before = role
+        numbers.append(-1 if role == "system" else number)
+    return numbers
+
+
+def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+    """The messages as a prefix cache finds them: system text first, then the parts of the others."""
+    roles = [message.body["role"] for message in placed(messages)]
+    system = (place for place, role in enumerate(roles) if role == "system")
+    for number, place in enumerate(system, 1):
+        yield SentMessage("system", number, _in_blocks(messages[place]), [place])
+    # The conversation is every other message, in the same order.
+    places = (place for place, role in enumerate(roles) if role != "system")
+    for number, run in enumerate(runs(conversation(messages)[0]), 1):
+        parts = [(_in_blocks(message), [next(places)]) for message in run]
+        if run[0].body["role"] == "user":
+            parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
+        yield from (SentMessage("messages", number, *part) for part in parts)
+
+
+def _in_blocks(message: Message) -> Body:
+    return {**message.body, "content": as_blocks(message.body["content"])}
+
+
+def _system(contents: Sequence[Any]) -> str | list[Block]:
+    """One text; blocks where an original marks what to cache."""
+    blocks = [block for content in contents for block in as_blocks(content)]
+    if all(is_text(block) and not block.get("cache_control") for block in blocks):
+        return "\n\n".join(block["text"] for block in blocks)
+    return [with_id(block, block_id) for block in blocks]
+
+
+def _merged(run: Sequence[Message]) -> dict[str, Any]:
+    """One message of neighbours of one role; results of tools come first in it."""
+    role, content = run[0].body["role"], run[0].body["content"]
+    if len(run) > 1:
+        content = [block for message in run for block in as_blocks(message.body["content"])]
+    if role == "user" and not isinstance(content, str):
+        content = sorted(content, key=results_first)
+    return {"role": role, "content": content}
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool definition; one that is stored as OpenAI writes it, with parameters, is translated."""
+    function = tool["function"] if isinstance(tool.get("function"), dict) else tool
+    if "input_schema" in tool or (function is tool and "parameters" not in tool and "type" in tool):
+        return tool
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    kept = {key: function[key] for key in ("name", "description", "strict") if function.get(key) is not None}
+    return {**kept, "input_schema": schema}
+
+
+def _tool_choice(request: Request) -> dict[str, Any]:
+    if not request.tools:
+        return {}
+    choice = _choice(request.config.get("tool_choice"))
+    if request.config.get("parallel_tool_calls") is False and (choice or {}).get("type") != "none":
+        choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
+    return {} if choice is None else {"tool_choice": choice}
+
+
+def _choice(choice: Any) -> dict[str, Any] | None:
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        return {"type": "tool", "name": function.get("name")} if isinstance(function, dict) else choice
+    return {"type": _CHOICES[choice]} if isinstance(choice, str) and choice in _CHOICES else None
+
+
+def _max_tokens(config: dict[str, Any]) -> int:
+    named = (config.get(key) for key in ("max_tokens", "max_completion_tokens"))
+    return next((number for number in named if type(number) is int), MAX_TOKENS)
+
+
+def _parameters(config: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
+    parameters = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
+    stop = config.get("stop")
+    if stop:
+        parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
+    output = _output_config(config)
+    if output:
+        parameters.setdefault("output_config", output)
+    return parameters
+
+
+def _output_config(config: dict[str, Any]) -> dict[str, Any]:
+    output: dict[str, Any] = {}
+    if config.get("reasoning_effort") in _EFFORTS:
+        output["effort"] = config["reasoning_effort"]
+    wanted = config.get("response_format")
+    schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
+    if isinstance(schema, dict) and isinstance(schema.get("schema"), dict):
+        output["format"] = {"type": "json_schema", "schema": schema["schema"]}
+    return output

@@ -1,0 +1,135 @@
+"""What a card is as a message of Anthropic's: its role, and a text or content blocks.
+
+Calls have the ids that cards have; which ones are sent is decided for all of a request's messages (`body`).
+"""
+
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import NoMessage, never_a_message, standard_body
+from cardbox_cli.context.parts import is_text, kind, text_part
+from cardbox_cli.context.providers.anthropic.blocks import (
+    Block,
+    block_of_call,
+    blocks_of_content,
+    has_files,
+    parts_of,
+    plain_text,
+)
+from cardbox_cli.context.providers.chat import chat_body
+from cardbox_cli.context.providers.provider import AnyCard, Body
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
+from cardbox_cli.model.content import ToolResultContent
+
+NAME = "anthropic"
+# The formats of files whose content blocks are Anthropic's.
+_FORMATS = (NAME, "claude-code")
+
+
+def own_blocks(card: AnyCard) -> Any:
+    """What stood as content in an Anthropic message, if this card keeps it; else `UNSET`."""
+    is_own = card.metadata.get(sources.FORMAT) in _FORMATS
+    return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_own else msgspec.UNSET
+
+
+def chat_original(card: AnyCard) -> Body | None:
+    """The chat message of a card that keeps blocks; None for another."""
+    blocks = own_blocks(card)
+    if blocks is msgspec.UNSET:
+        return None
+    body = standard_body(card)
+    if card.type == TOOL_RESULT:
+        return {**body, "content": _result_text(blocks, body["content"])}
+    if body["role"] == "user" and has_files(blocks):
+        return {**body, "content": parts_of(blocks)}
+    return body
+
+
+def _result_text(blocks: Any, text: Any) -> Any:
+    """The text of a tool result, with a word for what is no text: tool messages hold nothing else."""
+    content = blocks[0].get("content") if isinstance(blocks, list) and len(blocks) == 1 else None
+    return plain_text(content) if isinstance(content, list) and content else text
+
+
+def role_of(card: AnyCard) -> str:
+    """Whose message it is: system, assistant or user, who also brings the tools' results."""
+    if card.role in SYSTEM_ROLES:
+        return "system"
+    return "assistant" if card.role == "assistant" else "user"
+
+
+def content_of(card: AnyCard) -> Any:
+    """What a card is as the content of a message: its original, or a string, or a list of blocks."""
+    original = own_blocks(card)
+    return standard_content(card) if original is msgspec.UNSET else original
+
+
+def standard_content(card: AnyCard) -> str | list[Block]:
+    """The content that a card's own fields make: a string where they hold text and no more."""
+    if card.type == ASIDE:
+        return []
+    if card.type == REASONING:
+        return [_thinking_block(card)]
+    body = chat_body(card)
+    if body["role"] in ("tool", "function"):
+        return [_result_block(card, body)]
+    content = body.get("content")
+    if isinstance(content, str) and len(body) == 2:
+        return content
+    blocks = blocks_of_content(content)
+    blocks += [text_part(body["refusal"])] if isinstance(body.get("refusal"), str) else []
+    calls = body.get("tool_calls")
+    blocks += [block_of_call(call) for call in calls] if isinstance(calls, list) else []
+    if body.get("function_call"):
+        blocks.append(text_part(f"[call of {exact_json.encode(body['function_call']).decode()}]"))
+    is_text_alone = isinstance(content, str) and len(blocks) == (1 if content else 0)
+    return content if isinstance(content, str) and is_text_alone else blocks
+
+
+def as_blocks(content: Any) -> list[Any]:
+    """Content as a list of blocks."""
+    return content if isinstance(content, list) else blocks_of_content(content)
+
+
+def _thinking_block(card: AnyCard) -> Block:
+    signature = card.metadata.get("signature")
+    block = {"type": "thinking", "thinking": card_text(card.content)}
+    return {**block, "signature": signature} if isinstance(signature, str) else block
+
+
+def _result_block(card: AnyCard, body: dict[str, Any]) -> Block:
+    content = body.get("content")
+    call_id = body.get("tool_call_id")
+    if not isinstance(call_id, str) or not call_id:
+        # OpenAI's older functions have no ids, and a tool_result cannot do without.
+        return text_part(f"[result of {body.get('name') or 'a tool'}: {card_text(card.content)}]")
+    text = content if isinstance(content, str) else blocks_of_content(content) or ""
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    failed = isinstance(card.content, ToolResultContent) and card.content.status != "success"
+    return {**block, "is_error": True} if failed else block
+
+
+def encode(card: Card) -> Body | NoMessage:
+    """The Anthropic message that `card` is, or the reason why it is none.
+
+    The API refuses empty content, and thinking that it has not signed.
+    """
+    nothing = never_a_message(card)
+    if nothing is not None:
+        return nothing
+    content = content_of(card)
+    if isinstance(content, list):
+        content = [block for block in content if not _is_refused(block)]
+    if not content or (isinstance(content, str) and not content.strip()):
+        return NoMessage("nothing that Anthropic would take: empty, or thinking without its signature")
+    return {"role": role_of(card), "content": content if isinstance(content, str) else as_blocks(content)}
+
+
+def _is_refused(block: Any) -> bool:
+    if is_text(block):
+        return not block["text"].strip()
+    return kind(block) == "thinking" and not block.get("signature")

@@ -1,0 +1,83 @@
+"""What gets lost between Anthropic's blocks and the chat form, in words.
+
+What has rules of its own in the lint (ids that repeat, arguments that are no JSON, thinking without a
+signature) has no place here, nor have marks of what to cache, which change no answer.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.messages import OF_ONE_FORMAT
+from cardbox_cli.context.parts import is_text, kind
+from cardbox_cli.context.providers.anthropic.blocks import blocks_of_content, has_files, is_call
+from cardbox_cli.context.providers.anthropic.encoding import own_blocks
+from cardbox_cli.context.providers.chat import chat_body
+from cardbox_cli.context.tool_calls import are_functions
+from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
+from cardbox_cli.model.cards import Card
+
+_SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+
+
+def in_chat(card: Card) -> Iterator[str]:
+    """What the chat form leaves out of a card that keeps blocks."""
+    if card.type == REASONING:
+        yield "thinking is left out"
+    elif card.type == ASIDE:
+        yield "blocks that only Anthropic knows are left out"
+    else:
+        blocks = own_blocks(card)
+        for block in blocks if isinstance(blocks, list) else []:
+            yield from _of_result(block) if card.type == TOOL_RESULT else _of_block(card, block)
+
+
+def _of_result(block: Any) -> Iterator[str]:
+    if not isinstance(block, dict):
+        return
+    if block.get("is_error"):
+        yield "that the tool failed ('is_error') is not sent"
+    content = block.get("content")
+    for inner in content if isinstance(content, list) else []:
+        if not is_text(inner):
+            yield f"a block of type {kind(inner)!r} in a tool result is sent as text"
+
+
+def _of_block(card: Card, block: Any) -> Iterator[str]:
+    if is_text(block):
+        if block.get("citations"):
+            yield "citations are not sent"
+    elif not (card.role == "assistant" and is_call(block)) and not (
+        card.role == "user" and has_files([block])
+    ):
+        yield f"a block of type {kind(block)!r} is sent as text"
+
+
+def of_chat(card: Card) -> Iterator[str]:
+    """What Messages leaves out of a card in the chat form."""
+    if own_blocks(card) is not msgspec.UNSET or card.type in OF_ONE_FORMAT:
+        return  # sent as it came, or in no chat form
+    body = chat_body(card)
+    is_result = body["role"] in ("tool", "function")
+    if is_result and not body.get("tool_call_id"):
+        yield "the result of a function without an id is sent as text"
+    for key, value in body.items():
+        if key in ("refusal", "function_call") and value:
+            yield f"{key!r} is sent as text"
+        elif value and key not in _SENT_KEYS and not (key == "name" and is_result):
+            yield f"the message's {key!r} is not sent"
+    if not are_functions(body.get("tool_calls")):
+        yield "a tool call that is no function's is sent as text"
+    content = body.get("content")
+    yield from _of_parts(content if isinstance(content, list) else [])
+
+
+def _of_parts(parts: Iterable[Any]) -> Iterator[str]:
+    for part in parts:
+        [block] = blocks_of_content([part])
+        if kind(block) == "text" and not is_text(part):
+            yield f"a part of type {kind(part)!r} is sent as text"
+        image = part.get("image_url") if kind(part) == "image_url" else None
+        if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
+            yield "the 'detail' of an image is not sent"

@@ -1,0 +1,332 @@
+"""The rules of Anthropic's Messages: those that all providers share, and its own.
+
+What rendering mends is a warning, what it cannot mend an error. Those about thinking and about parameters
+stand in `thinking_rules` and `parameter_rules`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint.rule import Hit, Rules
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import is_text, kind, text_at, tool_name
+from cardbox_cli.context.providers.anthropic import parameter_rules, thinking_rules
+from cardbox_cli.context.providers.anthropic.blocks import IMAGES
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks, own_blocks
+from cardbox_cli.context.providers.anthropic.models import takes_prefill
+from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.context.providers.anthropic.tool_ids import is_allowed
+from cardbox_cli.context.providers.provider import RenamedCall
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.tool_calls import RAW, arguments_of
+from cardbox_cli.model.handwritten.wording import json_kind
+
+_MOST_BREAKPOINTS = 4
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+# Which blocks only one side may send.
+_SIDES = {
+    **dict.fromkeys((*thinking_rules.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
+    "tool_result": "user",
+}
+
+# The blocks that a message may have, those of betas among them, and those that a tool's result may.
+_BLOCKS = frozenset(
+    {*_SIDES, "text", "image", "document", "search_result", "container_upload", "compaction", "fallback"}
+    | {"mcp_tool_listing", "tool_addition", "tool_removal"}
+    | {"mcp_tool_use", "mcp_tool_result", "advisor_tool_result", "tool_search_tool_result"}
+    | {"web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result"}
+    | {"bash_code_execution_tool_result", "text_editor_code_execution_tool_result"}
+)
+_IN_RESULTS = frozenset({"text", "image", "search_result", "document", "tool_reference", "browser_state"})
+
+# What blocks must hold, and what that must be; ids that are empty are none.
+_NEEDS: dict[str, dict[str, type]] = {
+    "text": {"text": str},
+    "tool_use": {"id": str, "name": str, "input": dict},
+    "tool_result": {"tool_use_id": str},
+    "image": {"source": dict},
+    "document": {"source": dict},
+    "thinking": {"thinking": str, "signature": str},
+    "redacted_thinking": {"data": str},
+}
+_IDS = ("id", "tool_use_id")
+_KINDS: dict[type, str] = {str: "text", dict: "object"}
+
+_MESSAGES = "Anthropic API reference, Create a Message: messages"
+_TOOL_USE = "Anthropic docs, Handle tool calls"
+_TOOLS = "Anthropic API reference, Create a Message: tools"
+
+_OWN = Rules(_MESSAGES)
+
+
+# --- the order of messages
+
+
+@_OWN.error("first-message-not-user", remedy="begin the box with what the user said")
+def _first_message(subject: Subject) -> Iterator[Hit]:
+    """A first message, system text aside, that is not the user's."""
+    sent = subject.view(SentMessages)
+    first = sent.at(0)
+    if first is not None and first.role != "user":
+        yield sent.place_in(first, 0), "the first message is the assistant's, not the user's"
+
+
+@_OWN.error(
+    "prefill-refused",
+    source="Anthropic docs, Migration guide: prefill removal",
+    remedy="end with a user's message or with tool results",
+)
+def _prefill(subject: Subject) -> Iterator[Hit]:
+    """A last message of the assistant for a model that does not go on with it (Claude 4.6 and later), or
+    with thinking on."""
+    sent = subject.view(SentMessages)
+    last = sent.prefill
+    if last is None or last.kinds[-1] == "tool_use":
+        return
+    if not takes_prefill(subject.request.model):
+        model = subject.request.model
+        yield (
+            sent.place_in(last, -1),
+            f"{model} does not go on with an assistant's message, which is the last",
+        )
+    elif thinking_rules.is_on(subject):
+        yield sent.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
+
+
+@_OWN.error("trailing-whitespace", remedy="edit the card so that its text ends in a word")
+def _trailing_space(subject: Subject) -> Iterator[Hit]:
+    """A last message of the assistant that ends in white space."""
+    sent = subject.view(SentMessages)
+    last = sent.prefill
+    if last is not None and is_text(last.blocks[-1][0]):
+        text = last.blocks[-1][0]["text"]
+        if text != text.rstrip():
+            yield sent.place_in(last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
+
+
+# --- blocks
+
+
+@_OWN.error("block-on-wrong-side", remedy="write the card anew with the role that its blocks have")
+def _wrong_sides(subject: Subject) -> Iterator[Hit]:
+    """A tool call or thinking of the user, or a tool result of the assistant."""
+    for name, side in _SIDES.items():
+        for _, message in subject.view(SentMessages).blocks.get(name, []):
+            if message.body["role"] != side:
+                role = message.body["role"]
+                yield subject.place(message), f"a {name} block stands in a message of the {role}"
+
+
+@_OWN.error("block-unknown", remedy="take the block out, or write it as text")
+def _unknown_blocks(subject: Subject) -> Iterator[Hit]:
+    """A block of a type that no message has, or that a tool's result cannot have in it."""
+    for name, blocks in subject.view(SentMessages).blocks.items():
+        for _, message in blocks if name not in _BLOCKS else ():
+            yield subject.place(message), f"no message has a block of type {name!r}"
+    for inner, message in _within_results(subject):
+        if kind(inner) not in _IN_RESULTS:
+            yield subject.place(message), f"no tool result has a block of type {kind(inner)!r} in it"
+
+
+def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
+    for block, message in subject.view(SentMessages).blocks.get("tool_result", []):
+        inner = block.get("content")
+        if isinstance(inner, list):
+            yield from ((each, message) for each in inner)
+
+
+@_OWN.error("block-malformed", remedy="take the block out, or write it anew with what it lacks")
+def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
+    """A block without what its type must have: a text its text, a call its id, name and input, a result
+    the id of its call, an image or a document its source, thinking its text or its data."""
+    for name, needs in _NEEDS.items():
+        for block, message in subject.view(SentMessages).blocks.get(name, []):
+            if (problem := _block_problem(block, needs)) is not None:
+                yield subject.place(message), f"a block of type {name!r} {problem}"
+    for block, message in (*_in_system(subject), *_within_results(subject)):
+        name = kind(block)
+        if name in _IN_RESULTS and (problem := _block_problem(block, _NEEDS.get(name, {}))) is not None:
+            yield subject.place(message), f"a block of type {name!r} {problem}"
+
+
+def _in_system(subject: Subject) -> Iterator[tuple[Any, Message]]:
+    for _, _, message in subject.history.not_text if "system" in subject.history.roles else ():
+        content = message.body["content"]
+        if message.body["role"] == "system" and isinstance(content, list):
+            yield from ((each, message) for each in content)
+
+
+def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
+    """What a block lacks of what it needs; None for a whole one."""
+    for key, wanted in needs.items():
+        value = block.get(key)
+        if key not in block or (value == "" and key in _IDS):
+            return f"has no {key}"
+        if not isinstance(value, wanted):
+            return f"has {json_kind(value)} as its {key}, and no {_KINDS[wanted]}"
+    return None
+
+
+@_OWN.error("image-type", source="Anthropic docs, Vision: image formats", remedy="convert the image")
+def _image_types(subject: Subject) -> Iterator[Hit]:
+    """An image of another type than JPEG, PNG, GIF and WebP."""
+    images = [pair for pair in _within_results(subject) if kind(pair[0]) == "image"]
+    for block, message in [*subject.view(SentMessages).blocks.get("image", []), *images]:
+        source = block.get("source")
+        if kind(source) == "base64" and (media_type := text_at(source, "media_type")) not in IMAGES:
+            yield subject.place(message), f"an image is of type {media_type!r}, none of {', '.join(IMAGES)}"
+
+
+@_OWN.error("text-blank", remedy="take the empty text out")
+def _blank_texts(subject: Subject) -> Iterator[Hit]:
+    """Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left out."""
+    for message in subject.request.messages:
+        if message.body["role"] == "system" and not _has_words(message.body["content"]):
+            yield subject.place(message), "the system text is empty"
+    for block, message in subject.view(SentMessages).blocks.get("tool_result", []):
+        inner = block.get("content")
+        if isinstance(inner, list) and any(is_text(each) and not each["text"].strip() for each in inner):
+            yield subject.place(message), "a text block of the tool result is empty"
+
+
+def _has_words(content: Any) -> bool:
+    return all(not is_text(block) or block["text"].strip() for block in as_blocks(content))
+
+
+@_OWN.error(
+    "cache-breakpoints",
+    source="Anthropic docs, Prompt caching: explicit cache breakpoints",
+    remedy="keep the last ones: what stands before one is cached with it",
+    finds=f"More than {_MOST_BREAKPOINTS} blocks with `cache_control`.",
+)
+def _breakpoints(subject: Subject) -> Iterator[Hit]:
+    request = subject.request
+    places: list[RequestEntry | None] = [None for tool in request.tools if tool.get("cache_control")]
+    places += [None] * bool(request.config.get("cache_control"))
+    for message in request.messages:
+        if message.body["role"] == "system" and isinstance(message.body["content"], list):
+            for block in message.body["content"]:
+                places += [subject.place(message)] * _marks(block)
+    if any(_marks(block) for blocks in subject.view(SentMessages).blocks.values() for block, _ in blocks):
+        for merged in subject.view(SentMessages).merged:
+            for block, message in merged.blocks:
+                places += [subject.place(message)] * _marks(block)
+    if len(places) > _MOST_BREAKPOINTS:
+        words = f"cache breakpoint {_MOST_BREAKPOINTS + 1} of {len(places)}; there may be {_MOST_BREAKPOINTS}"
+        yield places[_MOST_BREAKPOINTS], words
+
+
+def _marks(block: Any) -> int:
+    """How often a block, and those within it, say that what is before should be cached."""
+    if not isinstance(block, dict):
+        return 0
+    inner = block.get("content")
+    within = sum(map(_marks, inner)) if isinstance(inner, list) else 0
+    return within + bool(block.get("cache_control"))
+
+
+# --- tool calls
+
+
+@_OWN.warning("tool-id-repeated", source=_TOOL_USE)
+def _repeated_ids(subject: Subject) -> Iterator[Hit]:
+    """A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike."""
+    for change, repeats in _renamed(subject):
+        if repeats and change.card_id is not None:
+            place = subject.place_of(change.card_id)
+            yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
+
+
+@_OWN.warning("tool-id-characters", source=_TOOL_USE)
+def _id_characters(subject: Subject) -> Iterator[Hit]:
+    """A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, with a
+    number behind it where another id is the same then."""
+    for change, repeats in _renamed(subject):
+        if not repeats and change.card_id is not None:
+            yield subject.place_of(change.card_id), f"the id {change.old!r} is sent as {change.new!r}"
+
+
+def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
+    """The calls under other ids, and whether that is because an earlier call has theirs."""
+    before: set[str] = set()
+    for change in subject.view(SentMessages).renamed:
+        yield change, change.old in before or is_allowed(change.old)
+        before.add(change.old)
+
+
+@_OWN.error("tool-name-invalid", source=_TOOLS, remedy="rename the tool in its definition and its calls")
+def _names(subject: Subject) -> Iterator[Hit]:
+    """A tool, called or defined, whose name is not 1 to 128 letters, digits, `_` and `-`."""
+    for block, message in subject.view(SentMessages).blocks.get("tool_use", []):
+        name = text_at(block, "name")
+        # What has no name that is a text is malformed as a block.
+        problem = None if name is None else name_problem(name, "called tool", _NAME, 128)
+        if problem is not None:
+            yield subject.place(message), problem
+    for number, tool in enumerate(subject.request.tools):
+        problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 128)
+        if problem is not None:
+            yield None, problem
+
+
+@_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
+def _malformed_tools(subject: Subject) -> Iterator[Hit]:
+    """A tool whose `input_schema` is no schema of an object."""
+    for number, tool in enumerate(subject.beside.get("tools", [])):
+        problem = schema_problem(tool["input_schema"], "input_schema") if "input_schema" in tool else None
+        if problem is not None:
+            yield None, f"tool {number} {problem}"
+
+
+@_OWN.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
+def _repeated_tools(subject: Subject) -> Iterator[Hit]:
+    """Two tools of one name."""
+    names = Counter(name for tool in subject.request.tools if (name := tool_name(tool)) is not None)
+    for name, number in names.items():
+        if number > 1:
+            yield None, f"the tool {name!r} is defined {number} times"
+
+
+@_OWN.warning(
+    "arguments-invalid",
+    source=_TOOL_USE,
+    remedy="edit the card so that the arguments are a string such as '{}'",
+)
+def _raw_arguments(subject: Subject) -> Iterator[Hit]:
+    """A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`."""
+    if not any(
+        _is_raw(block.get("input")) for block, _ in subject.view(SentMessages).blocks.get("tool_use", [])
+    ):
+        return
+    history = subject.history
+    with_blocks = {card.card_id for card in history.with_originals if own_blocks(card) is not msgspec.UNSET}
+    for call in history.calls:
+        if call.function is None or call.entry.slot.card_id in with_blocks:
+            continue  # blocks are sent as they came
+        arguments = call.function.get("arguments")
+        if arguments_of(arguments) is None:
+            problem = arguments_problem(arguments) or TOO_DEEP
+            yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
+
+
+def _is_raw(called_with: Any) -> bool:
+    return isinstance(called_with, dict) and RAW in called_with
+
+
+RULES = (
+    *exchanges.RULES.by("Anthropic docs, Handle tool calls: formatting requirements"),
+    *contents.RULES.by(_MESSAGES),
+    *_OWN,
+    *thinking_rules.RULES,
+    *parameters.RULES.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *parameter_rules.RULES,
+    *economy.LIMITS.by("Anthropic docs, Models overview: context window"),
+    *economy.CACHING.by("Anthropic docs, Prompt caching"),
+)

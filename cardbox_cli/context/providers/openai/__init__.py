@@ -1,0 +1,22 @@
+"""OpenAI's chat completions. Cards are near to this format: the chat form is its messages."""
+
+from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.context.providers.openai import answers, body, cards, models
+from cardbox_cli.context.providers.provider import Provider
+
+PROVIDER = Provider(
+    name=cards.NAME,
+    title="OpenAI",
+    sends="a chat-completions body",
+    encode=chat_message,
+    chat_original=cards.original,
+    body=body.body,
+    steps=body.steps,
+    sent=body.sent,
+    # OpenAI docs, "Prompt caching": tools and a schema for the answer stand before the messages.
+    cached_parameters=("response_format",),
+    models=models.MODELS,
+    rules="cardbox_cli.context.providers.openai.rules",
+    files=cards.FILES,
+    answers=answers.ANSWERS,
+)

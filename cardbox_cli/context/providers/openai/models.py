@@ -1,0 +1,72 @@
+"""OpenAI's models by their names: how much they hold, what counts their tokens, which of them reason.
+
+Of a name that is not known here nothing is claimed.
+"""
+
+import re
+from typing import Any
+
+from cardbox_cli.context.providers.provider import Models
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, bare_name, encoding_tokenizer
+
+_RECOGNISED = re.compile(r"(chat)?gpt-|o[134]([-@]|$)")
+# In tokens, input and output together.
+_HOLDING = {
+    4_096: ("gpt-3.5-turbo-0301", "gpt-3.5-turbo-0613"),
+    8_192: ("gpt-4",),
+    16_385: ("gpt-3.5-turbo", "gpt-3.5-turbo-16k"),
+    32_768: ("gpt-4-32k",),
+    128_000: (
+        *("gpt-4-1106-preview", "gpt-4-0125-preview", "gpt-4-vision-preview", "gpt-4-turbo-preview"),
+        *("gpt-4-turbo", "gpt-4.5-preview", "gpt-4o", "gpt-4o-mini", "chatgpt-4o", "o1-mini", "o1-preview"),
+        *("gpt-5-chat", "gpt-5.1-chat", "gpt-5.2-chat", "gpt-5.3-chat"),
+    ),
+    200_000: ("o1", "o1-pro", "o3", "o3-mini", "o3-pro", "o4-mini"),
+    400_000: (
+        *("gpt-5", "gpt-5-mini", "gpt-5-nano", "gpt-5-pro", "gpt-5-codex"),
+        *("gpt-5.1", "gpt-5.1-codex", "gpt-5.1-codex-mini", "gpt-5.1-codex-max"),
+        *("gpt-5.2", "gpt-5.2-pro", "gpt-5.2-codex", "gpt-5.3-codex", "gpt-5.4-mini", "gpt-5.4-nano"),
+    ),
+    1_047_576: ("gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano"),
+    1_050_000: ("gpt-5.4", "gpt-5.4-pro", "gpt-5.5", "gpt-5.5-pro"),
+}
+
+# encoding -> the bare names of its models
+_ENCODINGS = {
+    "o200k_base": re.compile(
+        r"(gpt-4o|chatgpt-4o|gpt-4\.1|gpt-4\.5|gpt-5(\.\d+)?|gpt-oss|o1|o3|o4)([-@:].*)?"
+    ),
+    "cl100k_base": re.compile(r"gpt-(3\.5|35|4)([-@:].*)?"),
+}
+# OpenAI Cookbook, How to count tokens with tiktoken: the models of which it says what a message costs.
+_DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
+
+# The models that reason. From 5.1 on they can be asked not to; those that chat never do.
+_REASONING = re.compile(r"(?:o[134]|gpt-5(?:\.\d+)?)(?=[-@]|$)(?!-chat)")
+_MAY_NOT_REASON = re.compile(r"gpt-5\.")
+
+
+def _tokenizer(model: str) -> Tokenizer:
+    name = bare_name(model)
+    encoding = next((encoding for encoding, names in _ENCODINGS.items() if names.fullmatch(name)), None)
+    return ESTIMATE if encoding is None else encoding_tokenizer(encoding)
+
+
+def reasons(model: str | None, effort: Any) -> bool:
+    """Whether a model reasons at this `reasoning_effort`, where that is known."""
+    if not is_reasoning(model):
+        return False
+    return effort not in (None, "none") if _MAY_NOT_REASON.match(bare_name(model)) else True
+
+
+def is_reasoning(model: str | None) -> bool:
+    """Whether it is one of the models that reason, or may."""
+    return _REASONING.match(bare_name(model)) is not None
+
+
+MODELS = Models(
+    recognises=lambda model: _RECOGNISED.match(bare_name(model)) is not None,
+    holding=_HOLDING,
+    tokenizer=_tokenizer,
+    documents_costs=lambda model: _DOCUMENTED.fullmatch(bare_name(model)) is not None,
+)

@@ -1,0 +1,273 @@
+"""The rules of OpenAI's chat completions: those that all providers share, and its own."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint.history import HistoryCall
+from cardbox_cli.context.lint.parameters import number_of
+from cardbox_cli.context.lint.rule import Hit, Rules
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
+from cardbox_cli.context.parts import kind, text_at, texts_in, tool_name
+from cardbox_cli.context.providers.openai.body import runs
+from cardbox_cli.context.providers.openai.models import is_reasoning, reasons
+from cardbox_cli.model.handwritten.wording import json_kind
+
+_LONGEST_ID = 40
+_MOST_TOOLS = 128
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_SPEAKER = re.compile(r"[^\s<|\\/>]+")
+# What the parts of a message's content may be, by role; of roles that are not here, text alone.
+_PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
+_FILES = ("image_url", "input_audio", "file")
+# The keys under which a part, a call or a tool has its value, and of which one must be a text in it.
+_VALUES = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
+_TOOL_TYPES = ("function", "custom")
+
+_CONTENT = "OpenAI API reference, Create chat completion: messages, content"
+_ASSISTANT = "OpenAI API reference, Create chat completion: messages, assistant message, tool_calls"
+_TOOLS = "OpenAI API reference, Create chat completion: tools"
+
+_OWN = Rules(_CONTENT)
+
+
+def _is_function(call: HistoryCall) -> bool:
+    return isinstance(call.value, dict) and call.value.get("type", "function") == "function"
+
+
+@_OWN.error(
+    "tool-id-too-long",
+    source=_ASSISTANT,
+    remedy="import with --remap-tool-ids, which gives shorter ones",
+    finds=f"A tool-call id of more than {_LONGEST_ID} characters.",
+)
+def _long_ids(subject: Subject) -> Iterator[Hit]:
+    for call in subject.history.calls:
+        if call.id is not None and len(call.id) > _LONGEST_ID and _is_function(call):
+            size = len(call.id)
+            yield call.entry, f"the id {call.id!r} has {size} characters, not up to {_LONGEST_ID}"
+
+
+@_OWN.error("tool-name-invalid", source=_TOOLS, remedy="rename the tool in its definition and its calls")
+def _names(subject: Subject) -> Iterator[Hit]:
+    """A tool, called or defined, whose name is not 1 to 64 letters, digits, `_` and `-`."""
+    for call in subject.history.calls:
+        problem = name_problem(call.name, "called tool", _NAME, 64)
+        if problem is not None and _is_function(call):
+            yield call.entry, problem
+    for number, tool in enumerate(subject.request.tools):
+        problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 64)
+        if problem is not None and (tool.get("type") == "function" or "input_schema" in tool):
+            yield None, problem
+
+
+@_OWN.error(
+    "too-many-tools",
+    source=_TOOLS,
+    remedy="narrow the profile's allowed_tools",
+    finds=f"More than {_MOST_TOOLS} tools.",
+)
+def _too_many_tools(subject: Subject) -> Iterator[Hit]:
+    number = len(subject.request.tools)
+    if number > _MOST_TOOLS:
+        yield None, f"the request has {number} tools, not up to {_MOST_TOOLS}"
+
+
+@_OWN.error(
+    "arguments-invalid",
+    source=_ASSISTANT,
+    remedy="edit the card so that the arguments are a string such as '{}'",
+)
+def _bad_arguments(subject: Subject) -> Iterator[Hit]:
+    """A tool call whose `arguments` are not a JSON object in a string."""
+    for call in subject.history.calls:
+        if call.function is None or not _is_function(call):
+            continue
+        problem = arguments_problem(call.function.get("arguments"))
+        if problem is not None:
+            yield call.entry, f"the arguments of {call.name!r} are {problem}"
+
+
+@_OWN.error("content-null", remedy="leave the message out, or give it a text")
+def _null_contents(subject: Subject) -> Iterator[Hit]:
+    """A message whose content is null, and that calls no tool either."""
+    for entry, card, message in subject.history.not_text:
+        body = message.body
+        if body.get("content") is None and not card.tool_calls and not any(body.get(key) for key in _INSTEAD):
+            yield entry, f"the {body['role']} message has no content (null)"
+
+
+# What an assistant's message may have in the place of content.
+_INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
+
+
+@_OWN.error("content-malformed", remedy="edit the card so that its content is a text")
+def _malformed_contents(subject: Subject) -> Iterator[Hit]:
+    """Content that is neither a text nor a list of parts, or a part that no type of the API is: unknown,
+    or without its value."""
+    for entry, _, message in subject.history.not_text:
+        content = message.body.get("content")
+        if content is None:
+            continue
+        if not isinstance(content, list):
+            yield entry, f"the content is {json_kind(content)}, and neither a text nor a list of parts"
+        elif not content:
+            yield entry, "the content is a list without parts"
+        else:
+            yield from ((entry, problem) for part in content if (problem := _part_problem(part)))
+
+
+def _part_problem(part: Any) -> str | None:
+    name = kind(part)
+    if not name:
+        return "a part of the content is no object with a type"
+    if name in ("text", "refusal"):
+        is_whole = text_at(part, name) is not None
+    elif name in _VALUES:
+        is_whole = any(text_at(part.get(name), key) for key in _VALUES[name])
+    else:
+        return f"no provider of this format knows a part of type {name!r}"
+    return None if is_whole else f"a part of type {name!r} does not hold what it should"
+
+
+@_OWN.error("part-on-wrong-side", remedy="say it in a message of the user's")
+def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
+    """An image, audio or a file in a message that is not the user's, or a refusal in one that is not the
+    assistant's."""
+    for entry, _, message in subject.history.not_text:
+        content, role = message.body.get("content"), message.body["role"]
+        for part in content if isinstance(content, list) else ():
+            name = kind(part)
+            if name in (*_FILES, "refusal") and name not in _PARTS.get(role, ()):
+                yield entry, f"a part of type {name!r} stands in a message of the role {role!r}"
+
+
+@_OWN.error(
+    "speaker-name-invalid",
+    source="OpenAI API reference, Create chat completion: messages, name",
+    remedy="write the name with letters, digits, `_` and `-`",
+)
+def _speakers(subject: Subject) -> Iterator[Hit]:
+    r"""A `name` of who speaks with white space or one of `< \ / >` or a bar in it; a function's message
+    without one."""
+    for entry, _, message in subject.history.named:
+        name = message.body["name"]
+        if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
+            yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
+    for entry, _, message in subject.history.messages if "function" in subject.history.roles else ():
+        if message.body["role"] == "function" and message.body.get("name") is None:
+            yield entry, "the message of a function does not name it"
+
+
+@_OWN.error(
+    "tool-malformed",
+    source=_TOOLS,
+    remedy="write calls and tools as functions, parameters as an object's schema",
+)
+def _malformed_tools(subject: Subject) -> Iterator[Hit]:
+    """A `tool_calls` that is no list of calls, a call or a tool of no known type or without its value,
+    parameters of a tool that are no schema of an object."""
+    history = subject.history
+    others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
+    if history.with_other_calls or any(others):
+        yield from _malformed_calls(subject)
+    for number, tool in enumerate(subject.beside.get("tools", [])):
+        problem = _tool_problem(tool)
+        if problem is not None:
+            yield None, f"tool {number} {problem}"
+
+
+def _malformed_calls(subject: Subject) -> Iterator[Hit]:
+    for entry, _, message in subject.history.messages:
+        calls = message.body.get("tool_calls")
+        if calls is None:
+            continue
+        if not isinstance(calls, list) or not calls:
+            yield entry, f"tool_calls is {'empty' if calls == [] else json_kind(calls)}, and no list of calls"
+            continue
+        for call in calls:
+            name = call.get("type") if isinstance(call, dict) else None
+            if name not in _TOOL_TYPES:
+                yield entry, f"a tool call is of type {name!r}, not 'function' or 'custom'"
+            elif not isinstance(call.get(name), dict):
+                yield entry, f"a tool call has no {name!r}"
+
+
+def _tool_problem(tool: dict[str, Any]) -> str | None:
+    name = kind(tool)
+    if name not in _TOOL_TYPES:
+        return f"is of type {name!r}, not 'function' or 'custom'"
+    value = tool.get(name)
+    if not isinstance(value, dict):
+        return f"has no {name!r}"
+    schema = value.get("parameters")
+    return None if name == "custom" or schema in (None, {}) else schema_problem(schema, "parameters")
+
+
+@_OWN.error(
+    "tool-id-repeated",
+    source=_ASSISTANT,
+    remedy="give each call an id of its own, and its result the same one",
+)
+def _repeated_ids(subject: Subject) -> Iterator[Hit]:
+    """Two tool calls of one message with the same id."""
+    ids = [call.id for call in subject.history.calls if call.id]
+    if len(set(ids)) == len(ids):
+        return
+    for run in runs(message for _, _, message in subject.history.messages):
+        seen: set[str] = set()
+        for message in run:
+            calls = message.body.get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
+                call_id = text_at(call, "id")
+                if call_id and call_id in seen:
+                    yield subject.place(message), f"two calls of one message have the id {call_id!r}"
+                seen.add(call_id or "")
+
+
+@_OWN.error(
+    "json-unsaid",
+    source="OpenAI docs, Structured model outputs: JSON mode",
+    remedy="tell the model in the system prompt to answer in JSON",
+)
+def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
+    """`response_format: json_object` where no message says the word JSON."""
+    if text_at(subject.request.config.get("response_format"), "type") != "json_object":
+        return
+    messages = subject.request.messages
+    if not any("json" in texts_in(message.body.get("content")).lower() for message in messages):
+        yield None, "response_format is json_object, and no message says the word JSON"
+
+
+@_OWN.error(
+    "reasoning-parameters",
+    source="OpenAI docs, Using the latest model: parameter compatibility",
+    remedy="use max_completion_tokens, and leave the temperature out",
+)
+def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
+    """For a model that reasons (o1, o3, o4, GPT-5): `max_tokens`, or a `temperature` or `top_p` other
+    than 1. From GPT-5.1 on these are found where a `reasoning_effort` is set."""
+    model = subject.request.model
+    if not subject.request.config or not is_reasoning(model):
+        return
+    sent = subject.beside
+    if sent.get("max_tokens") is not None:
+        yield None, f"{model} takes no max_tokens, but max_completion_tokens"
+    if not reasons(model, sent.get("reasoning_effort")):
+        return
+    for name in ("temperature", "top_p"):
+        value = number_of(sent.get(name))
+        if value not in (None, 1):
+            yield None, f"{model} takes no other {name} than 1 when it reasons, and it is {value}"
+
+
+RULES = (
+    *exchanges.RULES.by("OpenAI API reference, Create chat completion: messages, tool message"),
+    *contents.RULES.by("OpenAI API reference, Create chat completion: messages"),
+    *_OWN,
+    *parameters.RULES.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *economy.LIMITS.by("OpenAI docs, Models: context window"),
+    *economy.CACHING.by("OpenAI docs, Prompt caching"),
+)

@@ -1,0 +1,145 @@
+"""What a provider's format is: one record of all that cbx must know to send, check, compare and read it.
+
+The record is a value; what fills it stands in one folder for each provider, `providers/<name>/`, and is
+found by `registry`. The form between cards and formats is the chat form (`context/messages`).
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from cardbox_cli.context.messages import Message, NoMessage
+from cardbox_cli.context.request import Request
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, bare_name
+
+Body: TypeAlias = dict[str, Any]
+AnyCard: TypeAlias = Card | CardDraft
+# `-2024-08-06`, `@20250514`, `-0613`, `-latest`; behind it a gateway's own version, as in `-v1:0`.
+_SNAPSHOT = re.compile(r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest))?(?:-v\d+(?::\d+)?)?$")
+
+
+class RenamedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that is sent under another id than its message has, and the card that makes it."""
+
+    card_id: str | None
+    old: str
+    new: str
+
+
+class SentMessage(NamedTuple):
+    """A message, or a part of one, as it is sent: in which section of the body, its number there from 1, and
+    the places of the messages that make it."""
+
+    section: Literal["system", "messages"]
+    number: int
+    body: Body
+    places: list[int]
+
+
+class Models(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a provider's models, by their names as profiles have them.
+
+    `holding` lists models by the tokens that they hold, as `bare_name` makes their names. `documents_costs`:
+    whether the provider says what a plain message of the model costs beside its text.
+    """
+
+    recognises: Callable[[str], bool]
+    holding: Mapping[int, Collection[str]]
+    bare_name: Callable[[str], str] = bare_name
+    tokenizer: Callable[[str], Tokenizer] = lambda _: ESTIMATE
+    documents_costs: Callable[[str], bool] = lambda _: False
+
+    def window(self, model: str) -> int | None:
+        """How many tokens a model holds, None where that is not known.
+
+        By the whole name but for the mark of a snapshot: what goes on in another way is another model.
+        """
+        name = self.bare_name(model)
+        names = (name, _SNAPSHOT.sub("", name, count=1))
+        return next(
+            (tokens for each in names for tokens, known in self.holding.items() if each in known), None
+        )
+
+
+class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """How files with a list of the provider's messages are read as cards, and written.
+
+    `roles` are those that messages may have. `marks_beside` and `marks_message` tell whether what stands
+    beside the messages, or a message, is in no other format. `system_key` is where a system prompt stands
+    beside the messages, and `draft_system` makes its card. `draft` makes the cards of a message, ids left
+    open; `keep_original` gives the first card what `export` needs to give back the second. `export` gives
+    what stands beside the messages, and these.
+
+    `keyspace` begins the keys of conversations, so that one file taken as two formats makes two boxes.
+    `request_keys` stand only beside the messages of a request to this provider; `parameters` are those of a
+    request that the lint looks at.
+    """
+
+    keyspace: tuple[str, ...]
+    roles: Sequence[str]
+    marks_message: Callable[[Any], bool]
+    draft: Callable[[Body], list[CardDraft]]
+    keep_original: Callable[[CardDraft, CardDraft], CardDraft]
+    export: Callable[[Iterable[Card]], tuple[Body, Iterator[Body]]]
+    marks_beside: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    system_key: str | None = None
+    draft_system: Callable[[Any], CardDraft] | None = None
+    request_keys: Sequence[str] = ()
+    parameters: Sequence[str] = ()
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """How what a model answered is read as cards.
+
+    `unwrap` gives the message within a response, None for a value that is none; `is_own` tells whether a
+    message is in this format and no other. `draft` makes its cards, the ids of its calls put through the
+    function that it is given. The two that make something raise MalformedAnswer.
+    """
+
+    unwrap: Callable[[Body], Body | None]
+    is_own: Callable[[Body], bool]
+    draft: Callable[[Body, Callable[[Sequence[str]], list[str]]], list[CardDraft]]
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider's format. `title` is the provider's name in sentences, `sends` what a request's body is.
+
+    Cards: `encode` makes a card the message that is sent, or says why it is none. `chat_original` is the
+    message in the chat form that a card imported from this format keeps, None for any other card;
+    `lost_in_chat` what of such a card the chat form leaves out, `lost_of_chat` what this format leaves out of
+    a card in the chat form, both in words.
+
+    Requests: `body` makes the JSON body of a request whose messages `encode` made, without a model where none
+    is known. `renamed_calls` are the tool calls that get other ids in it. `steps` numbers the steps of a
+    conversation that messages belong to, which calls and results must be neighbours in; -1 for one that is in
+    none. `sent` lists the messages as a prefix cache finds them; `message_keys` are the keys of the body that
+    hold them, `cached_parameters` those that stand before them in the cache.
+
+    `rules` names the module whose RULES are the lint's; `hottest` is the highest temperature. `answers` is
+    None for a provider whose answers are in another's format.
+    """
+
+    name: str
+    title: str
+    sends: str
+
+    encode: Callable[[Card], Body | NoMessage]
+    chat_original: Callable[[AnyCard], Body | None] = lambda _: None
+    lost_in_chat: Callable[[Card], Iterable[str]] = lambda _: ()
+    lost_of_chat: Callable[[Card], Iterable[str]] = lambda _: ()
+
+    body: Callable[[Request], Body]
+    renamed_calls: Callable[[Sequence[Message]], Sequence[RenamedCall]] = lambda _: ()
+    steps: Callable[[Sequence[Message]], list[int]]
+    sent: Callable[[Sequence[Message]], Iterable[SentMessage]]
+    message_keys: Sequence[str] = ("system", "messages")
+    cached_parameters: Sequence[str] = ()
+
+    models: Models
+    hottest: int = 2
+    rules: str
+    files: MessageFiles
+    answers: Answers | None = None

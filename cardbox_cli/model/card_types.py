@@ -1,0 +1,94 @@
+"""The card types that cbx knows, a record for each: everything that is decided by a card's type.
+
+A type that has no record here is kept and sent as a message of whoever its card says, and no more: nobody
+has said that it is knowledge, or that it belongs to a layer. What one type alone is asked for by name (the
+results of calls, deliverables, profiles) goes by the names below. Does no I/O and knows no message format.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from cardbox_cli.model.content import Content, ToolContent, content_from_value, fields_schema
+from cardbox_cli.model.layers import COMPRESSION, TODO
+
+INSTRUCTION = "task.instruction"
+DELIVERABLE = "task.deliverable"
+RESULT_FIELDS = "task.result_fields"
+THOUGHT = "agent.thought"
+REASONING = "agent.reasoning"
+ASIDE = "agent.aside"
+TOOL_CALL = "tool.call"
+TOOL_RESULT = "tool.result"
+PROFILE = "sys.profile"
+RENDERED_PROMPT = "sys.rendered_prompt"
+TOOLS = "sys.tools"
+PARENT_POINTER = "meta.parent_pointer"
+SUMMARY = "context.compression"
+STORED_LAYER = "context.layer"
+TODO_ITEM = "todo.item"
+CHAT_MESSAGE = "chat.message"
+SESSION_EVENT = "session.event"
+
+# A message in every format; one in the format that it was imported from alone; never a message of its own.
+Becomes: TypeAlias = Literal["message", "own-format", "nothing"]
+
+
+class CardType(msgspec.Struct, frozen=True):
+    """What cbx knows of the cards of one type.
+
+    `role` is the speaker where a card names none. `becomes` says whether a card is a message; where it is
+    none, or not in every format, `reason` says why. `layer` is the layer that such cards make unasked.
+
+    `is_knowledge`: a search for knowledge finds them. `is_snapshot`: they store what a step was sent, and no
+    later turn sees them. `is_late`: as system text, their place is behind the history. `may_be_empty`: a card
+    without text is sound. `names_others`: by their purpose they hold ids. `content_of` makes the content of
+    a JSON value that is given for one.
+    """
+
+    role: str
+    becomes: Becomes = "message"
+    reason: str = ""
+    layer: str | None = None
+    is_knowledge: bool = False
+    is_snapshot: bool = False
+    is_late: bool = False
+    may_be_empty: bool = False
+    names_others: bool = False
+    content_of: Callable[[Any], Content] = content_from_value
+
+
+def _tools(value: Any) -> Content:
+    return ToolContent(value) if isinstance(value, list) else content_from_value(value)
+
+
+CARD_TYPES: dict[str, CardType] = {
+    INSTRUCTION: CardType("user", is_knowledge=True),
+    THOUGHT: CardType("assistant", is_knowledge=True),
+    TOOL_CALL: CardType("assistant", "nothing", "scheduling and audit; the call stands in its thought"),
+    TOOL_RESULT: CardType("tool", is_knowledge=True, may_be_empty=True),
+    DELIVERABLE: CardType("assistant", is_knowledge=True),
+    PROFILE: CardType("system", "nothing", "makes the system prompt"),
+    RENDERED_PROMPT: CardType("system", is_snapshot=True),
+    TOOLS: CardType("system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=_tools),
+    PARENT_POINTER: CardType("system", is_late=True, names_others=True),
+    RESULT_FIELDS: CardType("system", is_late=True, content_of=fields_schema),
+    SUMMARY: CardType("system", "nothing", f"joins the layer {COMPRESSION}", layer=COMPRESSION),
+    STORED_LAYER: CardType(
+        "system", "nothing", "a layer of an earlier request, as its metadata names it", is_snapshot=True
+    ),
+    TODO_ITEM: CardType("system", "nothing", f"belongs to the layer {TODO}", layer=TODO),
+    CHAT_MESSAGE: CardType("user", is_knowledge=True),
+    REASONING: CardType("assistant", "own-format", "thinking, sent only in formats that have a place for it"),
+    ASIDE: CardType("assistant", "own-format", "blocks of one format, sent in that format alone"),
+    SESSION_EVENT: CardType("system", "nothing", "an event of a session, no message"),
+}
+
+# What is known of a type that nobody described.
+UNDESCRIBED = CardType("user")
+
+
+def card_type(name: str) -> CardType:
+    """The record of the type of this name."""
+    return CARD_TYPES.get(name, UNDESCRIBED)
