@@ -87,10 +87,8 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
     elif recipe.target_profile_config is not None:
         name, place = recipe.target_profile_config.profile_name, "target_profile_config.profile_name"
     else:
-        raise BadRequest(
-            "handover failed: profile_name is missing",
-            hint="pass --arg profile_name=NAME, or set target_profile_config.profile_name in the recipe",
-        )
+        hint = "pass --arg profile_name=NAME, or set target_profile_config.profile_name in the recipe"
+        raise BadRequest("handover failed: profile_name is missing", hint=hint)
     if not isinstance(name, str):
         raise BadRequest(f"{place} must be a string, not {json_kind(name)}")
     if not name.strip():

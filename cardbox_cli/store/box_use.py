@@ -38,10 +38,8 @@ class BoxUseStore(ProjectStore):
         row = self._row("agents_using_box", box_id=box_id)
         if row is not None:
             use, agent_id = row
-            raise BoxConflict(
-                f"box {box_id} is the {use} of agent {agent_id!r}",
-                hint="a box can be deleted when no agent names it",
-            )
+            hint = "a box can be deleted when no agent names it"
+            raise BoxConflict(f"box {box_id} is the {use} of agent {agent_id!r}", hint=hint)
 
     def turns_of(self, box_ids: Sequence[str]) -> dict[str, list[BoxTurn]]:
         """The turns that read or write these boxes, newest first, by box.

@@ -344,20 +344,16 @@ class BoxStore(ProjectStore):
     def _check_output(self, fence: Fence, box_id: str) -> None:
         head = HeadStore(self.database, self.project_id).hold(fence)
         if head.output_box_id != _uuid(box_id):
-            raise BoxConflict(
-                f"box {box_id} is not the output box of turn {fence.agent_turn_id}",
-                hint=f"that is box {head.output_box_id}",
-            )
+            hint = f"that is box {head.output_box_id}"
+            raise BoxConflict(f"box {box_id} is not the output box of turn {fence.agent_turn_id}", hint=hint)
 
     def _refuse_profile_box(self, box_id: str) -> None:
         if "resource.profiles" not in self.database.tables:
             return
         name = self._value("boxes_of_profile", box_id=box_id)
         if name is not None:
-            raise BoxConflict(
-                f"box {box_id} holds the profile {name!r}",
-                hint="import the profile again; the name then points to a new box",
-            )
+            hint = "import the profile again; the name then points to a new box"
+            raise BoxConflict(f"box {box_id} holds the profile {name!r}", hint=hint)
 
 
 _HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")

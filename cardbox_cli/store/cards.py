@@ -205,9 +205,8 @@ class CardStore(ProjectStore):
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:
             restore = f"cbx card show {card_id} --deleted -o json | cbx card add --card - --repair"
-            return CardConflict(
-                f"the card id {card_id!r} is that of a deleted card", hint=f"`{restore}` brings it back"
-            )
+            hint = f"`{restore}` brings it back"
+            return CardConflict(f"the card id {card_id!r} is that of a deleted card", hint=hint)
         if not held and tool_call_id is not None and self.database.unique_tool_results:
             other = self._value("result_card_of_call", tool_call_id=tool_call_id)
             if other is not None:
@@ -215,10 +214,8 @@ class CardStore(ProjectStore):
                     f"card {card_id!r} answers the tool call {tool_call_id!r}, as {other!r} does already",
                     hint="this database allows one result per tool-call id; import with --remap-tool-ids",
                 )
-        return CardConflict(
-            f"the card id {card_id!r} is taken",
-            hint="use another id, or --repair to overwrite a card of this project",
-        )
+        hint = "use another id, or --repair to overwrite a card of this project"
+        return CardConflict(f"the card id {card_id!r} is taken", hint=hint)
 
 
 def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> None:

@@ -79,10 +79,8 @@ class ProfileStore(ProjectStore):
         """Raise NotFound where the box of a profile is gone."""
         boxes = BoxStore(self.database, self.project_id)
         if boxes.get_many([entry.profile_box_id]).missing_box_ids:
-            raise NotFound(
-                f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone",
-                hint="import the profile again",
-            )
+            hint = "import the profile again"
+            raise NotFound(f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone", hint=hint)
 
     def all(self) -> list[ProfileEntry]:
         """All profiles of the project by name."""

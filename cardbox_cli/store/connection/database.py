@@ -334,10 +334,8 @@ def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connecti
         return psycopg.connect(target.conninfo, **options)
     except (psycopg.ProgrammingError, UnicodeError):
         # The message of a malformed string may quote it, password and all.
-        raise UsageError(
-            f"the connection string from {target.named_by} is malformed",
-            hint="postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'",
-        ) from None
+        hint = "postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'"
+        raise UsageError(f"the connection string from {target.named_by} is malformed", hint=hint) from None
     except psycopg.Error as exc:
         where = ": ".join(filter(None, [target.named_by, hide_password(target.conninfo)]))
         raise driver_errors.connect_error(exc, where) from exc

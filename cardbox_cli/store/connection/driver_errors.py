@@ -56,10 +56,8 @@ def translate(exc: psycopg.Error) -> CbxError:
 
 def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
     """Why no connection came about. `where` must hold no secret."""
-    return DatabaseUnavailable(
-        f"cannot connect ({where}): {_first_line(exc)}",
-        hint="check that the server runs and that the address, database and role are right",
-    )
+    hint = "check that the server runs and that the address, database and role are right"
+    return DatabaseUnavailable(f"cannot connect ({where}): {_first_line(exc)}", hint=hint)
 
 
 def _taken(constraint: str) -> CbxError:
