@@ -14,11 +14,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
-from cardbox_cli.model.content import (
-    Content,
-    TextContent,
-    parse_content,
-)
+from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.handwritten.wording import json_kind
 
 
