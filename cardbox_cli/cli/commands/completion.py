@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.tree import verb
@@ -21,7 +21,7 @@ SHELLS = ("bash", "zsh", "fish")
 def command(
     shell: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="|".join(SHELLS),
             click_type=OneOf(lambda: SHELLS, what=None),
             help="The shell that you type in.",

@@ -3,7 +3,7 @@
 import os
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.types import SETTING
 from cardbox_cli.cli.session import session
@@ -49,7 +49,7 @@ class InForce(NamedTuple):
 )
 def command(
     name: Annotated[
-        str | None, typer.Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
+        str | None, Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
     ] = None,
 ) -> None:
     """Show the value of every setting: of its option, else its variable, else its default. Hides passwords.

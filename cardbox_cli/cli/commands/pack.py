@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
 from cardbox_cli.cli.parameters.types import RECIPE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def command(
     handover: Annotated[
         str,
-        typer.Option(
+        Option(
             "--handover",
             "-H",
             click_type=RECIPE,
@@ -41,17 +41,17 @@ def command(
     arg: Arguments = None,
     args: ArgumentFiles = None,
     source_agent: Annotated[
-        str, typer.Option(metavar="A", help="The agent on whose behalf this is packed.")
+        str, Option(metavar="A", help="The agent on whose behalf this is packed.")
     ] = OPERATOR,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, write nothing.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print each card with the rule that brought it.")
+        bool, Option("--explain", help="Print each card with the rule that brought it.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors.")
+        bool, Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --check: tell what is found, and pack all the same.")
+        bool, Option("--force", help="With --check: tell what is found, and pack all the same.")
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""

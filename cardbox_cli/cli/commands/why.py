@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 )
 def command(
     turn: Annotated[
-        str | None,
-        typer.Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last."),
+        str | None, Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last.")
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
+        Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Everything in the project that is not well, in one pass.")
+        bool, Option("--all", help="Everything in the project that is not well, in one pass.")
     ] = False,
 ) -> None:
     """Explain where a turn stands: the rows that prove it, who must act next and by when, and the exact fix.

@@ -3,7 +3,7 @@
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.types import OneOf
@@ -22,10 +22,10 @@ from cardbox_cli.model.layers import (
 if TYPE_CHECKING:
     from cardbox_cli.context.request import ComposeOptions
 
-Model = Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")]
+Model = Annotated[str | None, Option(metavar="M", help="The model. Default: the profile's.")]
 Layers = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--layer",
         metavar="NAME[=TEXT|=@FILE]",
         help="A layer with this text in place of what would be collected; the name alone takes it in even "
@@ -33,17 +33,17 @@ Layers = Annotated[
     ),
 ]
 Experience = Annotated[
-    bool, typer.Option("--experience", help="Add what earlier turns with the same profile delivered.")
+    bool, Option("--experience", help="Add what earlier turns with the same profile delivered.")
 ]
 KnowledgeQuery = Annotated[
-    str | None, typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
+    str | None, Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
 ]
 Query = Annotated[
-    str | None, typer.Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
+    str | None, Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
 ]
 ProcessKind = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--process",
         click_type=OneOf(lambda: PROCESS_NAMES, what="kind"),
         help="Default: the profile's, or react.",
@@ -51,7 +51,7 @@ ProcessKind = Annotated[
 ]
 Share = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--share/--no-share",
         help="Whether layers besides the framework's are taken in. Default: the project's setting, or the "
         "kind of process.",
@@ -59,7 +59,7 @@ Share = Annotated[
 ]
 LayoutName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--layout",
         click_type=OneOf(lambda: LAYOUTS, what="layout"),
         help="cache puts experience, knowledge and todo behind the history. Default: the profile's.",

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
@@ -20,9 +20,9 @@ from cardbox_cli.cli.tree import verb
 def command(
     limit: Limit = 50,
     worker_target: Annotated[
-        str | None, typer.Option(metavar="T", help="Only those that this pool of workers serves.")
+        str | None, Option(metavar="T", help="Only those that this pool of workers serves.")
     ] = None,
-    tag: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this tag.")] = None,
+    tag: Annotated[str | None, Option(metavar="TEXT", help="Only those with this tag.")] = None,
     columns: ColumnNames = None,
 ) -> None:
     """List the agents of the project by id, each with what it does now."""

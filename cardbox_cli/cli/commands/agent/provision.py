@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import AGENT, PROFILE
 from cardbox_cli.cli.session import announce, session
@@ -21,26 +21,20 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
     "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update"
 )
 def command(
-    agent: Annotated[
-        str, typer.Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")
-    ],
-    profile: Annotated[
-        str, typer.Option(click_type=PROFILE, help="The name of the profile that it works by.")
-    ],
+    agent: Annotated[str, Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")],
+    profile: Annotated[str, Option(click_type=PROFILE, help="The name of the profile that it works by.")],
     worker_target: Annotated[
-        str | None,
-        typer.Option(metavar="T", help="The pool of workers that serve it. Default: the profile's."),
+        str | None, Option(metavar="T", help="The pool of workers that serve it. Default: the profile's.")
     ] = None,
-    display_name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")] = None,
+    display_name: Annotated[str | None, Option(metavar="TEXT", help="What people call it.")] = None,
     tag: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="A tag; repeat for several. Default: the profile's."),
+        list[str] | None, Option(metavar="TEXT", help="A tag; repeat for several. Default: the profile's.")
     ] = None,
     owner: Annotated[
-        str | None, typer.Option(click_type=AGENT, help="The agent, or sys.…, that it belongs to.")
+        str | None, Option(click_type=AGENT, help="The agent, or sys.…, that it belongs to.")
     ] = None,
     update: Annotated[
-        bool, typer.Option("--update", help="Change an agent that exists, and bring its profile up to date.")
+        bool, Option("--update", help="Change an agent that exists, and bring its profile up to date.")
     ] = False,
 ) -> None:
     """Make an agent, idle, on the roster of the project. The same again is unchanged.

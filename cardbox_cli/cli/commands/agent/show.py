@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.session import session
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.identity import RosterEntry
 
 
-AgentId = Annotated[str, typer.Argument(click_type=AGENT, help="The agent's id.")]
+AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
 
 @verb(examples="cbx agent show writer-1\ncbx agent show writer-1 -o json | jq .head", pages=True)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import BoxId, Yes
@@ -15,7 +15,7 @@ from cardbox_cli.cli.tree import verb
 def command(
     box: BoxId,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Remove a box. Its cards stay."""
     with session().stores() as (_, boxes):

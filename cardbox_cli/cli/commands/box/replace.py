@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
 from cardbox_cli.cli.parameters.options import BoxId
@@ -19,9 +19,7 @@ def command(
     card_ids: CardIds = None,
     if_ids: Annotated[
         str | None,
-        typer.Option(
-            metavar="HASH", help="Only if the ids still hash to this: ids_sha256 of `box show -o json`."
-        ),
+        Option(metavar="HASH", help="Only if the ids still hash to this: ids_sha256 of `box show -o json`."),
     ] = None,
     allow_dangling: AllowDangling = False,
 ) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
@@ -62,15 +62,15 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 )
 def command(
     box_ids: Annotated[
-        list[str], typer.Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
+        list[str], Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
     ],
-    full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
-    types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,
-    tail: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the last N places.")] = None,
-    why: Annotated[bool, typer.Option("--why", help="The rule that brought each card.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail when a card or box is missing.")] = False,
+    full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
+    types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
+    tail: Annotated[int | None, Option(metavar="N", min=0, help="Only the last N places.")] = None,
+    why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
+        str | None, Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
     ] = None,
     column_names: ColumnNames = None,
     watch: Watch = False,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import click
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
@@ -26,53 +26,49 @@ from cardbox_cli.model.handwritten.wording import json_kind
 def command(
     type_: Annotated[
         str | None,
-        typer.Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
+        Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
     ] = None,
-    role: Annotated[str | None, typer.Option(metavar="R", help="Who speaks. Default: by type.")] = None,
-    text: Annotated[str | None, typer.Option(metavar="S", help="The content, as text.")] = None,
+    role: Annotated[str | None, Option(metavar="R", help="Who speaks. Default: by type.")] = None,
+    text: Annotated[str | None, Option(metavar="S", help="The content, as text.")] = None,
     json_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--json", metavar="J", help="The content as JSON, or @FILE; a content class if it has __type__."
         ),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option(
-            "--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."
-        ),
+        Option("--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."),
     ] = None,
     card: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=FILE,
             help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
         ),
     ] = None,
     author: Annotated[
-        str | None, typer.Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
+        str | None, Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
     ] = None,
     card_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
+        str | None, Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
     ] = None,
     metadata: Annotated[
-        str | None, typer.Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
+        str | None, Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
     ] = None,
     tool_calls: Annotated[
-        str | None, typer.Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
+        str | None, Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
     ] = None,
     tool_call_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The call that a tool.result answers.")
+        str | None, Option(metavar="ID", help="The call that a tool.result answers.")
     ] = None,
     ttl: Annotated[
-        int | None, typer.Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
+        int | None, Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Overwrite a card of this project that has the same id.")
+        bool, Option("--repair", help="Overwrite a card of this project that has the same id.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and print the card, write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check and print the card, write nothing.")] = False,
 ) -> None:
     """Write a card. The same card again changes nothing; another one under its id is a conflict."""
     if card is not None:

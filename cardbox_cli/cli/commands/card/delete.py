@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import CardIds, Yes
@@ -17,7 +17,7 @@ from cardbox_cli.model.ids import short_id, unique
 def command(
     card_ids: CardIds,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so."""
     with session().stores() as (cards, _):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
@@ -37,18 +37,17 @@ def command(
     card_id: CardId,
     boxes: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--box", click_type=BOX, help="Make a new box, with the new card in place of the old. Repeatable."
         ),
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="S", help="The new text; no editor. JSON where the content is.")
+        str | None, Option(metavar="S", help="The new text; no editor. JSON where the content is.")
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin."),
+        str | None, Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin.")
     ] = None,
-    author: Annotated[str, typer.Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
+    author: Annotated[str, Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
 ) -> None:
     """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this makes a new one.
 

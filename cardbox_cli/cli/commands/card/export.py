@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import write_text
 from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 )
 def command(
     box: Annotated[
-        str, typer.Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
+        str, Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
     ],
-    to: Annotated[
-        str, typer.Option(click_type=OneOf(format_names, what="format"), help="The format.")
-    ] = DEFAULT,
+    to: Annotated[str, Option(click_type=OneOf(format_names, what="format"), help="The format.")] = DEFAULT,
     out: Annotated[
-        Path | None, typer.Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
+        Path | None, Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.options import (
@@ -47,17 +47,17 @@ def command(
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
+        bool, Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
     ] = False,
     on_bad_text: Annotated[
         str,
-        typer.Option(
+        Option(
             click_type=OneOf(lambda: ("fail", "replace"), what="way"),
             help="What to do about NUL characters and lone surrogates, which Postgres cannot hold.",
         ),
     ] = "fail",
     remap_tool_ids: Annotated[
-        bool, typer.Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
+        bool, Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
     ] = False,
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.options import (
@@ -31,7 +31,7 @@ def command(
     from_: SourceFormat = AUTO,
     format_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             "-f",
             click_type=OneOf(lambda: PROVIDERS, what="format"),

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.card.listing import list_cards
 from cardbox_cli.cli.parameters.inputs import parse_span
@@ -23,19 +23,19 @@ def command(
     limit: Limit = 50,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
+        Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
     ] = None,
-    role: Annotated[str | None, typer.Option(metavar="R", help="Only this role.")] = None,
-    author: Annotated[str | None, typer.Option(metavar="A", help="Only this author_id.")] = None,
-    turn: Annotated[str | None, typer.Option(metavar="ID", help="Only this agent_turn_id.")] = None,
-    step: Annotated[str | None, typer.Option(metavar="ID", help="Only this step_id.")] = None,
-    trace: Annotated[str | None, typer.Option(metavar="ID", help="Only this trace_id.")] = None,
+    role: Annotated[str | None, Option(metavar="R", help="Only this role.")] = None,
+    author: Annotated[str | None, Option(metavar="A", help="Only this author_id.")] = None,
+    turn: Annotated[str | None, Option(metavar="ID", help="Only this agent_turn_id.")] = None,
+    step: Annotated[str | None, Option(metavar="ID", help="Only this step_id.")] = None,
+    trace: Annotated[str | None, Option(metavar="ID", help="Only this trace_id.")] = None,
     tool_call_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only calls and results of this id.")
+        str | None, Option(metavar="ID", help="Only calls and results of this id.")
     ] = None,
     since: Since = None,
     until: Until = None,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Deleted and expired cards too.")] = False,
+    deleted: Annotated[bool, Option("--deleted", help="Deleted and expired cards too.")] = False,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,

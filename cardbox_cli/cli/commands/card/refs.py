@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
@@ -20,7 +20,7 @@ from cardbox_cli.cli.tree import verb
 def command(
     card_id: Annotated[
         str,
-        typer.Argument(
+        Argument(
             click_type=CARD,
             help="An id, whole if no such card exists, a unique beginning or end of one, or @last.",
         ),

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.commands.card.listing import list_cards
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
@@ -15,7 +15,7 @@ from cardbox_cli.errors import UsageError
 def command(
     words: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="TEXT...",
             help='Words, "a phrase", -word, or; for Chinese, Japanese and Korean any piece of the text.',
         ),
@@ -23,7 +23,7 @@ def command(
     limit: Limit = 50,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
+        Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
     ] = None,
     columns: ColumnNames = None,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import CardIds
@@ -19,8 +19,8 @@ from cardbox_cli.model.ids import unique
 @verb(examples="cbx card show 5f0c2a91\ncbx card show 5f0c2a91 -o json | jq .content", pages=True)
 def command(
     card_ids: CardIds,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted and expired cards too.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail when one of several is missing.")] = False,
+    deleted: Annotated[bool, Option("--deleted", help="Show deleted and expired cards too.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail when one of several is missing.")] = False,
 ) -> None:
     """Show cards whole. Of several, those that are missing are named on stderr."""
     with session().stores() as (cards, _), cards.database.snapshot():

@@ -3,7 +3,7 @@
 import shutil
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.tree import verb
@@ -11,9 +11,7 @@ from cardbox_cli.cli.tree import verb
 
 @verb(examples="cbx db psql\ncbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
 def command(
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="-- ARGS", help="Passed on to psql.")
-    ] = None,
+    arguments: Annotated[list[str] | None, Argument(metavar="-- ARGS", help="Passed on to psql.")] = None,
 ) -> int:
     """Open psql on the database."""
     from cardbox_cli.store.connection.psql import psql_environment

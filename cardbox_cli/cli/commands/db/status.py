@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 def command(
     exact: Annotated[
-        bool, typer.Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
+        bool, Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
     ] = False,
 ) -> None:
     """Say which database commands talk to, where its files are, and what it holds. Starts nothing."""

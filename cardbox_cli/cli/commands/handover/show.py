@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.recipes import load_recipe
 from cardbox_cli.cli.parameters.types import RECIPE
@@ -10,9 +10,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 
-Recipe = Annotated[
-    str, typer.Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")
-]
+Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")]
 
 
 @verb(examples="cbx handover show delegate\ncbx handover show delegate > handovers/mine.yaml", pages=True)

@@ -5,7 +5,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, owner_name
 from cardbox_cli.cli.parameters.types import Seconds
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 @verb(examples="cbx inbox claim --target worker_generic -o jsonl\ncbx inbox claim --wait --timeout 60 -o id")
 def command(
     target: Annotated[
-        str | None, typer.Option(metavar="T", help="Only rows of agents of this worker target.")
+        str | None, Option(metavar="T", help="Only rows of agents of this worker target.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many rows.")] = 1,
+    limit: Annotated[int, Option("--limit", "-n", min=1, max=1000, help="At most so many rows.")] = 1,
     owner: Owner = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until there is work.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until there is work.")] = False,
     timeout: Annotated[
-        float | None,
-        typer.Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3."),
+        float | None, Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3.")
     ] = None,
 ) -> None:
     """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 Owner = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user."),
+    str | None, Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user.")
 ]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
 from cardbox_cli.cli.parameters.types import OneOf
@@ -27,18 +27,18 @@ def command(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[
-        str | None, typer.Option(click_type=OneOf(lambda: STATES, what="state"), help="Only in this state.")
+        str | None, Option(click_type=OneOf(lambda: STATES, what="state"), help="Only in this state.")
     ] = None,
     message_type: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--type",
             "-t",
             click_type=OneOf(lambda: ("turn", "tool_result", "timeout", "stop"), what=None),
             help="Only of this type.",
         ),
     ] = None,
-    dead: Annotated[bool, typer.Option("--dead", help="Only dead letters: those given up.")] = False,
+    dead: Annotated[bool, Option("--dead", help="Only dead letters: those given up.")] = False,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,

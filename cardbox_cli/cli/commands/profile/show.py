@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.session import session
@@ -16,7 +16,7 @@ from cardbox_cli.model import exact_json
     examples="cbx profile show researcher\ncbx profile show researcher -o yaml > researcher.yaml", pages=True
 )
 def command(
-    name: Annotated[str, typer.Argument(click_type=PROFILE, help="The profile's name, in any case.")],
+    name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],
 ) -> None:
     """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
     from cardbox_cli.store.profiles import ProfileStore

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec.structs import asdict
+from typer import Argument, Option
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
@@ -12,11 +12,9 @@ if TYPE_CHECKING:
     from cardbox_cli.model.identity import Project, ProjectSettings
 
 
-ProjectId = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The project. Default: that of --project.")
-]
-Title = Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")]
-Owner = Annotated[str | None, typer.Option(metavar="ID", help="Whose it is.")]
+ProjectId = Annotated[str | None, Argument(metavar="ID", help="The project. Default: that of --project.")]
+Title = Annotated[str | None, Option(metavar="TEXT", help="What people call it.")]
+Owner = Annotated[str | None, Option(metavar="ID", help="Whose it is.")]
 
 
 def chosen_project(given: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.project.project_record import (
     Owner,
@@ -30,20 +30,19 @@ def command(
     title: Title = None,
     status: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=OneOf(lambda: PROJECT_STATUSES, what="state"), help="Its state, a word for people."
         ),
     ] = None,
     owner: Owner = None,
     share: Annotated[
-        bool | None,
-        typer.Option("--share/--no-share", help="Whether contexts get the layers that are shared."),
+        bool | None, Option("--share/--no-share", help="Whether contexts get the layers that are shared.")
     ] = None,
     share_default: Annotated[
-        bool, typer.Option("--share-default", help="Leave that to the kind of process again.")
+        bool, Option("--share-default", help="Leave that to the kind of process again.")
     ] = False,
     reproducible_layers: Annotated[
-        str | None, typer.Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
+        str | None, Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
     ] = None,
 ) -> None:
     """Change a project, or how its contexts are composed. No other row of it changes."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
 from cardbox_cli.cli.parameters.inputs import read_text
@@ -21,10 +21,10 @@ from cardbox_cli.model.todo import new_item
 )
 def command(
     box: BoxId,
-    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT...]", help="An item each.")] = None,
+    texts: Annotated[list[str] | None, Argument(metavar="[TEXT...]", help="An item each.")] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", click_type=FILE, help="A file with an item on each line; - for stdin."),
+        Option("--file", "-f", click_type=FILE, help="A file with an item on each line; - for stdin."),
     ] = None,
 ) -> None:
     """Add items to the todo list of a box.

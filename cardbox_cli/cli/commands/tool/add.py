@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
@@ -21,33 +21,29 @@ if TYPE_CHECKING:
 )
 def command(
     name: Annotated[
-        str, typer.Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
+        str, Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
     ],
     schema: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=FILE,
             help="JSON Schema of its arguments: a file, - for stdin, or JSON. Default: it takes none.",
         ),
     ] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Its description for the model.")
-    ] = None,
+    description: Annotated[str | None, Option(metavar="TEXT", help="Its description for the model.")] = None,
     exec_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--exec",
             metavar="CMD",
             help="What answers a call: arguments on stdin, result on stdout. Default: a report does.",
         ),
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")
-    ] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="How long a call may take.")] = None,
     after_execution: Annotated[
-        str, typer.Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
+        str, Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
     ] = "suspend",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace another tool of this name.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace another tool of this name.")] = False,
 ) -> None:
     """Register a tool. The same again is unchanged. A profile's allowed_tools says who may call it."""
     from cardbox_cli.model.identity import NO_PARAMETERS, Tool

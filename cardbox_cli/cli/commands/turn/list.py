@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
@@ -26,10 +26,9 @@ def command(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[
-        str | None,
-        typer.Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state."),
+        str | None, Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state.")
     ] = None,
-    trace: Annotated[str | None, typer.Option(metavar="ID", help="Only of this trace_id.")] = None,
+    trace: Annotated[str | None, Option(metavar="ID", help="Only of this trace_id.")] = None,
     since: Since = None,
     until: Until = None,
     columns: ColumnNames = None,

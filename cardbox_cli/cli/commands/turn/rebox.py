@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
@@ -20,8 +20,8 @@ def command(
     turn: TurnId,
     expect_epoch: ExpectEpoch,
     reason: Reason,
-    context_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall read.")] = None,
-    output_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall write to.")] = None,
+    context_box: Annotated[str | None, Option(click_type=BOX, help="What it shall read.")] = None,
+    output_box: Annotated[str | None, Option(click_type=BOX, help="What it shall write to.")] = None,
 ) -> None:
     """Give a turn that waits another context or output box."""
     from cardbox_cli.cli.id_resolution import ResolvingBoxes

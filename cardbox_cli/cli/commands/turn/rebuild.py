@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.options import OptionalReason
 from cardbox_cli.cli.parameters.types import AGENT
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @verb(examples="cbx turn rebuild clerk")
 def command(
-    agent: Annotated[str, typer.Argument(click_type=AGENT, help="The agent whose head is lost.")],
+    agent: Annotated[str, Argument(click_type=AGENT, help="The agent whose head is lost.")],
     reason: OptionalReason = None,
 ) -> None:
     """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import TurnId
@@ -28,26 +28,25 @@ if TYPE_CHECKING:
 def command(
     turn: TurnId,
     tool_call_id: Annotated[
-        str, typer.Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
+        str, Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
     ],
     result: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin."),
+        str | None, Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin.")
     ] = None,
     error: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
+        str | None, Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
     ] = None,
     status: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=OneOf(lambda: END_STATUSES, what="status"),
             help="Default: success, or failed with --error.",
         ),
     ] = None,
     after_execution: Annotated[
-        str, typer.Option(click_type=AFTER, help="terminate: the turn ends with this result.")
+        str, Option(click_type=AFTER, help="terminate: the turn ends with this result.")
     ] = "suspend",
-    source_agent: Annotated[str, typer.Option(metavar="A", help="Who reports.")] = OPERATOR,
+    source_agent: Annotated[str, Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
     from cardbox_cli.cli.id_resolution import ResolvingTurns

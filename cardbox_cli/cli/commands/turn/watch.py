@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(
     turn: TurnId,
     interval: Annotated[
-        float, typer.Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
+        float, Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""

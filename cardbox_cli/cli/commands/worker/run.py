@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing
@@ -34,44 +34,37 @@ INTERRUPTED = 130
 def command(
     exec_: Annotated[
         str,
-        typer.Option(
+        Option(
             "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
         ),
     ],
     target: Annotated[
-        str, typer.Option(metavar="T", help="The worker target whose agents it serves.")
+        str, Option(metavar="T", help="The worker target whose agents it serves.")
     ] = "worker_generic",
     format_: Annotated[
-        str,
-        typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
+        str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
     ] = "openai",
     model: composing.Model = None,
-    concurrency: Annotated[
-        int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
-    ] = 1,
-    once: Annotated[bool, typer.Option("--once", help="Make one claim, run it, and end.")] = False,
+    concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
+    once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when nothing of the target is due or running.")
+        bool, Option("--drain", help="End when nothing of the target is due or running.")
     ] = False,
     timeout: Annotated[
-        float,
-        typer.Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
+        float, Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take.")
     ] = 600,
     max_steps: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."
-        ),
+        Option(metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."),
     ] = None,
     grace: Annotated[
-        float,
-        typer.Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop."),
+        float, Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop.")
     ] = 30,
     layer: composing.Layers = None,
     share: composing.Share = None,
     layout: composing.LayoutName = None,
     all_projects: Annotated[
-        bool, typer.Option("--all-projects", help="Serve the target's agents in all projects.")
+        bool, Option("--all-projects", help="Serve the target's agents in all projects.")
     ] = False,
 ) -> int:
     """Run turns: the command gets each request on its standard input, its output is the model's answer.
