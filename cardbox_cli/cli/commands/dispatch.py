@@ -195,16 +195,14 @@ def _print(result: "DispatchResult", *, dry_run: bool) -> None:
     output.emit(
         result,
         table=lambda: output.facts(
-            [
-                ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
-                ("agent", result.agent_id),
-                ("state", _state(result)),
-                ("context box", result.context_box_id),
-                ("output box", None if dry_run else result.output_box_id),
-                ("depth", str(result.recursion_depth) if result.recursion_depth else None),
-                ("trace", result.trace_id),
-                ("new", None if result.created else "no: that request was made before"),
-            ]
+            ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
+            ("agent", result.agent_id),
+            ("state", _state(result)),
+            ("context box", result.context_box_id),
+            ("output box", None if dry_run else result.output_box_id),
+            ("depth", str(result.recursion_depth) if result.recursion_depth else None),
+            ("trace", result.trace_id),
+            ("new", None if result.created else "no: that request was made before"),
         ),
         ids=[result.agent_turn_id] if result.agent_turn_id else [],
     )

@@ -144,15 +144,13 @@ def _print_text(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> Non
     places = packed.plan.cards
     tokens = token_count(_tokens(packed, tokenizer), exact=tokenizer.exact)
     output.facts(
-        [
-            ("context box", packed.context_box_id or "(dry run: nothing was written)"),
-            ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
-            ("cards", f"{len(places)}, {tokens} tokens"),
-            ("new", str(len(packed.plan.drafts))),
-            ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
-            ("parents", ", ".join(packed.plan.parent_ids) or None),
-            ("digest", packed.digest),
-        ]
+        ("context box", packed.context_box_id or "(dry run: nothing was written)"),
+        ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
+        ("cards", f"{len(places)}, {tokens} tokens"),
+        ("new", str(len(packed.plan.drafts))),
+        ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
+        ("parents", ", ".join(packed.plan.parent_ids) or None),
+        ("digest", packed.digest),
     )
     if explain and places:
         output.print_text()

@@ -30,14 +30,12 @@ def _print_text(reaped: "Reaped") -> None:
         output.print_text("nothing was overdue")
         return
     output.facts(
-        [
-            ("released", ", ".join(reaped.released) or None),
-            ("dead", ", ".join(reaped.dead) or None),
-            ("timed out", ", ".join(reaped.timed_out) or None),
-            ("reported", ", ".join(reaped.reported) or None),
-            ("failed", ", ".join(reaped.failed) or None),
-            ("promoted", ", ".join(reaped.promoted) or None),
-            ("notified", ", ".join(reaped.notified) or None),
-            ("trouble", "; ".join(reaped.troubles) or None),
-        ]
+        ("released", ", ".join(reaped.released) or None),
+        ("dead", ", ".join(reaped.dead) or None),
+        ("timed out", ", ".join(reaped.timed_out) or None),
+        ("reported", ", ".join(reaped.reported) or None),
+        ("failed", ", ".join(reaped.failed) or None),
+        ("promoted", ", ".join(reaped.promoted) or None),
+        ("notified", ", ".join(reaped.notified) or None),
+        ("trouble", "; ".join(reaped.troubles) or None),
     )

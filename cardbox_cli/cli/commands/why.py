@@ -52,12 +52,10 @@ def command(
         diagnoser = Diagnoser(database, session().project_id, settings_from())
         if all_:
             _survey(diagnoser)
+        elif agent is not None:
+            _one(diagnoser.agent(agent))
         else:
-            _one(
-                diagnoser.agent(agent)
-                if agent is not None
-                else diagnoser.turn(_meant(turn or "", database.address))
-            )
+            _one(diagnoser.turn(_meant(turn or "", database.address)))
 
 
 def _meant(given: str, address: str) -> str:
@@ -115,20 +113,14 @@ def _page(diagnosis: "Diagnosis") -> None:
         output.print_text()
         print_table(_EVIDENCE, diagnosis.evidence)
     output.print_text()
-    output.facts(_what_next(diagnosis))
+    fix = _command(diagnosis.fix)
+    output.facts(("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", fix))
     if diagnosis.also:
-        output.print_text()
-        output.print_text("also seen")
-        for seen in diagnosis.also:
-            output.print_text(f"  {seen.rule}: {seen.proves}")
+        output.print_lines(["", "also seen", *(f"  {seen.rule}: {seen.proves}" for seen in diagnosis.also)])
 
 
 def _named(diagnosis: "Diagnosis") -> str:
     return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
-
-
-def _what_next(diagnosis: "Diagnosis") -> list[tuple[str, str | None]]:
-    return [("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", _command(diagnosis.fix))]
 
 
 # --- for programs

@@ -32,18 +32,16 @@ def command(agent: AgentId) -> None:
 def _print_text(entry: "RosterEntry") -> None:
     others = {key: value for key, value in entry.metadata.items() if key != "profile_name"}
     output.facts(
-        [
-            ("agent", entry.agent_id),
-            ("display name", entry.display_name),
-            ("profile", entry.profile_name),
-            ("profile box", entry.profile_box_id),
-            ("worker target", entry.worker_target),
-            ("tags", ", ".join(map(str, entry.tags)) or None),
-            ("owner", entry.owner_agent_id),
-            ("roster", entry.status),
-            ("created", time(entry.created_at)),
-            ("metadata", exact_json.encode(others).decode() if others else None),
-        ]
+        ("agent", entry.agent_id),
+        ("display name", entry.display_name),
+        ("profile", entry.profile_name),
+        ("profile box", entry.profile_box_id),
+        ("worker target", entry.worker_target),
+        ("tags", ", ".join(map(str, entry.tags)) or None),
+        ("owner", entry.owner_agent_id),
+        ("roster", entry.status),
+        ("created", time(entry.created_at)),
+        ("metadata", exact_json.encode(others).decode() if others else None),
     )
     output.print_text()
     if entry.head is None:
@@ -54,13 +52,11 @@ def _print_text(entry: "RosterEntry") -> None:
 
 def _print_head(head: "Head") -> None:
     output.facts(
-        [
-            ("status", f"{head.status}, since {age(head.updated_at)}"),
-            ("turn", head.active_agent_turn_id),
-            ("epoch", str(head.turn_epoch)),
-            ("context box", head.context_box_id),
-            ("output box", head.output_box_id),
-            ("waits for", f"{head.waiting_tool_count} tools" if head.waiting_tool_count else None),
-            ("resumes by", time(head.resume_deadline)),
-        ]
+        ("status", f"{head.status}, since {age(head.updated_at)}"),
+        ("turn", head.active_agent_turn_id),
+        ("epoch", str(head.turn_epoch)),
+        ("context box", head.context_box_id),
+        ("output box", head.output_box_id),
+        ("waits for", f"{head.waiting_tool_count} tools" if head.waiting_tool_count else None),
+        ("resumes by", time(head.resume_deadline)),
     )

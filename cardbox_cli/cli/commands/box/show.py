@@ -239,15 +239,13 @@ def _print_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     tokenizer = tokenizer_for(asked.model)
     cost = sum(card_tokens(card, tokenizer) for card in view.cards)
     output.facts(
-        [
-            ("box", box.box_id),
-            ("title", box.title if seen.titles else "unknown"),
-            ("cards", f"{len(box.card_ids)}, {token_count(cost, exact=tokenizer.exact)} tokens"),
-            ("parents", ", ".join(box.parent_ids) or None),
-            ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
-            ("updated", time(box.updated_at)),
-            ("digest", view.digest),
-        ]
+        ("box", box.box_id),
+        ("title", box.title if seen.titles else "unknown"),
+        ("cards", f"{len(box.card_ids)}, {token_count(cost, exact=tokenizer.exact)} tokens"),
+        ("parents", ", ".join(box.parent_ids) or None),
+        ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
+        ("updated", time(box.updated_at)),
+        ("digest", view.digest),
     )
     if slots:
         output.print_text()

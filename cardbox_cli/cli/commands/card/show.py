@@ -53,17 +53,15 @@ def _print_card(card: Card) -> None:
     hidden |= {"source_message", "source_blocks", "source_line"}
     metadata = {key: value for key, value in card.metadata.items() if key not in hidden}
     output.facts(
-        [
-            ("card", card.card_id),
-            ("type", card.type),
-            ("role", card.role),
-            ("author", card.author_id),
-            ("created", time(card.created_at)),
-            ("expires", time(card.expires_at)),
-            ("deleted", time(card.deleted_at)),
-            ("calls", answers(card) or None),
-            ("metadata", exact_json.encode(metadata).decode() if metadata else None),
-        ]
+        ("card", card.card_id),
+        ("type", card.type),
+        ("role", card.role),
+        ("author", card.author_id),
+        ("created", time(card.created_at)),
+        ("expires", time(card.expires_at)),
+        ("deleted", time(card.deleted_at)),
+        ("calls", answers(card) or None),
+        ("metadata", exact_json.encode(metadata).decode() if metadata else None),
     )
     if isinstance(card.content, dict):
         announce(

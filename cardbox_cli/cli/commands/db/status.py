@@ -36,9 +36,8 @@ def command(
 
 def print_status(answer: dict[str, Any]) -> None:
     """Print a status, whichever keys it has."""
-    output.facts(
-        (_NAMES.get(key, key.replace("_", " ")), _shown(key, value)) for key, value in answer.items()
-    )
+    named = {_NAMES.get(key, key.replace("_", " ")): _shown(key, value) for key, value in answer.items()}
+    output.facts(*named.items())
     if answer.get("table_sizes"):
         output.print_text()
         print_table(_TABLE, answer["table_sizes"])

@@ -46,13 +46,11 @@ def print_row(row: "InboxRow") -> None:
     output.emit(
         row,
         table=lambda: output.facts(
-            [
-                ("inbox row", row.inbox_id),
-                ("turn", row.turn_id),
-                ("status", row.status),
-                ("tries", str(row.retry_count)),
-                ("error", row.last_error),
-            ]
+            ("inbox row", row.inbox_id),
+            ("turn", row.turn_id),
+            ("status", row.status),
+            ("tries", str(row.retry_count)),
+            ("error", row.last_error),
         ),
         ids=[row.inbox_id],
     )

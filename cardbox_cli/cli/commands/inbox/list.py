@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfA
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import INBOX, chosen
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
@@ -52,14 +52,7 @@ def command(
     pause = between_looks(watch, interval)
     shown = chosen(INBOX, columns)
     with session().inbox() as inbox:
-        listing = Listing(
-            read=lambda size: inbox.newest(where, limit=size),
-            further=lambda last: inbox.further(where, last),
-            limit=limit,
-            columns=shown,
-            item_id=lambda row: row.inbox_id,
-            empty=f"no inbox rows in project {session().project_id!r}"
-            if where == InboxFilter()
-            else f"no such inbox rows in project {session().project_id!r}",
-        )
+        reading = filtered(inbox.newest, inbox.further, where)
+        empty = none_of("inbox rows", narrowed=where != InboxFilter())
+        listing = Listing(*reading, limit, shown, item_id=lambda row: row.inbox_id, empty=empty)
         show_list(listing, inbox.database, interval=pause)

@@ -20,13 +20,8 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     shown = chosen(PROFILE, columns)
     with session().database() as database:
         entries = ProfileStore(database, session().project_id).all()
-        read, further = held_whole(entries, limit)
+        empty = nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one")
         listing = Listing(
-            read=read,
-            further=further,
-            limit=limit,
-            columns=shown,
-            item_id=lambda entry: entry.profile_box_id,
-            empty=nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one"),
+            *held_whole(entries, limit), limit, shown, item_id=lambda entry: entry.profile_box_id, empty=empty
         )
         show_list(listing, database)

@@ -35,16 +35,14 @@ def command(
 
     def table() -> None:
         output.facts(
-            [
-                ("profile", entry.name),
-                ("box", entry.profile_box_id),
-                ("card", profile.card_id),
-                ("worker target", entry.worker_target),
-            ]
+            ("profile", entry.name),
+            ("box", entry.profile_box_id),
+            ("card", profile.card_id),
+            ("worker target", entry.worker_target),
         )
         output.print_text()
         if isinstance(configuration, dict):
-            output.facts((key, _plain(value)) for key, value in configuration.items())
+            output.facts(*((key, _plain(value)) for key, value in configuration.items()))
 
     output.emit(configuration, table=table, ids=[entry.profile_box_id])
 

@@ -19,10 +19,10 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     with session().database() as database:
         projects = ProjectsStore(database)
         listing = Listing(
-            read=lambda size: projects.list(limit=size),
-            further=projects.further,
-            limit=limit,
-            columns=shown,
+            lambda size: projects.list(limit=size),
+            projects.further,
+            limit,
+            shown,
             item_id=lambda project: project.project_id,
             empty="no projects; `cbx project create ID`, or the first profile, tool or agent, makes one",
         )

@@ -91,14 +91,12 @@ def _print_text(a: "Shown", b: "Shown", found: RequestDiff) -> None:
     if found.equal:
         output.print_text(f"equal: {_extent(found.kept)}")
     else:
-        output.facts([("kept", _extent(found.kept))])
+        output.facts(("kept", _extent(found.kept)))
         _print_difference(a.name, b.name, found)
         output.print_text()
         output.facts(
-            [
-                ("lost", f"{_extent(found.a_after)}: the first from there on"),
-                ("new", f"{_extent(found.b_after)}: the second from there on"),
-            ]
+            ("lost", f"{_extent(found.a_after)}: the first from there on"),
+            ("new", f"{_extent(found.b_after)}: the second from there on"),
         )
     _print_lost(a, found.a_lost)
     _print_lost(b, found.b_lost)
@@ -119,7 +117,7 @@ def _print_verified(step: "Step", verified: "Verified") -> None:
         output.print_text(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
         _print_uncompared(verified)
         return
-    output.facts([("step", step.step_id), ("kept", _extent(found.kept))])
+    output.facts(("step", step.step_id), ("kept", _extent(found.kept)))
     if found.difference is not None:
         _print_difference("stored", "composed again", found)
     for reason in verified.reasons:

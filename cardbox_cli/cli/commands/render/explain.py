@@ -44,14 +44,12 @@ def print_stats(shown: "Shown") -> None:
 
 def _print_text(request: Request, explained: Explanation) -> None:
     output.facts(
-        [
-            ("model", request.model or "unknown"),
-            ("process", explained.process if explained.process != "react" else None),
-            ("layout", explained.layout if explained.layout != "default" else None),
-            ("messages", str(len(explained.messages))),
-            ("tools", str(len(explained.tools)) if explained.tools else None),
-            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
-        ]
+        ("model", request.model or "unknown"),
+        ("process", explained.process if explained.process != "react" else None),
+        ("layout", explained.layout if explained.layout != "default" else None),
+        ("messages", str(len(explained.messages))),
+        ("tools", str(len(explained.tools)) if explained.tools else None),
+        ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
     )
     if explained.messages:
         output.print_text()
@@ -109,12 +107,10 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
     holds = window(request.model)
     about = "" if explained.tokens_exact else "~"
     output.facts(
-        [
-            ("model", request.model or "unknown"),
-            ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
-            ("messages", str(len(explained.messages))),
-            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
-        ]
+        ("model", request.model or "unknown"),
+        ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
+        ("messages", str(len(explained.messages))),
+        ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
     )
     if not found:
         return

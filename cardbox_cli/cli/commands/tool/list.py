@@ -15,13 +15,8 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     shown = chosen(TOOL, columns)
     with session().database() as database:
         tools = ToolStore(database, session().project_id).all()
-        read, further = held_whole(tools, limit)
+        empty = nothing_here(database, "tools", "`cbx tool add` adds one")
         listing = Listing(
-            read=read,
-            further=further,
-            limit=limit,
-            columns=shown,
-            item_id=lambda tool: tool.tool_name,
-            empty=nothing_here(database, "tools", "`cbx tool add` adds one"),
+            *held_whole(tools, limit), limit, shown, item_id=lambda tool: tool.tool_name, empty=empty
         )
         show_list(listing, database)

@@ -25,14 +25,12 @@ def command(name: ToolName) -> None:
 def _print_text(tool: "Tool") -> None:
     others = {key: value for key, value in tool.options.items() if key not in ("exec", "timeout_seconds")}
     output.facts(
-        [
-            ("tool", tool.tool_name),
-            ("description", tool.description),
-            ("command", tool.command or "none: a call waits for a report"),
-            ("timeout", None if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"),
-            ("after execution", tool.after_execution),
-            ("subject", tool.target_subject),
-            ("options", exact_json.encode(others).decode() if others else None),
-            ("schema", exact_json.encode(tool.parameters).decode()),
-        ]
+        ("tool", tool.tool_name),
+        ("description", tool.description),
+        ("command", tool.command or "none: a call waits for a report"),
+        ("timeout", None if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"),
+        ("after execution", tool.after_execution),
+        ("subject", tool.target_subject),
+        ("options", exact_json.encode(others).decode() if others else None),
+        ("schema", exact_json.encode(tool.parameters).decode()),
     )

@@ -31,12 +31,10 @@ def _print_text(fixed: "Fixed") -> None:
     epoch = None if fixed.turn_epoch is None else str(fixed.turn_epoch)
     ended = fixed.end
     output.facts(
-        [
-            ("turn", fixed.agent_turn_id),
-            ("agent", fixed.agent_id),
-            ("state", fixed.status if ended is None else f"ended: {ended.end_status}"),
-            ("epoch", epoch),
-            ("deliverable", None if ended is None else ended.deliverable_card_id),
-            ("promoted", fixed.promoted_turn_id),
-        ]
+        ("turn", fixed.agent_turn_id),
+        ("agent", fixed.agent_id),
+        ("state", fixed.status if ended is None else f"ended: {ended.end_status}"),
+        ("epoch", epoch),
+        ("deliverable", None if ended is None else ended.deliverable_card_id),
+        ("promoted", fixed.promoted_turn_id),
     )

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfA
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import TURN, chosen
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.execution.turns import TURN_STATUSES
@@ -44,14 +44,14 @@ def command(
     pause = between_looks(watch, interval)
     shown = chosen(TURN, columns)
     with session().turns() as turns:
+        read, further = filtered(turns.newest, turns.further, where)
+        empty = none_of("turns", narrowed=where != TurnFilter())
         listing = Listing(
-            read=lambda size: map(summary, turns.newest(where, limit=size)),
-            further=lambda last: turns.further(where, last),
-            limit=limit,
-            columns=shown,
-            item_id=lambda turn: turn.agent_turn_id,
-            empty=f"no turns in project {session().project_id!r}"
-            if where == TurnFilter()
-            else f"no such turns in project {session().project_id!r}",
+            lambda size: map(summary, read(size)),
+            further,
+            limit,
+            shown,
+            lambda turn: turn.agent_turn_id,
+            empty,
         )
         show_list(listing, turns.database, interval=pause)

@@ -33,13 +33,11 @@ def command(
 
 def _print_rebuilt(rebuilt: "Rebuilt") -> None:
     output.facts(
-        [
-            ("agent", rebuilt.agent_id),
-            ("state", rebuilt.status),
-            ("turn", rebuilt.active_agent_turn_id),
-            ("epoch", str(rebuilt.turn_epoch)),
-            ("certain", "\n".join(rebuilt.certain)),
-            ("guessed", "\n".join(rebuilt.guessed)),
-            ("promoted", rebuilt.promoted_turn_id),
-        ]
+        ("agent", rebuilt.agent_id),
+        ("state", rebuilt.status),
+        ("turn", rebuilt.active_agent_turn_id),
+        ("epoch", str(rebuilt.turn_epoch)),
+        ("certain", "\n".join(rebuilt.certain)),
+        ("guessed", "\n".join(rebuilt.guessed)),
+        ("promoted", rebuilt.promoted_turn_id),
     )

@@ -95,11 +95,9 @@ def _value(text: str) -> Any:
 
 def _print_text(reported: "Reported") -> None:
     output.facts(
-        [
-            ("turn", reported.agent_turn_id),
-            ("call", reported.tool_call_id),
-            ("card", reported.tool_result_card_id),
-            ("inbox row", reported.inbox_id),
-            ("new", None if reported.created else "no: that result was reported before"),
-        ]
+        ("turn", reported.agent_turn_id),
+        ("call", reported.tool_call_id),
+        ("card", reported.tool_result_card_id),
+        ("inbox row", reported.inbox_id),
+        ("new", None if reported.created else "no: that result was reported before"),
     )

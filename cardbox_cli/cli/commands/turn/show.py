@@ -38,18 +38,16 @@ def command(turn: TurnId) -> None:
 def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
     turn = stored.turn
     output.facts(
-        [
-            ("turn", seen.agent_turn_id),
-            ("agent", seen.agent_id),
-            ("status", _status(stored, seen)),
-            ("parent", _parent(turn.parent_agent_turn_id, turn.parent_agent_id)),
-            ("trace", _trace(turn.trace_id, turn.recursion_depth)),
-            ("profile", turn.profile_box_id),
-            ("context", seen.context_box_id),
-            ("output", seen.output_box_id),
-            ("deliverable", seen.deliverable_card_id),
-            *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
-        ]
+        ("turn", seen.agent_turn_id),
+        ("agent", seen.agent_id),
+        ("status", _status(stored, seen)),
+        ("parent", _parent(turn.parent_agent_turn_id, turn.parent_agent_id)),
+        ("trace", _trace(turn.trace_id, turn.recursion_depth)),
+        ("profile", turn.profile_box_id),
+        ("context", seen.context_box_id),
+        ("output", seen.output_box_id),
+        ("deliverable", seen.deliverable_card_id),
+        *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
     )
     _section("inbox", picked(INBOX, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox)
     _section("steps", _STEP, list(enumerate(seen.steps, 1)))

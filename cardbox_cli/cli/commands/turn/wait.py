@@ -1,14 +1,9 @@
 """What `cbx turn wait` does: it comes back when a turn has ended, with what the turn delivered."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.turns import print_end
 from cardbox_cli.cli.tree import verb
-
-if TYPE_CHECKING:
-    pass
 
 
 @verb(
