@@ -11,6 +11,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.home import default_home
 from cardbox_cli.settings import (
     DATABASE_URL,
     HOME,
@@ -21,6 +22,7 @@ from cardbox_cli.settings import (
     Variable,
     settings_from,
 )
+from cardbox_cli.store.connection.target import find_listen_target, hide_password
 
 DEFAULT = "default"
 
@@ -96,16 +98,12 @@ def _looked_up(variable: Variable, source: str) -> tuple[Any, str]:
     if variable is PROJECT:
         return session().project_id, PROJECT.option if PROJECT.option in session().given else source
     if variable is HOME:
-        from cardbox_cli.home import default_home
-
         return str(default_home(os.environ)), source
     if variable is NATS_URL and source != DEFAULT:
         from cardbox_cli.execution.notifications.nats import parse_servers
 
         return ", ".join(server.address for server in parse_servers(variable.text())), source
     if variable is DATABASE_URL or (variable is LISTEN_URL and source != DEFAULT):
-        from cardbox_cli.store.connection.target import find_listen_target, hide_password
-
         target = session().target() if variable is DATABASE_URL else find_listen_target(session().target())
         if target.conninfo is not None:
             return hide_password(target.conninfo) or "libpq's environment", target.named_by

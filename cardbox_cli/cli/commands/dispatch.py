@@ -11,6 +11,7 @@ from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.findings import gate
 from cardbox_cli.cli.terminal.turns import print_end, refuse
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidInput, UsageError
@@ -90,7 +91,6 @@ def command(
 
     Exit 6 when the turn was not accepted: busy, rejected or an error, and nothing was written.
     """
-    from cardbox_cli.cli.terminal.findings import gate
     from cardbox_cli.execution.dispatch.dispatch import dispatch
     from cardbox_cli.execution.dispatch.request import DepthPolicy, DispatchRequest
 

@@ -10,8 +10,10 @@ from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
+from cardbox_cli.cli.terminal.findings import gate
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
+from cardbox_cli.context.request import model_of, profile_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
@@ -55,7 +57,6 @@ def command(
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
-    from cardbox_cli.cli.terminal.findings import gate
     from cardbox_cli.packing.pack import pack
 
     passing = gate("packs", check=check, force=force)
@@ -90,7 +91,6 @@ def _remember(packed: "Packed") -> None:
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     """What counts as the profile's model does."""
     from cardbox_cli.context.providers.registry import tokenizer_for
-    from cardbox_cli.context.request import model_of, profile_of
     from cardbox_cli.store.profiles import ProfileStore
 
     card = ProfileStore(database, session().project_id).card(packed.profile_box_id)

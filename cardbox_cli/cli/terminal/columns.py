@@ -25,13 +25,13 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.durations import duration
+from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnSummary
-    from cardbox_cli.model.execution.turns import InboxRow
-    from cardbox_cli.model.identity import RosterEntry, Tool
     from cardbox_cli.store.profiles import ProfileEntry
 
 Columns = Sequence[Column]
@@ -233,7 +233,7 @@ EVENT: Columns = (
 )
 
 
-def _why(row: "InboxRow") -> str:
+def _why(row: InboxRow) -> str:
     return one_line(row.trouble or NOTHING, PREVIEW)
 
 
@@ -267,8 +267,8 @@ PROJECT: Columns = (
 )
 
 
-def _of_head(name: str) -> Callable[["RosterEntry"], str]:
-    def text(entry: "RosterEntry") -> str:
+def _of_head(name: str) -> Callable[[RosterEntry], str]:
+    def text(entry: RosterEntry) -> str:
         value = None if entry.head is None else getattr(entry.head, name)
         return NOTHING if value is None else str(value)
 
@@ -292,7 +292,7 @@ AGENT: Columns = (
 )
 
 
-def _timeout(tool: "Tool") -> str:
+def _timeout(tool: Tool) -> str:
     return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import AGENT, PROFILE
@@ -61,8 +62,6 @@ def command(
 
 
 def _emit(done: "Provisioned") -> None:
-    import msgspec
-
     agent = done.agent
     text = f"{_DONE[done.action]} {agent.agent_id} (profile {agent.profile_name or agent.profile_box_id}, "
     output.emit(

@@ -1,6 +1,6 @@
 """`cbx agent show`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument
 
@@ -10,11 +10,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.model import exact_json
-
-if TYPE_CHECKING:
-    from cardbox_cli.model.execution.turns import Head
-    from cardbox_cli.model.identity import RosterEntry
-
+from cardbox_cli.model.execution.turns import Head
+from cardbox_cli.model.identity import RosterEntry
 
 AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
@@ -29,7 +26,7 @@ def command(agent: AgentId) -> None:
     output.emit(entry, table=lambda: _print_text(entry), ids=[entry.agent_id])
 
 
-def _print_text(entry: "RosterEntry") -> None:
+def _print_text(entry: RosterEntry) -> None:
     others = {key: value for key, value in entry.metadata.items() if key != "profile_name"}
     output.facts(
         ("agent", entry.agent_id),
@@ -50,7 +47,7 @@ def _print_text(entry: "RosterEntry") -> None:
         _print_head(entry.head)
 
 
-def _print_head(head: "Head") -> None:
+def _print_head(head: Head) -> None:
     output.facts(
         ("status", f"{head.status}, since {age(head.updated_at)}"),
         ("turn", head.active_agent_turn_id),

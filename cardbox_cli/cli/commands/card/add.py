@@ -7,10 +7,13 @@ import click
 from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
+from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import Source, held
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
@@ -184,10 +187,6 @@ def _tool_calls(text: str | None) -> list[Any] | None:
 
 
 def _whole_cards(path: str) -> list[CardDraft]:
-    from cardbox_cli.cli.parameters.large_files import open_file
-    from cardbox_cli.conversations.json_documents import Documents
-    from cardbox_cli.conversations.json_window import Source, held
-
     hint = "give a card as `card show -o json` prints it, a list of them, or one a line"
     with open_file(path) as file:
         source = Source(file, source_name(path), refuse_with=InvalidInput, hint=hint)

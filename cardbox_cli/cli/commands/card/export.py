@@ -14,6 +14,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.conversations.conversation import Rereadable
 from cardbox_cli.conversations.formats import format_named, format_names
 from cardbox_cli.model.cards import Card
 
@@ -36,8 +37,6 @@ def command(
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
-    from cardbox_cli.conversations.conversation import Rereadable
-
     with session().stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)
         boxes.require(box_id)

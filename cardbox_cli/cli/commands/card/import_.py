@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import source_name
+from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
 from cardbox_cli.cli.parameters.options import (
     AUTO,
     ConversationFile,
@@ -22,13 +23,15 @@ from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.tree import verb
+from cardbox_cli.conversations.conversation import Conversation
+from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import Source
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.conversations.conversation import Conversation
     from cardbox_cli.conversations.importing import Imported, ImportedBox
-    from cardbox_cli.conversations.json_window import Source
 
 
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.
@@ -97,9 +100,6 @@ class _Import:
 
     def once(self) -> None:
         """Import the whole file."""
-        from cardbox_cli.cli.parameters.large_files import open_file
-        from cardbox_cli.conversations.json_window import Source
-
         try:
             with (
                 open_file(self._file) as file,
@@ -128,11 +128,8 @@ class _Import:
                 self._show(changed)
                 self._sum_up(imported)
 
-    def _growing(self) -> "Iterator[Source]":
+    def _growing(self) -> Iterator[Source]:
         """The complete lines of the file, each time that there are others than before."""
-        from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
-        from cardbox_cli.conversations.json_window import Source
-
         before, waiting = (0, 0), 0
         while True:
             began = monotonic()
@@ -151,10 +148,8 @@ class _Import:
             self._said.add(message)
             announce(message)
 
-    def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
-        from cardbox_cli.conversations.formats import choose_format
+    def _take(self, source: Source, *, follows: bool = False) -> "Imported":
         from cardbox_cli.conversations.importing import import_conversations
-        from cardbox_cli.conversations.json_documents import Documents
 
         documents = Documents(source)
         if follows and documents.is_blank:
@@ -203,7 +198,7 @@ class _TooYoung(Exception):
     """A followed file does not say enough yet."""
 
 
-def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
+def _with_ids(conversations: Iterable[Conversation]) -> Iterator[Conversation]:
     """`conversations`, if each can be told from the others when it has grown."""
     for conversation in conversations:
         if conversation.own_id is None and conversation.format == "claude-code":

@@ -7,11 +7,11 @@ from typer import Option
 
 from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import OWNER
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.model.execution.turns import InboxRow
 
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ def owner_name(named: str | None) -> str:
     return named or OWNER.text() or f"shell {actor()}"
 
 
-def print_row(row: "InboxRow") -> None:
+def print_row(row: InboxRow) -> None:
     output.emit(
         row,
         table=lambda: output.facts(

@@ -1,16 +1,12 @@
 """`cbx inbox show`."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.model import exact_json
-
-if TYPE_CHECKING:
-    from cardbox_cli.model.execution.turns import InboxRow, Lease
+from cardbox_cli.model.execution.turns import InboxRow, Lease
 
 
 @verb(examples="cbx inbox show 1d5c8f72\ncbx inbox show 1d5c8f72 -o json | jq .payload", pages=True)
@@ -25,11 +21,11 @@ def command(inbox_id: InboxId) -> None:
     output.emit(found, table=lambda: _print_text(found, lease), ids=[found.inbox_id])
 
 
-def _claim(lease: "Lease | None") -> str | None:
+def _claim(lease: Lease | None) -> str | None:
     return None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"
 
 
-def _print_text(row: "InboxRow", lease: "Lease | None") -> None:
+def _print_text(row: InboxRow, lease: Lease | None) -> None:
     output.facts(
         ("inbox row", row.inbox_id),
         ("agent", row.agent_id),

@@ -15,6 +15,7 @@ from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, REQUEST_FO
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
 from cardbox_cli.context.inspection.losses import losses
@@ -213,7 +214,6 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
 
 
 def _check(shown: "Shown") -> None:
-    from cardbox_cli.cli.terminal.findings import answer
     from cardbox_cli.context.lint.check import lint
 
     provider = provider_of(shown.format)

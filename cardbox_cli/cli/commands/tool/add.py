@@ -1,7 +1,8 @@
 """`cbx tool add`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json
@@ -10,9 +11,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.cards import OPERATOR
-
-if TYPE_CHECKING:
-    from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import NO_PARAMETERS, Tool
 
 
 @verb(
@@ -46,7 +45,6 @@ def command(
     replace: Annotated[bool, Option("--replace", help="Replace another tool of this name.")] = False,
 ) -> None:
     """Register a tool. The same again is unchanged. A profile's allowed_tools says who may call it."""
-    from cardbox_cli.model.identity import NO_PARAMETERS, Tool
     from cardbox_cli.store.tools import ToolStore
 
     options = {"exec": exec_, "timeout_seconds": _whole(timeout)}
@@ -77,7 +75,5 @@ def _whole(seconds: float | None) -> float | int | None:
     return int(seconds) if seconds is not None and seconds.is_integer() else seconds
 
 
-def _as_json(tool: "Tool") -> dict[str, Any]:
-    import msgspec
-
+def _as_json(tool: Tool) -> dict[str, Any]:
     return msgspec.structs.asdict(tool)

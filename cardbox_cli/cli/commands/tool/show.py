@@ -1,15 +1,11 @@
 """`cbx tool show`."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.cli.parameters.options import ToolName
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.model import exact_json
-
-if TYPE_CHECKING:
-    from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import Tool
 
 
 @verb(examples="cbx tool show weather\ncbx tool show weather -o json | jq .parameters", pages=True)
@@ -22,7 +18,7 @@ def command(name: ToolName) -> None:
     output.emit(tool, table=lambda: _print_text(tool), ids=[tool.tool_name])
 
 
-def _print_text(tool: "Tool") -> None:
+def _print_text(tool: Tool) -> None:
     others = {key: value for key, value in tool.options.items() if key not in ("exec", "timeout_seconds")}
     output.facts(
         ("tool", tool.tool_name),

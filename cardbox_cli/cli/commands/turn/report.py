@@ -13,11 +13,11 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.queue.reports import Reported
-    from cardbox_cli.model.content import ToolResultContent
 
 
 @verb(
@@ -66,9 +66,7 @@ def command(
 
 def _content(
     result: str | None, error: str | None, status: str | None, after_execution: str
-) -> "ToolResultContent":
-    from cardbox_cli.model.content import ToolResultContent
-
+) -> ToolResultContent:
     status = status or ("success" if error is None else "failed")
     if status == "success" and (error is not None or result is None):
         raise UsageError("a success has a --result and no --error", hint="add --result TEXT or @FILE")

@@ -12,11 +12,11 @@ from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.durations import duration
+from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnView
-    from cardbox_cli.model.execution.turns import Step
     from cardbox_cli.store.views.turns import StoredTurn
 
 
@@ -80,7 +80,7 @@ def _trace(trace_id: str | None, depth: int | None) -> str | None:
     return None if trace_id is None else f"{trace_id}, depth {NOTHING if depth is None else depth}"
 
 
-def _took(step: "Step") -> str:
+def _took(step: Step) -> str:
     return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
 
 

@@ -1,5 +1,6 @@
 """What `cbx turn watch` does: the timeline of a turn, as it happens."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -68,8 +69,6 @@ def _events(
 
 
 def _print_text(event: "Event") -> None:
-    import sys
-
     moment, name, text = (column.text(event) for column in EVENT)
     output.print_text(flat(f"{moment}  {name:11}  {text}"))
     sys.stdout.flush()

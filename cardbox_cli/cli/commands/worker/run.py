@@ -15,12 +15,12 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
+from cardbox_cli.store.connection.target import Target
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
-    from cardbox_cli.store.connection.target import Target
 
 
 INTERRUPTED = 130
@@ -139,7 +139,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     return INTERRUPTED if signal.SIGINT in received else 0
 
 
-def _listener(plan: "WorkerPlan", target: "Target", wakeups: "Wakeups") -> "Listener":
+def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listener":
     """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
     from cardbox_cli.execution.notifications.listener import Listener
 
