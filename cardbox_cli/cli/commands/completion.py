@@ -14,9 +14,9 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @verb(
-    examples="source <(cbx completion bash)\n"
-    "source <(cbx completion zsh)\n"
-    "cbx completion fish > ~/.config/fish/completions/cbx.fish"
+    "source <(cbx completion bash)",
+    "source <(cbx completion zsh)",
+    "cbx completion fish > ~/.config/fish/completions/cbx.fish",
 )
 def command(
     shell: Annotated[

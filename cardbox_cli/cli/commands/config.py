@@ -44,10 +44,10 @@ class InForce(NamedTuple):
 
 
 @verb(
-    pages=True,
-    examples="cbx config\n"
-    "cbx config CBX_LEASE\n"
+    "cbx config",
+    "cbx config CBX_LEASE",
     "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
+    pages=True,
 )
 def command(
     name: Annotated[

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx dispatch --agent clerk --context-box 8b1f22c0\n"
-    "cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md\n"
-    "cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt\n"
-    "cbx dispatch --agent clerk --context-box $BOX --check -o id\n"
-    "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id"
+    "cbx dispatch --agent clerk --context-box 8b1f22c0",
+    "cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md",
+    "cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt",
+    "cbx dispatch --agent clerk --context-box $BOX --check -o id",
+    "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id",
 )
 def command(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")],

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'\n"
-    "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run\n"
-    "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id"
+    "cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'",
+    "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run",
+    "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id",
 )
 def command(
     handover: Annotated[

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.reaping import Reaped
 
 
-@verb(examples="cbx reap\ncbx --project shop reap -o jsonl")
+@verb("cbx reap", "cbx --project shop reap -o jsonl")
 def command() -> None:
     """Do what is overdue in the project, once. Harmless from many places at the same time.
 

@@ -20,9 +20,9 @@ from cardbox_cli.errors import InvalidInput, UsageError
 
 
 @verb(
-    examples="cbx -p demo shell\n"
-    "cbx shell nightly.cbx --keep-going\n"
-    "cbx box list -o id | sed 's/^/box verify /' | cbx shell -"
+    "cbx -p demo shell",
+    "cbx shell nightly.cbx --keep-going",
+    "cbx box list -o id | sed 's/^/box verify /' | cbx shell -",
 )
 def command(
     file: Annotated[

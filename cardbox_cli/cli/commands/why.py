@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx why turn_0198c2f0\n"
-    "cbx why --agent researcher\n"
-    "cbx why --all\n"
+    "cbx why turn_0198c2f0",
+    "cbx why --agent researcher",
+    "cbx why --all",
     "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
     pages=True,
 )

@@ -12,8 +12,8 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx agent list\n"
-    "cbx agent list --worker-target gpu -o id\n"
+    "cbx agent list",
+    "cbx agent list --worker-target gpu -o id",
     "cbx agent list --columns agent,status,turn,epoch",
     pages=True,
 )

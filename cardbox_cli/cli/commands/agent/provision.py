@@ -18,8 +18,8 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
 
 
 @verb(
-    examples="cbx agent provision writer-1 --profile incident-writer\n"
-    "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update"
+    "cbx agent provision writer-1 --profile incident-writer",
+    "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update",
 )
 def command(
     agent: Annotated[str, Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")],

@@ -10,9 +10,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.tree import verb
 
 
-@verb(
-    examples="cbx box create\ncbx card list --type task.instruction -o id | cbx box create - --title orders"
-)
+@verb("cbx box create", "cbx card list --type task.instruction -o id | cbx box create - --title orders")
 def command(
     card_ids: CardIds = None,
     title: Annotated[str | None, Option(metavar="T", help="A name for people.")] = None,

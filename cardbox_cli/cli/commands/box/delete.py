@@ -11,7 +11,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx box delete 8b1f22c0 --yes")
+@verb("cbx box delete 8b1f22c0 --yes")
 def command(
     box: BoxId,
     yes: Yes = False,

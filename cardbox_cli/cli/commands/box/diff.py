@@ -30,9 +30,9 @@ _MOST_TEXTS = 500
 
 
 @verb(
-    examples="cbx box diff 8b1f22c0 77ab01de\n"
-    "cbx box diff 8b1f22c0 77ab01de --full | less\n"
-    "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch\n"
+    "cbx box diff 8b1f22c0 77ab01de",
+    "cbx box diff 8b1f22c0 77ab01de --full | less",
+    "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch",
     "cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show",
     pages=True,
 )

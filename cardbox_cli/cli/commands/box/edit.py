@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx box edit 8b1f22c0\n"
-    "cbx box edit 8b1f22c0 --in-place\n"
-    "cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -"
+    "cbx box edit 8b1f22c0",
+    "cbx box edit 8b1f22c0 --in-place",
+    "cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -",
 )
 def command(
     box: BoxId,

@@ -10,9 +10,9 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx box list --limit 10\n"
-    "cbx box list -o id | head -1\n"
-    "cbx box list --since 2h --columns full-id,updated,title\n"
+    "cbx box list --limit 10",
+    "cbx box list -o id | head -1",
+    "cbx box list --since 2h --columns full-id,updated,title",
     "cbx box list --watch",
     pages=True,
 )

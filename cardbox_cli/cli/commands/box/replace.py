@@ -11,8 +11,8 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx box replace 8b1f22c0 5f0c2a91 77ab01de\n"
-    "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)"
+    "cbx box replace 8b1f22c0 5f0c2a91 77ab01de",
+    "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)",
 )
 def command(
     box: BoxId,

@@ -52,11 +52,11 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @verb(
-    examples="cbx box show 8b1f22c0\n"
-    "cbx box show 8b1f22c0 --tail 5 --full\n"
-    "cbx box show @last --watch\n"
-    "cbx box show 8b1f22c0 --model gpt-4o\n"
-    "cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
+    "cbx box show 8b1f22c0",
+    "cbx box show 8b1f22c0 --tail 5 --full",
+    "cbx box show @last --watch",
+    "cbx box show 8b1f22c0 --model gpt-4o",
+    "cbx box show 8b1f22c0 --columns '#,created,author,preview'",
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
     pages=True,
 )

@@ -10,7 +10,7 @@ from cardbox_cli.errors import Findings
 from cardbox_cli.model.verify import verify as findings_in
 
 
-@verb(examples="cbx box verify 8b1f22c0 || echo 'not as it was packed'")
+@verb("cbx box verify 8b1f22c0 || echo 'not as it was packed'")
 def command(box: BoxId) -> None:
     """Check a box. Exit 8 on findings.
 

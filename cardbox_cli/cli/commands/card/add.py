@@ -22,9 +22,9 @@ from cardbox_cli.model.handwritten.wording import json_kind
 
 
 @verb(
-    examples="cbx card add --type task.instruction --text 'Refund order 118'\n"
-    'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
-    "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
+    "cbx card add --type task.instruction --text 'Refund order 118'",
+    'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'',
+    "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -",
 )
 def command(
     type_: Annotated[

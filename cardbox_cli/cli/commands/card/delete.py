@@ -13,7 +13,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.ids import short_id, unique
 
 
-@verb(examples="cbx card delete 5f0c2a91 --yes")
+@verb("cbx card delete 5f0c2a91 --yes")
 def command(
     card_ids: CardIds,
     yes: Yes = False,

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx card edit 5f0c2a91\n"
-    "cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0\n"
-    "EDITOR='code --wait' cbx card edit 5f0c2a91\n"
-    "cbx card edit 5f0c2a91 --text 'Refund order 119'"
+    "cbx card edit 5f0c2a91",
+    "cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0",
+    "EDITOR='code --wait' cbx card edit 5f0c2a91",
+    "cbx card edit 5f0c2a91 --text 'Refund order 119'",
 )
 def command(
     card_id: CardId,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx card export --box 8b1f22c0 --to openai > chat.json\n"
+    "cbx card export --box 8b1f22c0 --to openai > chat.json",
     "cbx card export --box 8b1f22c0 --to claude-code > session.jsonl",
     pages=True,
 )

@@ -40,10 +40,10 @@ _SHARE = 0.25
 
 
 @verb(
-    examples="cbx card import chat.json --from openai\n"
-    "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
-    "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
-    "curl … | cbx card import - --from auto"
+    "cbx card import chat.json --from openai",
+    "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show",
+    "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow",
+    "curl … | cbx card import - --from auto",
 )
 def command(
     file: ConversationFile,

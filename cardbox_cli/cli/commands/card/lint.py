@@ -25,9 +25,9 @@ from cardbox_cli.conversations.json_window import Source
 
 
 @verb(
-    examples="cbx card lint chat.json\n"
-    "cbx card lint runs.jsonl --format anthropic\n"
-    "cbx card lint request.json -o json | jq -r '.[].message'"
+    "cbx card lint chat.json",
+    "cbx card lint runs.jsonl --format anthropic",
+    "cbx card lint request.json -o json | jq -r '.[].message'",
 )
 def command(
     file: ConversationFile,

@@ -13,9 +13,9 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx card list --limit 20\n"
-    "cbx card list --type tool.result --since 2026-11-01 -o jsonl\n"
-    "cbx card list --since 2h --columns id,created,author,preview\n"
+    "cbx card list --limit 20",
+    "cbx card list --type tool.result --since 2026-11-01 -o jsonl",
+    "cbx card list --since 2h --columns id,created,author,preview",
     "cbx card list --watch",
     pages=True,
 )

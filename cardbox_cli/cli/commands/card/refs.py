@@ -14,8 +14,7 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx card refs 5f0c2a91\ncbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify",
-    pages=True,
+    "cbx card refs 5f0c2a91", "cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify", pages=True
 )
 def command(
     card_id: Annotated[

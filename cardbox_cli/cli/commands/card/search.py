@@ -11,7 +11,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
 
 
-@verb(examples="cbx card search 'payment timeout'\ncbx card search 超时 --type tool.result", pages=True)
+@verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True)
 def command(
     words: Annotated[
         list[str],

@@ -16,7 +16,7 @@ from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
 
 
-@verb(examples="cbx card show 5f0c2a91\ncbx card show 5f0c2a91 -o json | jq .content", pages=True)
+@verb("cbx card show 5f0c2a91", "cbx card show 5f0c2a91 -o json | jq .content", pages=True)
 def command(
     card_ids: CardIds,
     deleted: Annotated[bool, Option("--deleted", help="Show deleted and expired cards too.")] = False,

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish
 
 
-@verb(
-    examples="cbx db gc --dry-run\n"
-    "cbx db gc --yes\n"
-    "cbx db gc --purge --all-projects --yes -o json | jq .purged"
-)
+@verb("cbx db gc --dry-run", "cbx db gc --yes", "cbx db gc --purge --all-projects --yes -o json | jq .purged")
 def command(
     purge: Annotated[bool, Option("--purge", help="Purge soft-deleted cards, too.")] = False,
     all_projects: Annotated[

@@ -10,7 +10,7 @@ from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx --database-url postgresql://db.example.com/agents db init --yes")
+@verb("cbx --database-url postgresql://db.example.com/agents db init --yes")
 def command(yes: Annotated[bool, Option("--yes", "-y", help="Add the missing tables.")] = False) -> None:
     """Add the tables that are missing. Without --yes it prints their SQL. No existing table is changed."""
     from cardbox_cli.store.connection.database import Database

@@ -9,7 +9,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx db psql\ncbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
+@verb("cbx db psql", "cbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
 def command(
     arguments: Annotated[list[str] | None, Argument(metavar="-- ARGS", help="Passed on to psql.")] = None,
 ) -> int:

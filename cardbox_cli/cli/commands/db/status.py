@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx db status\n"
-    "cbx db status --exact\n"
+    "cbx db status",
+    "cbx db status --exact",
     "cbx db status -o json | jq '.schema_version, .project.cards'",
     pages=True,
 )

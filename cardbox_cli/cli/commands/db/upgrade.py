@@ -9,7 +9,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx db upgrade --dry-run\ncbx db upgrade")
+@verb("cbx db upgrade --dry-run", "cbx db upgrade")
 def command(
     dry_run: Annotated[bool, Option("--dry-run", help="Only print the SQL that would run.")] = False,
 ) -> None:

@@ -6,7 +6,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.store.connection.target import hide_password
 
 
-@verb(examples='psql "$(cbx db url)"\nDATABASE_URL=$(cbx db url) ./my-agent')
+@verb('psql "$(cbx db url)"', "DATABASE_URL=$(cbx db url) ./my-agent")
 def command() -> None:
     """Print the database's address for other programs; starts the embedded server. Passwords are left out."""
     target = session().target()

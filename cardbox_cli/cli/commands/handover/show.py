@@ -13,7 +13,7 @@ from cardbox_cli.cli.tree import verb
 Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")]
 
 
-@verb(examples="cbx handover show delegate\ncbx handover show delegate > handovers/mine.yaml", pages=True)
+@verb("cbx handover show delegate", "cbx handover show delegate > handovers/mine.yaml", pages=True)
 def command(recipe: Recipe) -> None:
     """Show a recipe as it is written, and what arguments it takes."""
     loaded = load_recipe(recipe)

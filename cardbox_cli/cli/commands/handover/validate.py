@@ -12,7 +12,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 
 
-@verb(examples="cbx handover validate handovers/*.yaml")
+@verb("cbx handover validate handovers/*.yaml")
 def command(
     recipes: Annotated[list[str], Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")],
 ) -> None:

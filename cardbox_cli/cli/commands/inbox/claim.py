@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.queue.claims import Claimed
 
 
-@verb(examples="cbx inbox claim --target worker_generic -o jsonl\ncbx inbox claim --wait --timeout 60 -o id")
+@verb("cbx inbox claim --target worker_generic -o jsonl", "cbx inbox claim --wait --timeout 60 -o id")
 def command(
     target: Annotated[
         str | None, Option(metavar="T", help="Only rows of agents of this worker target.")

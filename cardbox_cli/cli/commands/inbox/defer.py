@@ -11,7 +11,7 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
+@verb("cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
 def command(
     inbox: InboxId,
     reason: Annotated[str, Option(metavar="TEXT", help="Why it is to be tried again.")],

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx inbox fail 1d5c8f72 --error 'the file is gone'")
+@verb("cbx inbox fail 1d5c8f72 --error 'the file is gone'")
 def command(
     inbox: InboxId,
     error: Annotated[str, Option(metavar="TEXT", help="Why it cannot be done.")],

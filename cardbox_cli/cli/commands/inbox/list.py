@@ -18,8 +18,8 @@ STATES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 
 
 @verb(
-    examples="cbx inbox list --agent clerk --status queued\n"
-    "cbx inbox list --dead --columns full-id,agent,tries,why\n"
+    "cbx inbox list --agent clerk --status queued",
+    "cbx inbox list --dead --columns full-id,agent,tries,why",
     "cbx inbox list --watch",
     pages=True,
 )

@@ -9,7 +9,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import InboxRow, Lease
 
 
-@verb(examples="cbx inbox show 1d5c8f72\ncbx inbox show 1d5c8f72 -o json | jq .payload", pages=True)
+@verb("cbx inbox show 1d5c8f72", "cbx inbox show 1d5c8f72 -o json | jq .payload", pages=True)
 def command(inbox_id: InboxId) -> None:
     """Show an inbox row whole, and who has claimed it."""
     from cardbox_cli.store.inbox import InboxStore

@@ -13,7 +13,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
-@verb(examples="cbx profile import researcher.yaml\ncbx profile import - < researcher.yaml")
+@verb("cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
 def command(
     files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
 ) -> None:

@@ -8,8 +8,8 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx profile list\n"
-    "cbx profile list -o json | jq -r '.[].name'\n"
+    "cbx profile list",
+    "cbx profile list -o json | jq -r '.[].name'",
     "cbx profile list --columns name,updated",
     pages=True,
 )

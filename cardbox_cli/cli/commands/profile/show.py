@@ -12,9 +12,7 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 
 
-@verb(
-    examples="cbx profile show researcher\ncbx profile show researcher -o yaml > researcher.yaml", pages=True
-)
+@verb("cbx profile show researcher", "cbx profile show researcher -o yaml > researcher.yaml", pages=True)
 def command(
     name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],
 ) -> None:

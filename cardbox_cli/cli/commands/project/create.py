@@ -13,7 +13,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
-@verb(examples="cbx project create shop --title 'The web shop'\ncbx -p shop project create")
+@verb("cbx project create shop --title 'The web shop'", "cbx -p shop project create")
 def command(named: ProjectId = None, title: Title = None, owner: Owner = None) -> None:
     """Create a project with a title and an owner. Without this, its first profile, tool or agent makes it."""
     from cardbox_cli.store.projects import ProjectsStore

@@ -8,7 +8,9 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx project list\ncbx project list -o id --limit 0\ncbx project list --columns project,updated",
+    "cbx project list",
+    "cbx project list -o id --limit 0",
+    "cbx project list --columns project,updated",
     pages=True,
 )
 def command(limit: Limit = 50, columns: ColumnNames = None) -> None:

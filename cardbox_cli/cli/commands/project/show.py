@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx project show\ncbx project show shop -o json", pages=True)
+@verb("cbx project show", "cbx project show shop -o json", pages=True)
 def command(named: ProjectId = None) -> None:
     """Show what is known of a project."""
     from cardbox_cli.store.projects import ProjectsStore

@@ -21,9 +21,9 @@ from cardbox_cli.model.ids import unique
 
 
 @verb(
-    examples="cbx project update shop --title 'The old shop' --status archived\n"
-    "cbx project update --no-share --reproducible-layers knowledge__context,todo__context\n"
-    "cbx project update --share-default"
+    "cbx project update shop --title 'The old shop' --status archived",
+    "cbx project update --no-share --reproducible-layers knowledge__context,todo__context",
+    "cbx project update --share-default",
 )
 def command(
     named: ProjectId = None,

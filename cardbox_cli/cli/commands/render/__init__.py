@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx render --box 8b1f22c0\n"
-    "cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
-    "cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
-    "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
-    "cbx render --turn @last --explain\n"
-    "cbx render --turn 1d5c8f72 --at 2 --verify\n"
-    "cbx render --turn 1d5c8f72 --diff 1 next\n"
+    "cbx render --box 8b1f22c0",
+    "cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-",
+    "cbx render --box 8b1f22c0 --format anthropic --check -o json",
+    "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache",
+    "cbx render --turn @last --explain",
+    "cbx render --turn 1d5c8f72 --at 2 --verify",
+    "cbx render --turn 1d5c8f72 --diff 1 next",
     "cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de",
     pages=True,
 )

@@ -15,9 +15,9 @@ from cardbox_cli.model.todo import new_item
 
 
 @verb(
-    examples="cbx todo add 8b1f22c0 'Check the logs' 'Write to the customer'\n"
-    "grep -rhoP 'TODO: \\K.*' src | cbx todo add 8b1f22c0 --file -\n"
-    "cbx todo add $CBX_OUTPUT_BOX 'Ask for the invoice'"
+    "cbx todo add 8b1f22c0 'Check the logs' 'Write to the customer'",
+    "grep -rhoP 'TODO: \\K.*' src | cbx todo add 8b1f22c0 --file -",
+    "cbx todo add $CBX_OUTPUT_BOX 'Ask for the invoice'",
 )
 def command(
     box: BoxId,

@@ -12,8 +12,8 @@ from cardbox_cli.errors import UsageError
 
 
 @verb(
-    examples="cbx todo list 8b1f22c0\n"
-    "cbx todo list 8b1f22c0 --open\n"
+    "cbx todo list 8b1f22c0",
+    "cbx todo list 8b1f22c0 --open",
     "cbx todo list 8b1f22c0 -o json | jq -r '.[] | select(.done) | .text'",
     pages=True,
 )

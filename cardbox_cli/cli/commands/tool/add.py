@@ -15,8 +15,8 @@ from cardbox_cli.model.identity import NO_PARAMETERS, Tool
 
 
 @verb(
-    examples="cbx tool add weather --schema weather.json --exec 'python3 weather.py' --timeout 20\n"
-    "cbx tool add approve --description 'Ask a person' --after-execution terminate"
+    "cbx tool add weather --schema weather.json --exec 'python3 weather.py' --timeout 20",
+    "cbx tool add approve --description 'Ask a person' --after-execution terminate",
 )
 def command(
     name: Annotated[

@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, sh
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx tool list\ncbx tool list -o json | jq -r '.[].tool_name'", pages=True)
+@verb("cbx tool list", "cbx tool list -o json | jq -r '.[].tool_name'", pages=True)
 def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the tools of the project by name."""
     from cardbox_cli.store.tools import ToolStore

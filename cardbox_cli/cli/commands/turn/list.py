@@ -16,9 +16,9 @@ from cardbox_cli.model.execution.turns import TURN_STATUSES
 
 
 @verb(
-    examples="cbx turn list --limit 10\n"
-    "cbx turn list --agent clerk --status running\n"
-    "cbx turn list --since 2h -o jsonl | jq -r 'select(.end_status==\"failed\").agent_turn_id'\n"
+    "cbx turn list --limit 10",
+    "cbx turn list --agent clerk --status running",
+    "cbx turn list --since 2h -o jsonl | jq -r 'select(.end_status==\"failed\").agent_turn_id'",
     "cbx turn list --watch",
     pages=True,
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
 
 
-@verb(examples="cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
+@verb("cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
 def command(
     turn: TurnId,
     expect_epoch: ExpectEpoch,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.rebuilding import Rebuilt
 
 
-@verb(examples="cbx turn rebuild clerk")
+@verb("cbx turn rebuild clerk")
 def command(
     agent: Annotated[str, Argument(click_type=AGENT, help="The agent whose head is lost.")],
     reason: OptionalReason = None,

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'\n"
-    "cbx turn report @last --tool-call-id call_7 --result @answer.json\n"
-    "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'"
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'",
+    "cbx turn report @last --tool-call-id call_7 --result @answer.json",
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'",
 )
 def command(
     turn: TurnId,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx turn show 1d5c8f72\n"
+    "cbx turn show 1d5c8f72",
     "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
     pages=True,
 )

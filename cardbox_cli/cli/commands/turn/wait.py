@@ -7,8 +7,8 @@ from cardbox_cli.cli.tree import verb
 
 
 @verb(
-    examples="cbx turn wait 1d5c8f72 --timeout 60\n"
-    "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt"
+    "cbx turn wait 1d5c8f72 --timeout 60",
+    "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt",
 )
 def command(turn: TurnId, timeout: EndTimeout = None) -> None:
     """Wait until a turn has ended, and print the text of what it delivered.

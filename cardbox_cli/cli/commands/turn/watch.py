@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.views.turns import StoredTurn, TurnViews
 
 
-@verb(examples="cbx turn watch @last\ncbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
+@verb("cbx turn watch @last", "cbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
 def command(
     turn: TurnId,
     interval: Annotated[

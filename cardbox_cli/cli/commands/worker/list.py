@@ -11,7 +11,7 @@ from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.cli.tree import verb
 
 
-@verb(examples="cbx worker list\ncbx worker list --target gpu -o json", pages=True)
+@verb("cbx worker list", "cbx worker list --target gpu -o json", pages=True)
 def command(
     target: Annotated[str | None, Option(metavar="T", help="Only those of this target.")] = None,
 ) -> None:

@@ -27,9 +27,9 @@ INTERRUPTED = 130
 
 
 @verb(
-    examples="cbx worker run --exec 'python3 client.py' --drain\n"
-    "cbx worker run --exec 'llm -m gpt-4o' --format text --concurrency 4\n"
-    "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id"
+    "cbx worker run --exec 'python3 client.py' --drain",
+    "cbx worker run --exec 'llm -m gpt-4o' --format text --concurrency 4",
+    "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id",
 )
 def command(
     exec_: Annotated[
