@@ -11,7 +11,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
 from cardbox_cli.cli.terminal.findings import gate
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.context.request import model_of, profile_of
 from cardbox_cli.errors import UsageError
@@ -152,12 +152,9 @@ def _print_text(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> Non
         ("parents", ", ".join(packed.plan.parent_ids) or None),
         ("digest", packed.digest),
     )
-    if explain and places:
-        output.print_text()
-        print_table(_columns(packed, tokenizer), enumerate(places))
-    if explain and packed.plan.left_out:
-        output.print_text()
-        print_table(_LEFT_OUT, packed.plan.left_out)
+    if explain:
+        print_below(_columns(packed, tokenizer), list(enumerate(places)))
+        print_below(_LEFT_OUT, packed.plan.left_out)
 
 
 _LEFT_OUT = (

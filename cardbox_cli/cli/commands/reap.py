@@ -1,13 +1,10 @@
 """`cbx reap`: one pass over everything that is overdue."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
-
-if TYPE_CHECKING:
-    from cardbox_cli.execution.recovery.reaping import Reaped
 
 
 @verb("cbx reap", "cbx --project shop reap -o jsonl")
@@ -22,14 +19,7 @@ def command() -> None:
 
     with runtime() as run:
         reaped = reap(run)
-    output.emit(reaped, table=lambda: _print_text(reaped))
-
-
-def _print_text(reaped: "Reaped") -> None:
-    if not reaped.total:
-        output.print_text("nothing was overdue")
-        return
-    output.facts(
+    facts = (
         ("released", ", ".join(reaped.released) or None),
         ("dead", ", ".join(reaped.dead) or None),
         ("timed out", ", ".join(reaped.timed_out) or None),
@@ -39,3 +29,5 @@ def _print_text(reaped: "Reaped") -> None:
         ("notified", ", ".join(reaped.notified) or None),
         ("trouble", "; ".join(reaped.troubles) or None),
     )
+    nothing = partial(output.print_text, "nothing was overdue")
+    output.emit(reaped, table=partial(output.facts, *facts) if reaped.total else nothing)

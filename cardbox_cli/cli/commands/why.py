@@ -11,7 +11,7 @@ from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import PROJECT, settings_from
@@ -109,9 +109,7 @@ def _page(diagnosis: "Diagnosis") -> None:
     colour = "" if diagnosis.well else "red"
     output.print_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
     output.print_text(diagnosis.proves)
-    if diagnosis.evidence:
-        output.print_text()
-        print_table(_EVIDENCE, diagnosis.evidence)
+    print_below(_EVIDENCE, diagnosis.evidence)
     output.print_text()
     fix = _command(diagnosis.fix)
     output.facts(("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", fix))

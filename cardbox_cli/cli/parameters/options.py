@@ -60,8 +60,3 @@ MessagesKey = Annotated[
     str | None,
     Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."),
 ]
-
-
-def source_format(given: str) -> str | None:
-    """The format that --from names; None to find it out."""
-    return None if given == AUTO else given

@@ -192,7 +192,8 @@ PROFILE: Columns = (
 # --- turns and inbox rows
 
 
-def _short(full_id: str | None) -> str:
+def short_or_nothing(full_id: str | None) -> str:
+    """An id in short, where there is one."""
     return short_id(full_id) if full_id else NOTHING
 
 
@@ -218,10 +219,10 @@ TURN: Columns = (
     Column("CREATED", lambda turn: time(turn.created_at) or NOTHING, extra=True),
     Column("ENDED", lambda turn: time(turn.ended_at) or NOTHING, extra=True),
     Column("DEPTH", lambda turn: _known(turn.recursion_depth), right=True, extra=True),
-    Column("PARENT", lambda turn: _short(turn.parent_agent_turn_id)),
-    Column("CONTEXT", lambda turn: _short(turn.context_box_id), extra=True),
-    Column("OUTPUT", lambda turn: _short(turn.output_box_id), extra=True),
-    Column("DELIVERABLE", lambda turn: _short(turn.deliverable_card_id), extra=True),
+    Column("PARENT", lambda turn: short_or_nothing(turn.parent_agent_turn_id)),
+    Column("CONTEXT", lambda turn: short_or_nothing(turn.context_box_id), extra=True),
+    Column("OUTPUT", lambda turn: short_or_nothing(turn.output_box_id), extra=True),
+    Column("DELIVERABLE", lambda turn: short_or_nothing(turn.deliverable_card_id), extra=True),
     Column("TRACE", lambda turn: turn.trace_id or NOTHING, extra=True),
 )
 
@@ -243,7 +244,7 @@ INBOX: Columns = (
     Column("AGENT", lambda row: row.agent_id),
     Column("TYPE", lambda row: row.message_type),
     Column("STATUS", lambda row: row.status),
-    Column("TURN", lambda row: _short(row.turn_id)),
+    Column("TURN", lambda row: short_or_nothing(row.turn_id)),
     Column("EPOCH", lambda row: str(row.turn_epoch), right=True, extra=True),
     Column("TRIES", lambda row: str(row.retry_count), right=True),
     Column("AGE", lambda row: age(row.created_at), right=True),

@@ -6,7 +6,7 @@ from functools import partial
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below, print_table
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
@@ -73,9 +73,7 @@ def _print_text(findings: list[LintFinding]) -> None:
         return
     print_table(_FINDING, findings, whole=True)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
-    if remedies:
-        output.print_text()
-        print_table(_REMEDY, remedies.items(), whole=True)
+    print_below(_REMEDY, list(remedies.items()), whole=True)
 
 
 _FINDING = (

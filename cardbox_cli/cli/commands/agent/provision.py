@@ -1,6 +1,6 @@
 """`cbx agent provision`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from typer import Argument, Option
@@ -9,10 +9,6 @@ from cardbox_cli.cli.parameters.types import AGENT, PROFILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
-
-if TYPE_CHECKING:
-    from cardbox_cli.execution.provision import Provisioned
-
 
 _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchanged:"}
 
@@ -58,14 +54,10 @@ def command(
         done = provision_agent(database, session().project_id, request, update=update)
     if done.outdated:
         announce(f"note: {agent} keeps an older version of its profile; --update gives it the newest")
-    _emit(done)
-
-
-def _emit(done: "Provisioned") -> None:
-    agent = done.agent
-    text = f"{_DONE[done.action]} {agent.agent_id} (profile {agent.profile_name or agent.profile_box_id}, "
+    made = done.agent
+    text = f"{_DONE[done.action]} {made.agent_id} (profile {made.profile_name or made.profile_box_id}, "
     output.emit(
-        {**msgspec.structs.asdict(agent), "action": done.action, "outdated": done.outdated},
-        table=lambda: output.print_text(f"{text}worker target {agent.worker_target})"),
-        ids=[agent.agent_id],
+        {**msgspec.structs.asdict(made), "action": done.action, "outdated": done.outdated},
+        table=lambda: output.print_text(f"{text}worker target {made.worker_target})"),
+        ids=[made.agent_id],
     )

@@ -9,13 +9,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
-from cardbox_cli.cli.parameters.options import (
-    AUTO,
-    ConversationFile,
-    MessagesKey,
-    SourceFormat,
-    source_format,
-)
+from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -64,7 +58,7 @@ def command(
     ] = False,
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""
-    wanted = source_format(from_)
+    wanted = None if from_ == AUTO else from_
     command = _Import(file, wanted, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
     if follow:
         _check_can_follow(file)

@@ -6,13 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.large_files import open_file
-from cardbox_cli.cli.parameters.options import (
-    AUTO,
-    ConversationFile,
-    MessagesKey,
-    SourceFormat,
-    source_format,
-)
+from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.findings import answer
@@ -48,7 +42,7 @@ def command(
     Each conversation is checked as the request that its cards make, with the model and the tools that stand
     beside its messages.
     """
-    wanted = source_format(from_)
+    wanted = None if from_ == AUTO else from_
     answer(_findings(file, wanted, format_, at))
 
 

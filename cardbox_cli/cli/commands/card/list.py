@@ -4,10 +4,9 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.commands.card.listing import list_cards
+from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
-from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.tree import verb
 
@@ -21,10 +20,7 @@ from cardbox_cli.cli.tree import verb
 )
 def command(
     limit: Limit = 50,
-    types: Annotated[
-        list[str] | None,
-        Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
-    ] = None,
+    types: CardTypes = None,
     role: Annotated[str | None, Option(metavar="R", help="Only this role.")] = None,
     author: Annotated[str | None, Option(metavar="A", help="Only this author_id.")] = None,
     turn: Annotated[str | None, Option(metavar="ID", help="Only this agent_turn_id.")] = None,

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
-from cardbox_cli.cli.commands.card.listing import list_cards
+from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
-from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
 
@@ -21,10 +20,7 @@ def command(
         ),
     ],
     limit: Limit = 50,
-    types: Annotated[
-        list[str] | None,
-        Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
-    ] = None,
+    types: CardTypes = None,
     columns: ColumnNames = None,
 ) -> None:
     """Find cards by what they say, newest first. Whole words, in any case."""

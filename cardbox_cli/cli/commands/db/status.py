@@ -8,7 +8,7 @@ from typer import Option
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import byte_size, count
-from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.terminal.tables import Column, print_below
 from cardbox_cli.cli.tree import verb
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def print_status(answer: dict[str, Any]) -> None:
     """Print a status, whichever keys it has."""
     named = {_NAMES.get(key, key.replace("_", " ")): _shown(key, value) for key, value in answer.items()}
     output.facts(*named.items())
-    if answer.get("table_sizes"):
-        output.print_text()
-        print_table(_TABLE, answer["table_sizes"])
+    print_below(_TABLE, answer.get("table_sizes") or [])
 
 
 _TABLE = (

@@ -3,7 +3,7 @@
 import math
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
@@ -15,9 +15,6 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import NotFound
-
-if TYPE_CHECKING:
-    from cardbox_cli.execution.queue.claims import Claimed
 
 
 @verb("cbx inbox claim --target worker_generic -o jsonl", "cbx inbox claim --wait --timeout 60 -o id")
@@ -46,13 +43,8 @@ def command(
             claimed = claim_rows(run, target=target, owner=name, limit=limit)
     if not claimed:
         raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
-    _print(claimed)
-
-
-def _print(claimed: "list[Claimed]") -> None:
-    output.emit_list(
-        [each.row for each in claimed], columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due"
-    )
+    rows = [each.row for each in claimed]
+    output.emit_list(rows, columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due")
 
 
 _ROW = (

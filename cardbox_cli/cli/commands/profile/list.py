@@ -21,7 +21,6 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     with session().database() as database:
         entries = ProfileStore(database, session().project_id).all()
         empty = nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one")
-        listing = Listing(
-            *held_whole(entries, limit), limit, shown, item_id=lambda entry: entry.profile_box_id, empty=empty
-        )
+        reading = held_whole(entries, limit)
+        listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.profile_box_id, empty=empty)
         show_list(listing, database)

@@ -4,14 +4,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from cardbox_cli.cli.commands.project.project_record import (
-    Owner,
-    ProjectId,
-    Title,
-    check_labels,
-    chosen_project,
-    emit,
-)
+from cardbox_cli.cli.commands.project import project_record as record
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.tree import verb
@@ -26,15 +19,15 @@ from cardbox_cli.model.ids import unique
     "cbx project update --share-default",
 )
 def command(
-    named: ProjectId = None,
-    title: Title = None,
+    named: record.ProjectId = None,
+    title: record.Title = None,
     status: Annotated[
         str | None,
         Option(
             click_type=OneOf(lambda: PROJECT_STATUSES, what="state"), help="Its state, a word for people."
         ),
     ] = None,
-    owner: Owner = None,
+    owner: record.Owner = None,
     share: Annotated[
         bool | None, Option("--share/--no-share", help="Whether contexts get the layers that are shared.")
     ] = None,
@@ -48,17 +41,17 @@ def command(
     """Change a project, or how its contexts are composed. No other row of it changes."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = chosen_project(named)
+    project_id = record.chosen_project(named)
     named_settings = _settings(share, share_default, reproducible_layers)
     if title is status is owner is None and not named_settings:
         raise UsageError("there is nothing to change", hint="`cbx project update --help` says what can be")
-    check_labels(title, owner)
+    record.check_labels(title, owner)
     with session().database() as database, database.transaction():
         projects = ProjectsStore(database)
         updated, changed = projects.update(project_id, title=title, status=status, owner_id=owner)
         reset = bool(named_settings) and projects.configure(project_id, **named_settings)
         settings = projects.settings(project_id)
-    emit(updated, "updated project" if changed or reset else "unchanged: project", settings)
+    record.emit(updated, "updated project" if changed or reset else "unchanged: project", settings)
 
 
 def _settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:

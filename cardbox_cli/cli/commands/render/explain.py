@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import short_rule, token_count
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table, room_beside
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below, room_beside
 from cardbox_cli.context.formats import body_of
 from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.providers.registry import window
@@ -51,15 +51,9 @@ def _print_text(request: Request, explained: Explanation) -> None:
         ("tools", str(len(explained.tools)) if explained.tools else None),
         ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
     )
-    if explained.messages:
-        output.print_text()
-        print_table(_MESSAGE, enumerate(explained.messages, 1))
-    if explained.left_out:
-        output.print_text()
-        print_table(_LEFT_OUT, explained.left_out)
-    if explained.layers_left_out:
-        output.print_text()
-        print_table(_LAYER_LEFT_OUT, explained.layers_left_out)
+    print_below(_MESSAGE, list(enumerate(explained.messages, 1)))
+    print_below(_LEFT_OUT, explained.left_out)
+    print_below(_LAYER_LEFT_OUT, explained.layers_left_out)
 
 
 def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
@@ -117,5 +111,4 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
     mark = "#" if TERM.text() == "dumb" else "▇"
     whole = min(_WHOLE, room_beside(_SHARE, found))
     bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
-    output.print_text()
-    print_table([*_SHARE, bar], found)
+    print_below([*_SHARE, bar], found)

@@ -16,7 +16,6 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     with session().database() as database:
         tools = ToolStore(database, session().project_id).all()
         empty = nothing_here(database, "tools", "`cbx tool add` adds one")
-        listing = Listing(
-            *held_whole(tools, limit), limit, shown, item_id=lambda tool: tool.tool_name, empty=empty
-        )
+        reading = held_whole(tools, limit)
+        listing = Listing(*reading, limit, shown, item_id=lambda tool: tool.tool_name, empty=empty)
         show_list(listing, database)

@@ -51,7 +51,7 @@ def command(
             further,
             limit,
             shown,
-            lambda turn: turn.agent_turn_id,
-            empty,
+            item_id=lambda turn: turn.agent_turn_id,
+            empty=empty,
         )
         show_list(listing, turns.database, interval=pause)

@@ -1,6 +1,6 @@
 """`cbx turn rebuild`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument
 
@@ -9,9 +9,6 @@ from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.tree import verb
-
-if TYPE_CHECKING:
-    from cardbox_cli.execution.recovery.rebuilding import Rebuilt
 
 
 @verb("cbx turn rebuild clerk")
@@ -26,18 +23,14 @@ def command(
         rebuilt = rebuild_head(run, agent, actor=actor(), reason=reason)
     output.emit(
         rebuilt,
-        table=lambda: _print_rebuilt(rebuilt),
+        table=lambda: output.facts(
+            ("agent", rebuilt.agent_id),
+            ("state", rebuilt.status),
+            ("turn", rebuilt.active_agent_turn_id),
+            ("epoch", str(rebuilt.turn_epoch)),
+            ("certain", "\n".join(rebuilt.certain)),
+            ("guessed", "\n".join(rebuilt.guessed)),
+            ("promoted", rebuilt.promoted_turn_id),
+        ),
         ids=[rebuilt.active_agent_turn_id] if rebuilt.active_agent_turn_id else [],
-    )
-
-
-def _print_rebuilt(rebuilt: "Rebuilt") -> None:
-    output.facts(
-        ("agent", rebuilt.agent_id),
-        ("state", rebuilt.status),
-        ("turn", rebuilt.active_agent_turn_id),
-        ("epoch", str(rebuilt.turn_epoch)),
-        ("certain", "\n".join(rebuilt.certain)),
-        ("guessed", "\n".join(rebuilt.guessed)),
-        ("promoted", rebuilt.promoted_turn_id),
     )

@@ -1,6 +1,6 @@
 """What `cbx turn report` does: the result of a tool call comes to the turn that waits for it."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -15,9 +15,6 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES
-
-if TYPE_CHECKING:
-    from cardbox_cli.execution.queue.reports import Reported
 
 
 @verb(
@@ -61,7 +58,17 @@ def command(
             content,
             source_agent_id=source_agent,
         )
-    output.emit(reported, table=lambda: _print_text(reported), ids=[reported.tool_result_card_id])
+    output.emit(
+        reported,
+        table=lambda: output.facts(
+            ("turn", reported.agent_turn_id),
+            ("call", reported.tool_call_id),
+            ("card", reported.tool_result_card_id),
+            ("inbox row", reported.inbox_id),
+            ("new", None if reported.created else "no: that result was reported before"),
+        ),
+        ids=[reported.tool_result_card_id],
+    )
 
 
 def _content(
@@ -89,13 +96,3 @@ def _value(text: str) -> Any:
         if "\0" in content:
             raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text") from None
         return content
-
-
-def _print_text(reported: "Reported") -> None:
-    output.facts(
-        ("turn", reported.agent_turn_id),
-        ("call", reported.tool_call_id),
-        ("card", reported.tool_result_card_id),
-        ("inbox row", reported.inbox_id),
-        ("new", None if reported.created else "no: that result was reported before"),
-    )

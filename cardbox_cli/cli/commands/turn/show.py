@@ -7,7 +7,7 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked
+from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked, short_or_nothing
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.tree import verb
@@ -84,10 +84,6 @@ def _took(step: Step) -> str:
     return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
 
 
-def _short(full_id: str | None) -> str:
-    return short_id(full_id) if full_id else NOTHING
-
-
 def _end_of(agent_id: str | None, turn_id: str | None) -> str:
     return " ".join([agent_id or NOTHING, *([short_id(turn_id)] if turn_id else [])])
 
@@ -99,7 +95,7 @@ _STEP = (
     Column("STATUS", lambda numbered: numbered[1].status),
     Column("BEGAN", lambda numbered: time(numbered[1].started_at) or NOTHING),
     Column("TOOK", lambda numbered: _took(numbered[1]), right=True),
-    Column("REQUEST", lambda numbered: _short(numbered[1].request_box_id)),
+    Column("REQUEST", lambda numbered: short_or_nothing(numbered[1].request_box_id)),
     Column("ERROR", lambda numbered: one_line(numbered[1].error or NOTHING, 200)),
 )
 _WAITING = (
@@ -108,7 +104,7 @@ _WAITING = (
     Column("STATUS", lambda tool: tool.wait_status),
     Column("EPOCH", lambda tool: str(tool.turn_epoch), right=True),
     Column("SINCE", lambda tool: time(tool.created_at) or NOTHING),
-    Column("RESULT", lambda tool: _short(tool.tool_result_card_id)),
+    Column("RESULT", lambda tool: short_or_nothing(tool.tool_result_card_id)),
 )
 _EDGE = (
     Column("ID", lambda edge: short_id(edge.edge_id)),
