@@ -192,12 +192,14 @@ def _await(run: "Runtime", result: "DispatchResult", timeout: float | None) -> N
 
 
 def _print(result: "DispatchResult", *, dry_run: bool) -> None:
+    place, epoch = f"queued, place {result.queue_position}", f"dispatched, epoch {result.turn_epoch}"
+    state = place if result.turn_epoch is None else epoch
     output.emit(
         result,
         table=lambda: output.facts(
             ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
             ("agent", result.agent_id),
-            ("state", _state(result)),
+            ("state", state),
             ("context box", result.context_box_id),
             ("output box", None if dry_run else result.output_box_id),
             ("depth", str(result.recursion_depth) if result.recursion_depth else None),
@@ -206,9 +208,3 @@ def _print(result: "DispatchResult", *, dry_run: bool) -> None:
         ),
         ids=[result.agent_turn_id] if result.agent_turn_id else [],
     )
-
-
-def _state(result: "DispatchResult") -> str:
-    if result.turn_epoch is None:
-        return f"queued, place {result.queue_position}"
-    return f"dispatched, epoch {result.turn_epoch}"

@@ -17,7 +17,7 @@ from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import PROJECT, settings_from
 
 if TYPE_CHECKING:
-    from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
+    from cardbox_cli.diagnosis.diagnose import Diagnoser
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
 
@@ -55,11 +55,9 @@ def command(
         elif agent is not None:
             _one(diagnoser.agent(agent))
         else:
-            _one(diagnoser.turn(_meant(turn or "", database.address)))
-
-
-def _meant(given: str, address: str) -> str:
-    return recall(address, session().project_id, "turn") if given == LAST else given
+            is_last = turn == LAST
+            meant = recall(database.address, session().project_id, "turn") if is_last else turn
+            _one(diagnoser.turn(meant or ""))
 
 
 def _one(diagnosis: "Diagnosis") -> None:
@@ -76,7 +74,10 @@ def _survey(diagnoser: "Diagnoser") -> None:
         item_id=lambda each: each["turn"],
         empty="nothing is stuck",
     )
-    announce(_counted(survey))
+    announce(
+        f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
+        f" {survey.looked_at} looked at"
+    )
     if survey.problems:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
@@ -92,13 +93,6 @@ _EVIDENCE = (
     Column("ROW", lambda evidence: evidence.row),
     Column("SHOWS", lambda evidence: evidence.shows),
 )
-
-
-def _counted(survey: "Survey") -> str:
-    return (
-        f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
-        f" {survey.looked_at} looked at"
-    )
 
 
 # --- for people

@@ -22,10 +22,10 @@ def command(box: BoxId) -> None:
     answer = {"box_id": view.box.box_id, "digest": view.digest, "findings": findings}
 
     def table() -> None:
-        if not findings:
+        if findings:
+            print_table(_FINDING, findings)
+        else:
             output.print_text(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
-            return
-        print_table(_FINDING, findings)
 
     output.emit(answer, table=table, ids=[view.box.box_id])
     if findings:

@@ -1,6 +1,7 @@
 """`cbx card add`: a card from its parts, or whole cards as `card show` prints them."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any
 
 import click
@@ -103,17 +104,15 @@ def command(
 def _write(drafts: Sequence[CardDraft], *, repair: bool) -> None:
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
-        added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
+        added = {
+            each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=attrgetter("card_id"))
+        }
         session().made(card_id=drafts[-1].card_id if drafts else None)
     written = [added[draft.card_id] for draft in drafts]
     for one in written:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
     _print_cards([one.card for one in written], drafts)
-
-
-def _card_id(draft: CardDraft) -> str:
-    return draft.card_id
 
 
 def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typer import Option
@@ -157,10 +158,6 @@ def _still_held(card: Card, holding: int) -> list[str]:
 def _emit(outcome: _Outcome, old: Card) -> None:
     card, boxes, _ = outcome
     answer: dict[str, Any] = {"card": card, "edited_card_id": old.card_id, "boxes": boxes}
-
-    def table() -> None:
-        output.print_text(card.card_id)
-        for box in boxes:
-            output.print_text(box.box_id)
-
-    output.emit(answer, table=table, ids=[box.box_id for box in boxes] or [card.card_id])
+    box_ids = [box.box_id for box in boxes]
+    table = partial(output.print_lines, [card.card_id, *box_ids])
+    output.emit(answer, table=table, ids=box_ids or [card.card_id])

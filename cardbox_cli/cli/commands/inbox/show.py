@@ -21,10 +21,6 @@ def command(inbox_id: InboxId) -> None:
     output.emit(found, table=lambda: _print_text(found, lease), ids=[found.inbox_id])
 
 
-def _claim(lease: Lease | None) -> str | None:
-    return None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"
-
-
 def _print_text(row: InboxRow, lease: Lease | None) -> None:
     output.facts(
         ("inbox row", row.inbox_id),
@@ -37,7 +33,7 @@ def _print_text(row: InboxRow, lease: Lease | None) -> None:
         ("tries", str(row.retry_count)),
         ("created", time(row.created_at)),
         ("due", time(row.next_retry_at)),
-        ("claimed by", _claim(lease)),
+        ("claimed by", None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"),
         ("processed", time(row.processed_at)),
         ("closed", time(row.archived_at)),
         ("deferred", row.defer_reason),

@@ -11,6 +11,7 @@ from cardbox_cli.cli.tree import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.identity import PROJECT_STATUSES
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.layers import check_layer
 
 
 @verb(
@@ -56,8 +57,6 @@ def command(
 
 def _settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:
     """The settings that the options name. Raises UsageError and InvalidInput."""
-    from cardbox_cli.model.layers import check_layer
-
     if share is not None and share_default:
         raise UsageError(
             f"--{'share' if share else 'no-share'} and --share-default say two things",

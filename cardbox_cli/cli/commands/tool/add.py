@@ -60,7 +60,7 @@ def command(
         done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
     action = "unchanged:" if done.action == "unchanged" else done.action
     output.emit(
-        {**_as_json(done.tool), "action": done.action},
+        {**msgspec.structs.asdict(done.tool), "action": done.action},
         table=lambda: output.print_text(f"{action} {done.tool.tool_name}"),
         ids=[done.tool.tool_name],
     )
@@ -73,7 +73,3 @@ def _schema(given: str) -> Any:
 
 def _whole(seconds: float | None) -> float | int | None:
     return int(seconds) if seconds is not None and seconds.is_integer() else seconds
-
-
-def _as_json(tool: Tool) -> dict[str, Any]:
-    return msgspec.structs.asdict(tool)

@@ -37,12 +37,14 @@ def command(turn: TurnId) -> None:
 
 def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
     turn = stored.turn
+    parent = turn.parent_agent_turn_id
+    depth = NOTHING if turn.recursion_depth is None else turn.recursion_depth
     output.facts(
         ("turn", seen.agent_turn_id),
         ("agent", seen.agent_id),
         ("status", _status(stored, seen)),
-        ("parent", _parent(turn.parent_agent_turn_id, turn.parent_agent_id)),
-        ("trace", _trace(turn.trace_id, turn.recursion_depth)),
+        ("parent", None if parent is None else f"{parent} of agent {turn.parent_agent_id or NOTHING}"),
+        ("trace", None if turn.trace_id is None else f"{turn.trace_id}, depth {depth}"),
         ("profile", turn.profile_box_id),
         ("context", seen.context_box_id),
         ("output", seen.output_box_id),
@@ -70,14 +72,6 @@ def _status(stored: "StoredTurn", seen: "TurnView") -> str:
     until = f", waits until {time(deadline)}" if deadline else ""
     error = f": {one_line(record.error, 200)}" if record and record.error else ""
     return f"{state}, epoch {seen.turn_epoch}{until}{error}"
-
-
-def _parent(turn_id: str | None, agent_id: str | None) -> str | None:
-    return None if turn_id is None else f"{turn_id} of agent {agent_id or NOTHING}"
-
-
-def _trace(trace_id: str | None, depth: int | None) -> str | None:
-    return None if trace_id is None else f"{trace_id}, depth {NOTHING if depth is None else depth}"
 
 
 def _took(step: Step) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
-
-
-INTERRUPTED = 130
 
 
 @verb(
@@ -79,13 +77,14 @@ def command(
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
+    url = session().database_url
     program = Program(
         command=exec_,
         format=format_,
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
         max_steps=settings.max_steps,
-        environment=_environment(),
+        environment={} if url is None else {DATABASE_URL.name: url},
     )
     plan = WorkerPlan(
         target=target,
@@ -96,11 +95,6 @@ def command(
         grace=grace,
     )
     return _serve(plan, settings)
-
-
-def _environment() -> dict[str, str]:
-    url = session().database_url
-    return {} if url is None else {DATABASE_URL.name: url}
 
 
 def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
