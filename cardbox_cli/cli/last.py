@@ -13,6 +13,7 @@ from typing import Literal
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.files import exclusive, replacing
+from cardbox_cli.home import default_home, make_home
 
 LAST = "@last"
 FILE = "last.json"
@@ -68,16 +69,12 @@ def _read(file: Path) -> list[dict[str, str]]:
 
 
 def _home() -> Path:
-    from cardbox_cli.home import default_home
-
     return default_home(os.environ)
 
 
 @contextmanager
 def _held_home() -> Iterator[Path]:
     """CBX_HOME, made if it is not there. One holds it at a time, so that no writer undoes another's work."""
-    from cardbox_cli.home import make_home
-
     home = _home()
     make_home(home)
     with exclusive(home):

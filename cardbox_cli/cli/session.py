@@ -108,12 +108,8 @@ class Session:
 
         By then it has been committed; a command that fails makes nothing.
         """
-        if card_id is not None:
-            self._made["card"] = card_id
-        if box_id is not None:
-            self._made["box"] = box_id
-        if turn_id is not None:
-            self._made["turn"] = turn_id
+        given = {"card": card_id, "box": box_id, "turn": turn_id}
+        self._made.update({noun: made_id for noun, made_id in given.items() if made_id is not None})
 
     def _remember(self, database: "Database") -> None:
         from cardbox_cli.cli.last import remember

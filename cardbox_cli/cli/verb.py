@@ -25,7 +25,7 @@ class Verb(Signed, typer.core.TyperCommand):
 
 
 def verb(
-    *, examples: str, pages: bool = False, takes_unknown_options: bool = False
+    *examples: str, pages: bool = False, takes_unknown_options: bool = False
 ) -> Callable[[Callable[..., Any]], Verb]:
     """Make a command of a function: its docstring is the help, its parameters are typer's.
 
@@ -33,7 +33,7 @@ def verb(
     """
 
     def make(function: Callable[..., Any]) -> Verb:
-        lines = "".join(f"\n  {line}" for line in examples.split("\n"))
+        lines = "".join(f"\n  {line}" for line in examples)
         info = CommandInfo(
             cls=Verb,
             callback=function,

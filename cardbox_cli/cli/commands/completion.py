@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.verb import verb
@@ -14,14 +14,14 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @verb(
-    examples="source <(cbx completion bash)\n"
-    "source <(cbx completion zsh)\n"
-    "cbx completion fish > ~/.config/fish/completions/cbx.fish"
+    "source <(cbx completion bash)",
+    "source <(cbx completion zsh)",
+    "cbx completion fish > ~/.config/fish/completions/cbx.fish",
 )
 def command(
     shell: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="|".join(SHELLS),
             click_type=OneOf(lambda: SHELLS, what=None),
             help="The shell that you type in.",

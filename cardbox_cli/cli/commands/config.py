@@ -3,24 +3,17 @@
 import os
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from typer import Argument
 
+from cardbox_cli import settings
 from cardbox_cli.cli.parameters.types import SETTING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.settings import (
-    DATABASE_URL,
-    HOME,
-    LISTEN_URL,
-    NATS_URL,
-    PROJECT,
-    SETTINGS,
-    Variable,
-    settings_from,
-)
+from cardbox_cli.home import default_home
+from cardbox_cli.store.connection.target import find_listen_target, hide_password
 
 DEFAULT = "default"
 
@@ -28,7 +21,7 @@ DEFAULT = "default"
 class InForce(NamedTuple):
     """A setting as it is now. `value` is None where there is none, or none that can be shown."""
 
-    variable: Variable
+    variable: settings.Variable
     value: Any
     source: str
     refused: UsageError | None = None
@@ -42,14 +35,14 @@ class InForce(NamedTuple):
 
 
 @verb(
-    pages=True,
-    examples="cbx config\n"
-    "cbx config CBX_LEASE\n"
+    "cbx config",
+    "cbx config CBX_LEASE",
     "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
+    pages=True,
 )
 def command(
     name: Annotated[
-        str | None, typer.Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
+        str | None, Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
     ] = None,
 ) -> None:
     """Show the value of every setting: of its option, else its variable, else its default. Hides passwords.
@@ -62,7 +55,7 @@ def command(
             raise one.refused
         output.emit(_described(one), table=lambda: output.print_text(one.text), ids=[one.variable.name])
         return
-    every = [_in_force(variable) for variable in SETTINGS]
+    every = [_in_force(variable) for variable in settings.SETTINGS]
     output.emit_items(
         map(_described, every),
         table=lambda: print_table(_SETTING, every, whole=True),
@@ -71,18 +64,18 @@ def command(
     for each in every:
         if each.refused is not None:
             raise each.refused
-    settings_from()
+    settings.settings_from()
 
 
-def _named(given: str) -> Variable:
+def _named(given: str) -> settings.Variable:
     wanted = given.upper().replace("-", "_")
-    for variable in SETTINGS:
+    for variable in settings.SETTINGS:
         if wanted in (variable.name, variable.name.removeprefix("CBX_")):
             return variable
     raise NotFound(f"there is no setting {given!r}", hint="`cbx config` lists them")
 
 
-def _in_force(variable: Variable) -> InForce:
+def _in_force(variable: settings.Variable) -> InForce:
     found = variable.found()
     source = found[0] if found else DEFAULT
     try:
@@ -91,22 +84,20 @@ def _in_force(variable: Variable) -> InForce:
         return InForce(variable, None if variable.secret else variable.text(), source, exc)
 
 
-def _looked_up(variable: Variable, source: str) -> tuple[Any, str]:
+def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
     """The value and what gave it, an option perhaps; else `source`, the variable that is set or DEFAULT."""
-    if variable is PROJECT:
-        return session().project_id, PROJECT.option if PROJECT.option in session().given else source
-    if variable is HOME:
-        from cardbox_cli.home import default_home
-
+    if variable is settings.PROJECT:
+        return session().project_id, variable.option if variable.option in session().given else source
+    if variable is settings.HOME:
         return str(default_home(os.environ)), source
-    if variable is NATS_URL and source != DEFAULT:
+    if variable is settings.NATS_URL and source != DEFAULT:
         from cardbox_cli.execution.notifications.nats import parse_servers
 
         return ", ".join(server.address for server in parse_servers(variable.text())), source
-    if variable is DATABASE_URL or (variable is LISTEN_URL and source != DEFAULT):
-        from cardbox_cli.store.connection.target import find_listen_target, hide_password
-
-        target = session().target() if variable is DATABASE_URL else find_listen_target(session().target())
+    if variable is settings.DATABASE_URL or (variable is settings.LISTEN_URL and source != DEFAULT):
+        target = session().target()
+        if variable is settings.LISTEN_URL:
+            target = find_listen_target(target)
         if target.conninfo is not None:
             return hide_password(target.conninfo) or "libpq's environment", target.named_by
     return variable.value(), source

@@ -55,7 +55,7 @@ That was the main job. Try next:
   cbx db status                                   where all this is kept"""
 
 
-@verb(examples="cbx demo\ncbx demo | less")
+@verb("cbx demo", "cbx demo | less")
 def command() -> None:
     """Import a conversation, pack a context from it by a recipe, and render the LLM request that results.
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.options import EndTimeout
@@ -11,6 +11,7 @@ from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.findings import gate
 from cardbox_cli.cli.terminal.turns import print_end, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
@@ -22,79 +23,74 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx dispatch --agent clerk --context-box 8b1f22c0\n"
-    "cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md\n"
-    "cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt\n"
-    "cbx dispatch --agent clerk --context-box $BOX --check -o id\n"
-    "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id"
+    "cbx dispatch --agent clerk --context-box 8b1f22c0",
+    "cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md",
+    "cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt",
+    "cbx dispatch --agent clerk --context-box $BOX --check -o id",
+    "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id",
 )
 def command(
-    agent: Annotated[
-        str, typer.Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")
-    ],
+    agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")],
     context_box: Annotated[
         str | None,
-        typer.Option("--context-box", "-c", click_type=BOX, help="What the turn reads. Or give --handover."),
+        Option("--context-box", "-c", click_type=BOX, help="What the turn reads. Or give --handover."),
     ] = None,
     handover: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--handover", "-H", click_type=RECIPE, help="Pack the context by this recipe, all or nothing."
         ),
     ] = None,
     arg: Arguments = None,
     args: ArgumentFiles = None,
     output_box: Annotated[
-        str | None, typer.Option(click_type=BOX, help="What the turn writes to. Default: a new box.")
+        str | None, Option(click_type=BOX, help="What the turn writes to. Default: a new box.")
     ] = None,
-    channel: Annotated[str, typer.Option(metavar="C", help="A label for routing.")] = "public",
+    channel: Annotated[str, Option(metavar="C", help="A label for routing.")] = "public",
     source_agent: Annotated[
-        str, typer.Option(metavar="A", help="Who asks: an agent, or a name that begins with sys. or tool.")
+        str, Option(metavar="A", help="Who asks: an agent, or a name that begins with sys. or tool.")
     ] = OPERATOR,
     parent_turn: Annotated[
-        str | None, typer.Option(click_type=TURN, help="The turn on whose behalf this one runs.")
+        str | None, Option(click_type=TURN, help="The turn on whose behalf this one runs.")
     ] = None,
     tool_call_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The call of the parent turn that waits for this turn's end."),
+        str | None, Option(metavar="ID", help="The call of the parent turn that waits for this turn's end.")
     ] = None,
     depth_policy: Annotated[
         str,
-        typer.Option(
+        Option(
             click_type=OneOf(lambda: ("descend", "peer", "root"), what="policy"),
             help="How deep below its parent the turn counts.",
         ),
     ] = "descend",
     correlation_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Your own id: the same request again answers with the first turn."),
+        Option(metavar="ID", help="Your own id: the same request again answers with the first turn."),
     ] = None,
-    display_name: Annotated[str | None, typer.Option(metavar="NAME", help="A name for people.")] = None,
+    display_name: Annotated[str | None, Option(metavar="NAME", help="A name for people.")] = None,
     runtime_config: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help="Settings for the worker, a JSON object.")
+        str | None, Option(metavar="JSON|@FILE", help="Settings for the worker, a JSON object.")
     ] = None,
     no_queue: Annotated[
-        bool, typer.Option("--no-queue", help="Do not wait behind another turn: answer busy, exit 6.")
+        bool, Option("--no-queue", help="Do not wait behind another turn: answer busy, exit 6.")
     ] = False,
     check: Annotated[
-        bool,
-        typer.Option("--check", help="Ask for nothing that the provider would refuse: exit 8 on errors."),
+        bool, Option("--check", help="Ask for nothing that the provider would refuse: exit 8 on errors.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --check: tell what is found, and dispatch all the same.")
+        bool, Option("--force", help="With --check: tell what is found, and dispatch all the same.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check everything, write nothing.")] = False,
     emit_state: Annotated[
-        bool, typer.Option("--emit-state", help="Send the event that the agent is dispatched, too.")
+        bool, Option("--emit-state", help="Send the event that the agent is dispatched, too.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print what came.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait for the end and print what came.")] = False,
     timeout: EndTimeout = None,
 ) -> None:
     """Ask an agent for a turn: at once if it is idle, else behind the turns that it has.
 
     Exit 6 when the turn was not accepted: busy, rejected or an error, and nothing was written.
     """
-    from cardbox_cli.cli.terminal.findings import gate
     from cardbox_cli.execution.dispatch.dispatch import dispatch
     from cardbox_cli.execution.dispatch.request import DepthPolicy, DispatchRequest
 
@@ -196,25 +192,19 @@ def _await(run: "Runtime", result: "DispatchResult", timeout: float | None) -> N
 
 
 def _print(result: "DispatchResult", *, dry_run: bool) -> None:
+    place, epoch = f"queued, place {result.queue_position}", f"dispatched, epoch {result.turn_epoch}"
+    state = place if result.turn_epoch is None else epoch
     output.emit(
         result,
         table=lambda: output.facts(
-            [
-                ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
-                ("agent", result.agent_id),
-                ("state", _state(result)),
-                ("context box", result.context_box_id),
-                ("output box", None if dry_run else result.output_box_id),
-                ("depth", str(result.recursion_depth) if result.recursion_depth else None),
-                ("trace", result.trace_id),
-                ("new", None if result.created else "no: that request was made before"),
-            ]
+            ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
+            ("agent", result.agent_id),
+            ("state", state),
+            ("context box", result.context_box_id),
+            ("output box", None if dry_run else result.output_box_id),
+            ("depth", str(result.recursion_depth) if result.recursion_depth else None),
+            ("trace", result.trace_id),
+            ("new", None if result.created else "no: that request was made before"),
         ),
         ids=[result.agent_turn_id] if result.agent_turn_id else [],
     )
-
-
-def _state(result: "DispatchResult") -> str:
-    if result.turn_epoch is None:
-        return f"queued, place {result.queue_position}"
-    return f"dispatched, epoch {result.turn_epoch}"

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.findings import gate
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.request import model_of, profile_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'\n"
-    "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run\n"
-    "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id"
+    "cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'",
+    "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run",
+    "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id",
 )
 def command(
     handover: Annotated[
         str,
-        typer.Option(
+        Option(
             "--handover",
             "-H",
             click_type=RECIPE,
@@ -41,21 +43,20 @@ def command(
     arg: Arguments = None,
     args: ArgumentFiles = None,
     source_agent: Annotated[
-        str, typer.Option(metavar="A", help="The agent on whose behalf this is packed.")
+        str, Option(metavar="A", help="The agent on whose behalf this is packed.")
     ] = OPERATOR,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, write nothing.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print each card with the rule that brought it.")
+        bool, Option("--explain", help="Print each card with the rule that brought it.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors.")
+        bool, Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --check: tell what is found, and pack all the same.")
+        bool, Option("--force", help="With --check: tell what is found, and pack all the same.")
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
-    from cardbox_cli.cli.terminal.findings import gate
     from cardbox_cli.packing.pack import pack
 
     passing = gate("packs", check=check, force=force)
@@ -90,7 +91,6 @@ def _remember(packed: "Packed") -> None:
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     """What counts as the profile's model does."""
     from cardbox_cli.context.providers.registry import tokenizer_for
-    from cardbox_cli.context.request import model_of, profile_of
     from cardbox_cli.store.profiles import ProfileStore
 
     card = ProfileStore(database, session().project_id).card(packed.profile_box_id)
@@ -144,22 +144,17 @@ def _print_text(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> Non
     places = packed.plan.cards
     tokens = token_count(_tokens(packed, tokenizer), exact=tokenizer.exact)
     output.facts(
-        [
-            ("context box", packed.context_box_id or "(dry run: nothing was written)"),
-            ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
-            ("cards", f"{len(places)}, {tokens} tokens"),
-            ("new", str(len(packed.plan.drafts))),
-            ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
-            ("parents", ", ".join(packed.plan.parent_ids) or None),
-            ("digest", packed.digest),
-        ]
+        ("context box", packed.context_box_id or "(dry run: nothing was written)"),
+        ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
+        ("cards", f"{len(places)}, {tokens} tokens"),
+        ("new", str(len(packed.plan.drafts))),
+        ("left out", str(len(packed.plan.left_out)) if packed.plan.left_out else None),
+        ("parents", ", ".join(packed.plan.parent_ids) or None),
+        ("digest", packed.digest),
     )
-    if explain and places:
-        output.print_text()
-        print_table(_columns(packed, tokenizer), enumerate(places))
-    if explain and packed.plan.left_out:
-        output.print_text()
-        print_table(_LEFT_OUT, packed.plan.left_out)
+    if explain:
+        print_below(_columns(packed, tokenizer), list(enumerate(places)))
+        print_below(_LEFT_OUT, packed.plan.left_out)
 
 
 _LEFT_OUT = (

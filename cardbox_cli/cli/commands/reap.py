@@ -1,16 +1,13 @@
 """`cbx reap`: one pass over everything that is overdue."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
-if TYPE_CHECKING:
-    from cardbox_cli.execution.recovery.reaping import Reaped
 
-
-@verb(examples="cbx reap\ncbx --project shop reap -o jsonl")
+@verb("cbx reap", "cbx --project shop reap -o jsonl")
 def command() -> None:
     """Do what is overdue in the project, once. Harmless from many places at the same time.
 
@@ -22,22 +19,15 @@ def command() -> None:
 
     with runtime() as run:
         reaped = reap(run)
-    output.emit(reaped, table=lambda: _print_text(reaped))
-
-
-def _print_text(reaped: "Reaped") -> None:
-    if not reaped.total:
-        output.print_text("nothing was overdue")
-        return
-    output.facts(
-        [
-            ("released", ", ".join(reaped.released) or None),
-            ("dead", ", ".join(reaped.dead) or None),
-            ("timed out", ", ".join(reaped.timed_out) or None),
-            ("reported", ", ".join(reaped.reported) or None),
-            ("failed", ", ".join(reaped.failed) or None),
-            ("promoted", ", ".join(reaped.promoted) or None),
-            ("notified", ", ".join(reaped.notified) or None),
-            ("trouble", "; ".join(reaped.troubles) or None),
-        ]
+    facts = (
+        ("released", ", ".join(reaped.released) or None),
+        ("dead", ", ".join(reaped.dead) or None),
+        ("timed out", ", ".join(reaped.timed_out) or None),
+        ("reported", ", ".join(reaped.reported) or None),
+        ("failed", ", ".join(reaped.failed) or None),
+        ("promoted", ", ".join(reaped.promoted) or None),
+        ("notified", ", ".join(reaped.notified) or None),
+        ("trouble", "; ".join(reaped.troubles) or None),
     )
+    nothing = partial(output.print_text, "nothing was overdue")
+    output.emit(reaped, table=partial(output.facts, *facts) if reaped.total else nothing)

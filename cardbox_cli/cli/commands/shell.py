@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name, standard_input
 from cardbox_cli.cli.parameters.types import FILE
@@ -20,17 +20,17 @@ from cardbox_cli.errors import InvalidInput, UsageError
 
 
 @verb(
-    examples="cbx -p demo shell\n"
-    "cbx shell nightly.cbx --keep-going\n"
-    "cbx box list -o id | sed 's/^/box verify /' | cbx shell -"
+    "cbx -p demo shell",
+    "cbx shell nightly.cbx --keep-going",
+    "cbx box list -o id | sed 's/^/box verify /' | cbx shell -",
 )
 def command(
     file: Annotated[
         str | None,
-        typer.Argument(click_type=FILE, help="Commands, one a line; - for stdin. Default: the terminal."),
+        Argument(click_type=FILE, help="Commands, one a line; - for stdin. Default: the terminal."),
     ] = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", "-k", help="Run the lines after a failure, too.")
+        bool, Option("--keep-going", "-k", help="Run the lines after a failure, too.")
     ] = False,
 ) -> int:
     """Run commands, one a line, with or without `cbx` before them; # begins a comment.

@@ -4,41 +4,40 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import PROJECT, settings_from
 
 if TYPE_CHECKING:
-    from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
+    from cardbox_cli.diagnosis.diagnose import Diagnoser
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
 
 @verb(
-    examples="cbx why turn_0198c2f0\n"
-    "cbx why --agent researcher\n"
-    "cbx why --all\n"
+    "cbx why turn_0198c2f0",
+    "cbx why --agent researcher",
+    "cbx why --all",
     "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
     pages=True,
 )
 def command(
     turn: Annotated[
-        str | None,
-        typer.Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last."),
+        str | None, Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last.")
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
+        Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Everything in the project that is not well, in one pass.")
+        bool, Option("--all", help="Everything in the project that is not well, in one pass.")
     ] = False,
 ) -> None:
     """Explain where a turn stands: the rows that prove it, who must act next and by when, and the exact fix.
@@ -53,16 +52,12 @@ def command(
         diagnoser = Diagnoser(database, session().project_id, settings_from())
         if all_:
             _survey(diagnoser)
+        elif agent is not None:
+            _one(diagnoser.agent(agent))
         else:
-            _one(
-                diagnoser.agent(agent)
-                if agent is not None
-                else diagnoser.turn(_meant(turn or "", database.address))
-            )
-
-
-def _meant(given: str, address: str) -> str:
-    return recall(address, session().project_id, "turn") if given == LAST else given
+            is_last = turn == LAST
+            meant = recall(database.address, session().project_id, "turn") if is_last else turn
+            _one(diagnoser.turn(meant or ""))
 
 
 def _one(diagnosis: "Diagnosis") -> None:
@@ -79,7 +74,10 @@ def _survey(diagnoser: "Diagnoser") -> None:
         item_id=lambda each: each["turn"],
         empty="nothing is stuck",
     )
-    announce(_counted(survey))
+    announce(
+        f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
+        f" {survey.looked_at} looked at"
+    )
     if survey.problems:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
@@ -97,13 +95,6 @@ _EVIDENCE = (
 )
 
 
-def _counted(survey: "Survey") -> str:
-    return (
-        f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
-        f" {survey.looked_at} looked at"
-    )
-
-
 # --- for people
 
 
@@ -112,24 +103,16 @@ def _page(diagnosis: "Diagnosis") -> None:
     colour = "" if diagnosis.well else "red"
     output.print_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
     output.print_text(diagnosis.proves)
-    if diagnosis.evidence:
-        output.print_text()
-        print_table(_EVIDENCE, diagnosis.evidence)
+    print_below(_EVIDENCE, diagnosis.evidence)
     output.print_text()
-    output.facts(_what_next(diagnosis))
+    fix = _command(diagnosis.fix)
+    output.facts(("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", fix))
     if diagnosis.also:
-        output.print_text()
-        output.print_text("also seen")
-        for seen in diagnosis.also:
-            output.print_text(f"  {seen.rule}: {seen.proves}")
+        output.print_lines(["", "also seen", *(f"  {seen.rule}: {seen.proves}" for seen in diagnosis.also)])
 
 
 def _named(diagnosis: "Diagnosis") -> str:
     return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
-
-
-def _what_next(diagnosis: "Diagnosis") -> list[tuple[str, str | None]]:
-    return [("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", _command(diagnosis.fix))]
 
 
 # --- for programs

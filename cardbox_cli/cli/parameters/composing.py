@@ -1,12 +1,13 @@
 """The options that say how a request is composed, and what they come to."""
 
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.layers import (
     EXPERIENCE,
@@ -19,13 +20,10 @@ from cardbox_cli.model.layers import (
     check_layer,
 )
 
-if TYPE_CHECKING:
-    from cardbox_cli.context.request import ComposeOptions
-
-Model = Annotated[str | None, typer.Option(metavar="M", help="The model. Default: the profile's.")]
+Model = Annotated[str | None, Option(metavar="M", help="The model. Default: the profile's.")]
 Layers = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--layer",
         metavar="NAME[=TEXT|=@FILE]",
         help="A layer with this text in place of what would be collected; the name alone takes it in even "
@@ -33,17 +31,17 @@ Layers = Annotated[
     ),
 ]
 Experience = Annotated[
-    bool, typer.Option("--experience", help="Add what earlier turns with the same profile delivered.")
+    bool, Option("--experience", help="Add what earlier turns with the same profile delivered.")
 ]
 KnowledgeQuery = Annotated[
-    str | None, typer.Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
+    str | None, Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
 ]
 Query = Annotated[
-    str | None, typer.Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
+    str | None, Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
 ]
 ProcessKind = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--process",
         click_type=OneOf(lambda: PROCESS_NAMES, what="kind"),
         help="Default: the profile's, or react.",
@@ -51,7 +49,7 @@ ProcessKind = Annotated[
 ]
 Share = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--share/--no-share",
         help="Whether layers besides the framework's are taken in. Default: the project's setting, or the "
         "kind of process.",
@@ -59,7 +57,7 @@ Share = Annotated[
 ]
 LayoutName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--layout",
         click_type=OneOf(lambda: LAYOUTS, what="layout"),
         help="cache puts experience, knowledge and todo behind the history. Default: the profile's.",
@@ -78,13 +76,11 @@ def options(
     share: bool | None = None,
     layout: str | None = None,
     is_composed: bool = True,
-) -> "ComposeOptions":
+) -> ComposeOptions:
     """The compose options that they come to. `is_composed` False: perhaps for a request that was sent before.
 
     Raises UsageError, and InvalidInput for a name that is no layer's.
     """
-    from cardbox_cli.context.request import ComposeOptions
-
     chosen = ComposeOptions(
         model=None if model is None else _not_blank(model, "--model"),
         process=cast("ProcessName | None", process),
@@ -104,14 +100,14 @@ def check_query(query: str | None) -> None:
         raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
 
 
-def check_words(options: "ComposeOptions") -> None:
+def check_words(options: ComposeOptions) -> None:
     """Raise UsageError where a search is asked for, and nobody says for what."""
     asked = options.asked
     if KNOWLEDGE in asked.to_collect and asked.knowledge is None:
         raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
 
 
-def idle_options(options: "ComposeOptions", sent: Container[str]) -> list[str]:
+def idle_options(options: ComposeOptions, sent: Container[str]) -> list[str]:
     """The options that say nothing of a request that has been sent; texts of the layers in `sent` do."""
     asked = options.asked
     given = {

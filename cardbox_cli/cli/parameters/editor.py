@@ -21,6 +21,7 @@ from cardbox_cli.cli.session import Session, announce, session
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.settings import EDITOR, TERM
+from cardbox_cli.store.connection.target import has_password, hide_password
 
 if TYPE_CHECKING:
     from cardbox_cli.model.boxes import Box
@@ -74,8 +75,6 @@ def _again(words: Sequence[str]) -> str:
     common = [] if project == Session().project_id else ["-p", project]
     note = ""
     if url is not None:
-        from cardbox_cli.store.connection.target import has_password, hide_password
-
         common += ["--database-url", hide_password(url)]
         note = ", with the password in --database-url" if has_password(url) else ""
     return f"`{shlex.join(['cbx', *common, *words])}` takes it up again{note}"

@@ -3,55 +3,46 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import AGENT, BOX, CARD, FILE, INBOX_ROW, TOOL, TURN, OneOf, Seconds
 
 _AN_ID = "An id, 4 or more characters of its beginning or end"
 
-CardId = Annotated[str, typer.Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
+CardId = Annotated[str, Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
-    list[str], typer.Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last.")
+    list[str], Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last.")
 ]
-BoxId = Annotated[str, typer.Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
-TurnId = Annotated[str, typer.Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
-ToolName = Annotated[str, typer.Argument(click_type=TOOL, help="The tool's name.")]
-InboxId = Annotated[str, typer.Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]
+BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
+TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
+ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
+InboxId = Annotated[str, Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]
 
-ExpectEpoch = Annotated[
-    int, typer.Option(metavar="N", help="The epoch that you saw; refused when it is another.")
-]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]
-OptionalReason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]
+ExpectEpoch = Annotated[int, Option(metavar="N", help="The epoch that you saw; refused when it is another.")]
+Reason = Annotated[str, Option(metavar="TEXT", help="Why; kept in the audit.")]
+OptionalReason = Annotated[str | None, Option(metavar="TEXT", help="Why; kept in the audit.")]
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
-Since = Annotated[
-    str | None, typer.Option(metavar="TIME", help="From then on: RFC 3339, or 2h for two hours ago.")
-]
-Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")
-]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
+Since = Annotated[str | None, Option(metavar="TIME", help="From then on: RFC 3339, or 2h for two hours ago.")]
+Until = Annotated[str | None, Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")]
+Limit = Annotated[int, Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
 ColumnNames = Annotated[
     str | None,
-    typer.Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
+    Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
 ]
-OfAgent = Annotated[str | None, typer.Option("--agent", click_type=AGENT, help="Only of this agent.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
-Interval = Annotated[
-    float, typer.Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")
-]
+OfAgent = Annotated[str | None, Option("--agent", click_type=AGENT, help="Only of this agent.")]
+Watch = Annotated[bool, Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
+Interval = Annotated[float, Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")]
 
 EndTimeout = Annotated[
-    float | None,
-    typer.Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 124."),
+    float | None, Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 124.")
 ]
 
 AUTO = "auto"
 
 ConversationFile = Annotated[
-    str, typer.Argument(click_type=FILE, help="JSON or JSONL, one conversation or many; - for stdin.")
+    str, Argument(click_type=FILE, help="JSON or JSONL, one conversation or many; - for stdin.")
 ]
 
 
@@ -63,16 +54,9 @@ def _source_formats() -> Iterable[str]:
 
 SourceFormat = Annotated[
     str,
-    typer.Option(
-        "--from", click_type=OneOf(_source_formats, what="format"), help="Its format; auto finds out."
-    ),
+    Option("--from", click_type=OneOf(_source_formats, what="format"), help="Its format; auto finds out."),
 ]
 MessagesKey = Annotated[
     str | None,
-    typer.Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."),
+    Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."),
 ]
-
-
-def source_format(given: str) -> str | None:
-    """The format that --from names; None to find it out."""
-    return None if given == AUTO else given

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input
 from cardbox_cli.cli.parameters.types import FILE
@@ -22,7 +22,7 @@ _ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL
 
 Arguments = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--arg",
         "-a",
         metavar="K=V",
@@ -30,8 +30,7 @@ Arguments = Annotated[
     ),
 ]
 ArgumentFiles = Annotated[
-    list[str] | None,
-    typer.Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin."),
+    list[str] | None, Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin.")
 ]
 
 

@@ -25,13 +25,13 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.durations import duration
+from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnSummary
-    from cardbox_cli.model.execution.turns import InboxRow
-    from cardbox_cli.model.identity import RosterEntry, Tool
     from cardbox_cli.store.profiles import ProfileEntry
 
 Columns = Sequence[Column]
@@ -192,7 +192,8 @@ PROFILE: Columns = (
 # --- turns and inbox rows
 
 
-def _short(full_id: str | None) -> str:
+def short_or_nothing(full_id: str | None) -> str:
+    """An id in short, where there is one."""
     return short_id(full_id) if full_id else NOTHING
 
 
@@ -218,10 +219,10 @@ TURN: Columns = (
     Column("CREATED", lambda turn: time(turn.created_at) or NOTHING, extra=True),
     Column("ENDED", lambda turn: time(turn.ended_at) or NOTHING, extra=True),
     Column("DEPTH", lambda turn: _known(turn.recursion_depth), right=True, extra=True),
-    Column("PARENT", lambda turn: _short(turn.parent_agent_turn_id)),
-    Column("CONTEXT", lambda turn: _short(turn.context_box_id), extra=True),
-    Column("OUTPUT", lambda turn: _short(turn.output_box_id), extra=True),
-    Column("DELIVERABLE", lambda turn: _short(turn.deliverable_card_id), extra=True),
+    Column("PARENT", lambda turn: short_or_nothing(turn.parent_agent_turn_id)),
+    Column("CONTEXT", lambda turn: short_or_nothing(turn.context_box_id), extra=True),
+    Column("OUTPUT", lambda turn: short_or_nothing(turn.output_box_id), extra=True),
+    Column("DELIVERABLE", lambda turn: short_or_nothing(turn.deliverable_card_id), extra=True),
     Column("TRACE", lambda turn: turn.trace_id or NOTHING, extra=True),
 )
 
@@ -233,7 +234,7 @@ EVENT: Columns = (
 )
 
 
-def _why(row: "InboxRow") -> str:
+def _why(row: InboxRow) -> str:
     return one_line(row.trouble or NOTHING, PREVIEW)
 
 
@@ -243,7 +244,7 @@ INBOX: Columns = (
     Column("AGENT", lambda row: row.agent_id),
     Column("TYPE", lambda row: row.message_type),
     Column("STATUS", lambda row: row.status),
-    Column("TURN", lambda row: _short(row.turn_id)),
+    Column("TURN", lambda row: short_or_nothing(row.turn_id)),
     Column("EPOCH", lambda row: str(row.turn_epoch), right=True, extra=True),
     Column("TRIES", lambda row: str(row.retry_count), right=True),
     Column("AGE", lambda row: age(row.created_at), right=True),
@@ -267,8 +268,8 @@ PROJECT: Columns = (
 )
 
 
-def _of_head(name: str) -> Callable[["RosterEntry"], str]:
-    def text(entry: "RosterEntry") -> str:
+def _of_head(name: str) -> Callable[[RosterEntry], str]:
+    def text(entry: RosterEntry) -> str:
         value = None if entry.head is None else getattr(entry.head, name)
         return NOTHING if value is None else str(value)
 
@@ -292,7 +293,7 @@ AGENT: Columns = (
 )
 
 
-def _timeout(tool: "Tool") -> str:
+def _timeout(tool: Tool) -> str:
     return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
 
 

@@ -30,6 +30,13 @@ class Listing(NamedTuple):
     empty: str
 
 
+def filtered(
+    newest: Callable[..., Iterable[Any]], further: "Callable[[Any, Any], Further]", where: Any
+) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
+    """How to read what a filter lets through, and what is behind an item of it: both for a Listing."""
+    return lambda size: newest(where, limit=size), lambda last: further(where, last)
+
+
 def held_whole(
     items: Sequence[Any], limit: int
 ) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
@@ -37,6 +44,11 @@ def held_whole(
     from cardbox_cli.store.connection.project_store import Further
 
     return lambda size: items[:size], lambda _: Further(len(items) - limit, True)
+
+
+def none_of(what: str, *, narrowed: bool) -> str:
+    """What to say of a list that is empty, perhaps because it is `narrowed`."""
+    return f"no {'such ' if narrowed else ''}{what} in project {session().project_id!r}"
 
 
 def nothing_here(database: "Database", what: str, hint: str) -> str:

@@ -119,7 +119,7 @@ def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
     sys.stdout.write(shown + "\n")
 
 
-def facts(pairs: Iterable[tuple[str, str | None]]) -> None:
+def facts(*pairs: tuple[str, str | None]) -> None:
     """Print name and value, a line each, further lines of a value under its first; None is skipped."""
     shown = [(name, value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)

@@ -47,6 +47,13 @@ def print_table(columns: Sequence[Column], items: Iterable[Any], *, whole: bool 
         sys.stdout.write(_line(columns, cells, widths, room, whole=whole) + "\n")
 
 
+def print_below(columns: Sequence[Column], items: Sequence[Any], *, whole: bool = False) -> None:
+    """Print a table as `print_table` does, behind an empty line; nothing where there are no items."""
+    if items:
+        sys.stdout.write("\n")
+        print_table(columns, items, whole=whole)
+
+
 def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
     """How many cells a further column of a table has before it is cut; in a pipe more than anybody needs."""
     return max(_room(_widths(columns, _cells(columns, items))), _LEAST)

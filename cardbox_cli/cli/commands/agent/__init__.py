@@ -2,11 +2,9 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "provision": "Make an agent, idle, on the roster; or change one.",
-        "list": "List the agents of the project, each with what it does now.",
-        "show": "Show an agent: who it is, and what it does now.",
-    },
-)
+VERBS = {
+    "provision": "Make an agent, idle, on the roster; or change one.",
+    "list": "List the agents of the project, each with what it does now.",
+    "show": "Show an agent: who it is, and what it does now.",
+}
+command = noun(__name__, VERBS)

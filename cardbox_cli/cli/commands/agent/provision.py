@@ -1,46 +1,37 @@
 """`cbx agent provision`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+import msgspec
+from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import AGENT, PROFILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
-if TYPE_CHECKING:
-    from cardbox_cli.execution.provision import Provisioned
-
-
 _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchanged:"}
 
 
 @verb(
-    examples="cbx agent provision writer-1 --profile incident-writer\n"
-    "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update"
+    "cbx agent provision writer-1 --profile incident-writer",
+    "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update",
 )
 def command(
-    agent: Annotated[
-        str, typer.Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")
-    ],
-    profile: Annotated[
-        str, typer.Option(click_type=PROFILE, help="The name of the profile that it works by.")
-    ],
+    agent: Annotated[str, Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")],
+    profile: Annotated[str, Option(click_type=PROFILE, help="The name of the profile that it works by.")],
     worker_target: Annotated[
-        str | None,
-        typer.Option(metavar="T", help="The pool of workers that serve it. Default: the profile's."),
+        str | None, Option(metavar="T", help="The pool of workers that serve it. Default: the profile's.")
     ] = None,
-    display_name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")] = None,
+    display_name: Annotated[str | None, Option(metavar="TEXT", help="What people call it.")] = None,
     tag: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="A tag; repeat for several. Default: the profile's."),
+        list[str] | None, Option(metavar="TEXT", help="A tag; repeat for several. Default: the profile's.")
     ] = None,
     owner: Annotated[
-        str | None, typer.Option(click_type=AGENT, help="The agent, or sys.…, that it belongs to.")
+        str | None, Option(click_type=AGENT, help="The agent, or sys.…, that it belongs to.")
     ] = None,
     update: Annotated[
-        bool, typer.Option("--update", help="Change an agent that exists, and bring its profile up to date.")
+        bool, Option("--update", help="Change an agent that exists, and bring its profile up to date.")
     ] = False,
 ) -> None:
     """Make an agent, idle, on the roster of the project. The same again is unchanged.
@@ -63,16 +54,10 @@ def command(
         done = provision_agent(database, session().project_id, request, update=update)
     if done.outdated:
         announce(f"note: {agent} keeps an older version of its profile; --update gives it the newest")
-    _emit(done)
-
-
-def _emit(done: "Provisioned") -> None:
-    import msgspec
-
-    agent = done.agent
-    text = f"{_DONE[done.action]} {agent.agent_id} (profile {agent.profile_name or agent.profile_box_id}, "
+    made = done.agent
+    text = f"{_DONE[done.action]} {made.agent_id} (profile {made.profile_name or made.profile_box_id}, "
     output.emit(
-        {**msgspec.structs.asdict(agent), "action": done.action, "outdated": done.outdated},
-        table=lambda: output.print_text(f"{text}worker target {agent.worker_target})"),
-        ids=[agent.agent_id],
+        {**msgspec.structs.asdict(made), "action": done.action, "outdated": done.outdated},
+        table=lambda: output.print_text(f"{text}worker target {made.worker_target})"),
+        ids=[made.agent_id],
     )

@@ -1,8 +1,8 @@
 """`cbx agent show`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.session import session
@@ -10,16 +10,13 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.execution.turns import Head
+from cardbox_cli.model.identity import RosterEntry
 
-if TYPE_CHECKING:
-    from cardbox_cli.model.execution.turns import Head
-    from cardbox_cli.model.identity import RosterEntry
-
-
-AgentId = Annotated[str, typer.Argument(click_type=AGENT, help="The agent's id.")]
+AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
 
-@verb(examples="cbx agent show writer-1\ncbx agent show writer-1 -o json | jq .head", pages=True)
+@verb("cbx agent show writer-1", "cbx agent show writer-1 -o json | jq .head", pages=True)
 def command(agent: AgentId) -> None:
     """Show an agent: who it is, and what it does now."""
     from cardbox_cli.store.roster import RosterStore
@@ -29,21 +26,19 @@ def command(agent: AgentId) -> None:
     output.emit(entry, table=lambda: _print_text(entry), ids=[entry.agent_id])
 
 
-def _print_text(entry: "RosterEntry") -> None:
+def _print_text(entry: RosterEntry) -> None:
     others = {key: value for key, value in entry.metadata.items() if key != "profile_name"}
     output.facts(
-        [
-            ("agent", entry.agent_id),
-            ("display name", entry.display_name),
-            ("profile", entry.profile_name),
-            ("profile box", entry.profile_box_id),
-            ("worker target", entry.worker_target),
-            ("tags", ", ".join(map(str, entry.tags)) or None),
-            ("owner", entry.owner_agent_id),
-            ("roster", entry.status),
-            ("created", time(entry.created_at)),
-            ("metadata", exact_json.encode(others).decode() if others else None),
-        ]
+        ("agent", entry.agent_id),
+        ("display name", entry.display_name),
+        ("profile", entry.profile_name),
+        ("profile box", entry.profile_box_id),
+        ("worker target", entry.worker_target),
+        ("tags", ", ".join(map(str, entry.tags)) or None),
+        ("owner", entry.owner_agent_id),
+        ("roster", entry.status),
+        ("created", time(entry.created_at)),
+        ("metadata", exact_json.encode(others).decode() if others else None),
     )
     output.print_text()
     if entry.head is None:
@@ -52,15 +47,13 @@ def _print_text(entry: "RosterEntry") -> None:
         _print_head(entry.head)
 
 
-def _print_head(head: "Head") -> None:
+def _print_head(head: Head) -> None:
     output.facts(
-        [
-            ("status", f"{head.status}, since {age(head.updated_at)}"),
-            ("turn", head.active_agent_turn_id),
-            ("epoch", str(head.turn_epoch)),
-            ("context box", head.context_box_id),
-            ("output box", head.output_box_id),
-            ("waits for", f"{head.waiting_tool_count} tools" if head.waiting_tool_count else None),
-            ("resumes by", time(head.resume_deadline)),
-        ]
+        ("status", f"{head.status}, since {age(head.updated_at)}"),
+        ("turn", head.active_agent_turn_id),
+        ("epoch", str(head.turn_epoch)),
+        ("context box", head.context_box_id),
+        ("output box", head.output_box_id),
+        ("waits for", f"{head.waiting_tool_count} tools" if head.waiting_tool_count else None),
+        ("resumes by", time(head.resume_deadline)),
     )

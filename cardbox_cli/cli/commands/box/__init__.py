@@ -2,18 +2,16 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "create": "Make a box of cards, in the order given.",
-        "list": "List boxes, the last changed first.",
-        "show": "Show what is in a box, in order.",
-        "append": "Append cards to a box.",
-        "replace": "Set the cards of a box.",
-        "edit": "Edit the list of a box in VISUAL or EDITOR.",
-        "fork": "Make a new box with the same cards.",
-        "diff": "Show how one box differs from another.",
-        "verify": "Check a box: references, calls and results, digest.",
-        "delete": "Remove a box. Its cards stay.",
-    },
-)
+VERBS = {
+    "create": "Make a box of cards, in the order given.",
+    "list": "List boxes, the last changed first.",
+    "show": "Show what is in a box, in order.",
+    "append": "Append cards to a box.",
+    "replace": "Set the cards of a box.",
+    "edit": "Edit the list of a box in VISUAL or EDITOR.",
+    "fork": "Make a new box with the same cards.",
+    "diff": "Show how one box differs from another.",
+    "verify": "Check a box: references, calls and results, digest.",
+    "delete": "Remove a box. Its cards stay.",
+}
+command = noun(__name__, VERBS)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
 from cardbox_cli.cli.parameters.types import BOX
@@ -10,14 +10,12 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
 
-@verb(
-    examples="cbx box create\ncbx card list --type task.instruction -o id | cbx box create - --title orders"
-)
+@verb("cbx box create", "cbx card list --type task.instruction -o id | cbx box create - --title orders")
 def command(
     card_ids: CardIds = None,
-    title: Annotated[str | None, typer.Option(metavar="T", help="A name for people.")] = None,
+    title: Annotated[str | None, Option(metavar="T", help="A name for people.")] = None,
     parent: Annotated[
-        list[str] | None, typer.Option(click_type=BOX, help="A box that this one is derived from.")
+        list[str] | None, Option(click_type=BOX, help="A box that this one is derived from.")
     ] = None,
     allow_dangling: AllowDangling = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import BoxId, Yes
@@ -11,11 +11,11 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx box delete 8b1f22c0 --yes")
+@verb("cbx box delete 8b1f22c0 --yes")
 def command(
     box: BoxId,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Remove a box. Its cards stay."""
     with session().stores() as (_, boxes):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.types import BOX
@@ -30,19 +30,17 @@ _MOST_TEXTS = 500
 
 
 @verb(
-    examples="cbx box diff 8b1f22c0 77ab01de\n"
-    "cbx box diff 8b1f22c0 77ab01de --full | less\n"
-    "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch\n"
+    "cbx box diff 8b1f22c0 77ab01de",
+    "cbx box diff 8b1f22c0 77ab01de --full | less",
+    "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch",
     "cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show",
     pages=True,
 )
 def command(
-    a: Annotated[
-        str, typer.Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")
-    ],
-    b: Annotated[str, typer.Argument(click_type=BOX, help="The new box.")],
+    a: Annotated[str, Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")],
+    b: Annotated[str, Argument(click_type=BOX, help="The new box.")],
     full: Annotated[
-        bool, typer.Option("--full", help="Whole texts, also of cards that were added or removed.")
+        bool, Option("--full", help="Whole texts, also of cards that were added or removed.")
     ] = False,
 ) -> None:
     """Show how one box differs from another: cards added, removed, moved and changed. Exit 8 if any.

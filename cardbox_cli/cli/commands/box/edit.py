@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.escaping import flat, printable
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
@@ -27,20 +27,18 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx box edit 8b1f22c0\n"
-    "cbx box edit 8b1f22c0 --in-place\n"
-    "cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -"
+    "cbx box edit 8b1f22c0",
+    "cbx box edit 8b1f22c0 --in-place",
+    "cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -",
 )
 def command(
     box: BoxId,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Change the box itself, if nobody else did meanwhile.")
+        bool, Option("--in-place", help="Change the box itself, if nobody else did meanwhile.")
     ] = False,
     file: Annotated[
         str | None,
-        typer.Option(
-            "--file", "-f", click_type=FILE, help="A file with the edited list; no editor. - for stdin."
-        ),
+        Option("--file", "-f", click_type=FILE, help="A file with the edited list; no editor. - for stdin."),
     ] = None,
 ) -> None:
     """Edit the list of a box in VISUAL or EDITOR, a line per card: reorder, delete or add lines.

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.box.members import emit_box
 from cardbox_cli.cli.parameters.options import BoxId
@@ -10,10 +10,9 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx box fork 8b1f22c0 --title 'what if'")
+@verb("cbx box fork 8b1f22c0 --title 'what if'")
 def command(
-    box: BoxId,
-    title: Annotated[str | None, typer.Option(metavar="T", help="Default: the box's own title.")] = None,
+    box: BoxId, title: Annotated[str | None, Option(metavar="T", help="Default: the box's own title.")] = None
 ) -> None:
     """Make a new box with the same cards, whose parent is this one."""
     with session().stores() as (_, boxes):

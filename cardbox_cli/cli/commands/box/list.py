@@ -4,15 +4,15 @@ from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import BOX, chosen, replaced
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 
 
 @verb(
-    examples="cbx box list --limit 10\n"
-    "cbx box list -o id | head -1\n"
-    "cbx box list --since 2h --columns full-id,updated,title\n"
+    "cbx box list --limit 10",
+    "cbx box list -o id | head -1",
+    "cbx box list --since 2h --columns full-id,updated,title",
     "cbx box list --watch",
     pages=True,
 )
@@ -32,14 +32,9 @@ def command(
     pause = between_looks(watch, interval)
     shown = chosen(BOX, columns)
     with session().stores() as (_, boxes):
-        listing = Listing(
-            read=lambda size: boxes.newest(where, limit=size),
-            further=lambda last: boxes.further(where, last),
-            limit=limit,
-            columns=shown if boxes.database.keeps_box_info else replaced(shown, TITLE=lambda _: "unknown"),
-            item_id=lambda box: box.box_id,
-            empty=f"no such boxes in project {session().project_id!r}"
-            if since or until
-            else f"no boxes in project {session().project_id!r}",
-        )
+        if not boxes.database.keeps_box_info:
+            shown = replaced(shown, TITLE=lambda _: "unknown")
+        reading = filtered(boxes.newest, boxes.further, where)
+        empty = none_of("boxes", narrowed=bool(since or until))
+        listing = Listing(*reading, limit, shown, item_id=lambda box: box.box_id, empty=empty)
         show_list(listing, boxes.database, interval=pause)

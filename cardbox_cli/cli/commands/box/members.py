@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import read_text
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 CardIds = Annotated[
     list[str] | None,
-    typer.Argument(click_type=CARD, help="Card ids in order; - reads them from stdin, one a line."),
+    Argument(click_type=CARD, help="Card ids in order; - reads them from stdin, one a line."),
 ]
-AllowDangling = Annotated[
-    bool, typer.Option("--allow-dangling", help="Allow ids of cards that do not exist.")
-]
+AllowDangling = Annotated[bool, Option("--allow-dangling", help="Allow ids of cards that do not exist.")]
 
 
 def given_cards(cards: "CardStore", given: Sequence[str] | None, allow_dangling: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
 from cardbox_cli.cli.parameters.options import BoxId
@@ -11,17 +11,15 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
-    examples="cbx box replace 8b1f22c0 5f0c2a91 77ab01de\n"
-    "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)"
+    "cbx box replace 8b1f22c0 5f0c2a91 77ab01de",
+    "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)",
 )
 def command(
     box: BoxId,
     card_ids: CardIds = None,
     if_ids: Annotated[
         str | None,
-        typer.Option(
-            metavar="HASH", help="Only if the ids still hash to this: ids_sha256 of `box show -o json`."
-        ),
+        Option(metavar="HASH", help="Only if the ids still hash to this: ids_sha256 of `box show -o json`."),
     ] = None,
     allow_dangling: AllowDangling = False,
 ) -> None:

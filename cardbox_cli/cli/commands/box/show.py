@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
@@ -52,25 +52,25 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @verb(
-    examples="cbx box show 8b1f22c0\n"
-    "cbx box show 8b1f22c0 --tail 5 --full\n"
-    "cbx box show @last --watch\n"
-    "cbx box show 8b1f22c0 --model gpt-4o\n"
-    "cbx box show 8b1f22c0 --columns '#,created,author,preview'\n"
+    "cbx box show 8b1f22c0",
+    "cbx box show 8b1f22c0 --tail 5 --full",
+    "cbx box show @last --watch",
+    "cbx box show 8b1f22c0 --model gpt-4o",
+    "cbx box show 8b1f22c0 --columns '#,created,author,preview'",
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
     pages=True,
 )
 def command(
     box_ids: Annotated[
-        list[str], typer.Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
+        list[str], Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
     ],
-    full: Annotated[bool, typer.Option("--full", help="Whole texts instead of previews.")] = False,
-    types: Annotated[str | None, typer.Option(metavar="T,…", help="Only cards of these types.")] = None,
-    tail: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the last N places.")] = None,
-    why: Annotated[bool, typer.Option("--why", help="The rule that brought each card.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail when a card or box is missing.")] = False,
+    full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
+    types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
+    tail: Annotated[int | None, Option(metavar="N", min=0, help="Only the last N places.")] = None,
+    why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
+        str | None, Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
     ] = None,
     column_names: ColumnNames = None,
     watch: Watch = False,
@@ -239,15 +239,13 @@ def _print_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     tokenizer = tokenizer_for(asked.model)
     cost = sum(card_tokens(card, tokenizer) for card in view.cards)
     output.facts(
-        [
-            ("box", box.box_id),
-            ("title", box.title if seen.titles else "unknown"),
-            ("cards", f"{len(box.card_ids)}, {token_count(cost, exact=tokenizer.exact)} tokens"),
-            ("parents", ", ".join(box.parent_ids) or None),
-            ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
-            ("updated", time(box.updated_at)),
-            ("digest", view.digest),
-        ]
+        ("box", box.box_id),
+        ("title", box.title if seen.titles else "unknown"),
+        ("cards", f"{len(box.card_ids)}, {token_count(cost, exact=tokenizer.exact)} tokens"),
+        ("parents", ", ".join(box.parent_ids) or None),
+        ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
+        ("updated", time(box.updated_at)),
+        ("digest", view.digest),
     )
     if slots:
         output.print_text()

@@ -10,7 +10,7 @@ from cardbox_cli.errors import Findings
 from cardbox_cli.model.verify import verify as findings_in
 
 
-@verb(examples="cbx box verify 8b1f22c0 || echo 'not as it was packed'")
+@verb("cbx box verify 8b1f22c0 || echo 'not as it was packed'")
 def command(box: BoxId) -> None:
     """Check a box. Exit 8 on findings.
 
@@ -22,10 +22,10 @@ def command(box: BoxId) -> None:
     answer = {"box_id": view.box.box_id, "digest": view.digest, "findings": findings}
 
     def table() -> None:
-        if not findings:
+        if findings:
+            print_table(_FINDING, findings)
+        else:
             output.print_text(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
-            return
-        print_table(_FINDING, findings)
 
     output.emit(answer, table=table, ids=[view.box.box_id])
     if findings:

@@ -1,82 +1,78 @@
 """`cbx card add`: a card from its parts, or whole cards as `card show` prints them."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any
 
 import click
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
+from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import Source, held
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
-from cardbox_cli.model.content import (
-    Content,
-    TextContent,
-    parse_content,
-)
+from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.handwritten.wording import json_kind
 
 
 @verb(
-    examples="cbx card add --type task.instruction --text 'Refund order 118'\n"
-    'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'\n'
-    "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -"
+    "cbx card add --type task.instruction --text 'Refund order 118'",
+    'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'',
+    "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -",
 )
 def command(
     type_: Annotated[
         str | None,
-        typer.Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
+        Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
     ] = None,
-    role: Annotated[str | None, typer.Option(metavar="R", help="Who speaks. Default: by type.")] = None,
-    text: Annotated[str | None, typer.Option(metavar="S", help="The content, as text.")] = None,
+    role: Annotated[str | None, Option(metavar="R", help="Who speaks. Default: by type.")] = None,
+    text: Annotated[str | None, Option(metavar="S", help="The content, as text.")] = None,
     json_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--json", metavar="J", help="The content as JSON, or @FILE; a content class if it has __type__."
         ),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option(
-            "--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."
-        ),
+        Option("--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."),
     ] = None,
     card: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=FILE,
             help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
         ),
     ] = None,
     author: Annotated[
-        str | None, typer.Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
+        str | None, Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
     ] = None,
     card_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
+        str | None, Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
     ] = None,
     metadata: Annotated[
-        str | None, typer.Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
+        str | None, Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
     ] = None,
     tool_calls: Annotated[
-        str | None, typer.Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
+        str | None, Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
     ] = None,
     tool_call_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The call that a tool.result answers.")
+        str | None, Option(metavar="ID", help="The call that a tool.result answers.")
     ] = None,
     ttl: Annotated[
-        int | None, typer.Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
+        int | None, Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Overwrite a card of this project that has the same id.")
+        bool, Option("--repair", help="Overwrite a card of this project that has the same id.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and print the card, write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check and print the card, write nothing.")] = False,
 ) -> None:
     """Write a card. The same card again changes nothing; another one under its id is a conflict."""
     if card is not None:
@@ -108,17 +104,15 @@ def command(
 def _write(drafts: Sequence[CardDraft], *, repair: bool) -> None:
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
-        added = {each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=_card_id)}
+        added = {
+            each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=attrgetter("card_id"))
+        }
         session().made(card_id=drafts[-1].card_id if drafts else None)
     written = [added[draft.card_id] for draft in drafts]
     for one in written:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
     _print_cards([one.card for one in written], drafts)
-
-
-def _card_id(draft: CardDraft) -> str:
-    return draft.card_id
 
 
 def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
@@ -192,10 +186,6 @@ def _tool_calls(text: str | None) -> list[Any] | None:
 
 
 def _whole_cards(path: str) -> list[CardDraft]:
-    from cardbox_cli.cli.parameters.large_files import open_file
-    from cardbox_cli.conversations.json_documents import Documents
-    from cardbox_cli.conversations.json_window import Source, held
-
     hint = "give a card as `card show -o json` prints it, a list of them, or one a line"
     with open_file(path) as file:
         source = Source(file, source_name(path), refuse_with=InvalidInput, hint=hint)

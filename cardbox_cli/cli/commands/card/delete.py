@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import CardIds, Yes
@@ -13,11 +13,11 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id, unique
 
 
-@verb(examples="cbx card delete 5f0c2a91 --yes")
+@verb("cbx card delete 5f0c2a91 --yes")
 def command(
     card_ids: CardIds,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so."""
     with session().stores() as (cards, _):

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
@@ -28,27 +29,26 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx card edit 5f0c2a91\n"
-    "cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0\n"
-    "EDITOR='code --wait' cbx card edit 5f0c2a91\n"
-    "cbx card edit 5f0c2a91 --text 'Refund order 119'"
+    "cbx card edit 5f0c2a91",
+    "cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0",
+    "EDITOR='code --wait' cbx card edit 5f0c2a91",
+    "cbx card edit 5f0c2a91 --text 'Refund order 119'",
 )
 def command(
     card_id: CardId,
     boxes: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--box", click_type=BOX, help="Make a new box, with the new card in place of the old. Repeatable."
         ),
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="S", help="The new text; no editor. JSON where the content is.")
+        str | None, Option(metavar="S", help="The new text; no editor. JSON where the content is.")
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin."),
+        str | None, Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin.")
     ] = None,
-    author: Annotated[str, typer.Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
+    author: Annotated[str, Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
 ) -> None:
     """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this makes a new one.
 
@@ -158,10 +158,6 @@ def _still_held(card: Card, holding: int) -> list[str]:
 def _emit(outcome: _Outcome, old: Card) -> None:
     card, boxes, _ = outcome
     answer: dict[str, Any] = {"card": card, "edited_card_id": old.card_id, "boxes": boxes}
-
-    def table() -> None:
-        output.print_text(card.card_id)
-        for box in boxes:
-            output.print_text(box.box_id)
-
-    output.emit(answer, table=table, ids=[box.box_id for box in boxes] or [card.card_id])
+    box_ids = [box.box_id for box in boxes]
+    table = partial(output.print_lines, [card.card_id, *box_ids])
+    output.emit(answer, table=table, ids=box_ids or [card.card_id])

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import write_text
 from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
@@ -14,6 +14,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.conversations.conversation import Rereadable
 from cardbox_cli.conversations.formats import format_named, format_names
 from cardbox_cli.model.cards import Card
 
@@ -22,24 +23,20 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx card export --box 8b1f22c0 --to openai > chat.json\n"
+    "cbx card export --box 8b1f22c0 --to openai > chat.json",
     "cbx card export --box 8b1f22c0 --to claude-code > session.jsonl",
     pages=True,
 )
 def command(
     box: Annotated[
-        str, typer.Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
+        str, Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
     ],
-    to: Annotated[
-        str, typer.Option(click_type=OneOf(format_names, what="format"), help="The format.")
-    ] = DEFAULT,
+    to: Annotated[str, Option(click_type=OneOf(format_names, what="format"), help="The format.")] = DEFAULT,
     out: Annotated[
-        Path | None, typer.Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
+        Path | None, Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
-    from cardbox_cli.conversations.conversation import Rereadable
-
     with session().stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)
         boxes.require(box_id)

@@ -5,16 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.options import (
-    AUTO,
-    ConversationFile,
-    MessagesKey,
-    SourceFormat,
-    source_format,
-)
+from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
+from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -22,13 +17,15 @@ from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.conversations.conversation import Conversation
+from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import Source
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.conversations.conversation import Conversation
     from cardbox_cli.conversations.importing import Imported, ImportedBox
-    from cardbox_cli.conversations.json_window import Source
 
 
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.
@@ -37,31 +34,31 @@ _SHARE = 0.25
 
 
 @verb(
-    examples="cbx card import chat.json --from openai\n"
-    "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show\n"
-    "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow\n"
-    "curl … | cbx card import - --from auto"
+    "cbx card import chat.json --from openai",
+    "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show",
+    "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow",
+    "curl … | cbx card import - --from auto",
 )
 def command(
     file: ConversationFile,
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
+        bool, Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
     ] = False,
     on_bad_text: Annotated[
         str,
-        typer.Option(
+        Option(
             click_type=OneOf(lambda: ("fail", "replace"), what="way"),
             help="What to do about NUL characters and lone surrogates, which Postgres cannot hold.",
         ),
     ] = "fail",
     remap_tool_ids: Annotated[
-        bool, typer.Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
+        bool, Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
     ] = False,
 ) -> None:
     """Import conversations: cards, and a box each. Importing again adds only what is new."""
-    wanted = source_format(from_)
+    wanted = None if from_ == AUTO else from_
     command = _Import(file, wanted, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
     if follow:
         _check_can_follow(file)
@@ -97,9 +94,6 @@ class _Import:
 
     def once(self) -> None:
         """Import the whole file."""
-        from cardbox_cli.cli.parameters.large_files import open_file
-        from cardbox_cli.conversations.json_window import Source
-
         try:
             with (
                 open_file(self._file) as file,
@@ -128,11 +122,8 @@ class _Import:
                 self._show(changed)
                 self._sum_up(imported)
 
-    def _growing(self) -> "Iterator[Source]":
+    def _growing(self) -> Iterator[Source]:
         """The complete lines of the file, each time that there are others than before."""
-        from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
-        from cardbox_cli.conversations.json_window import Source
-
         before, waiting = (0, 0), 0
         while True:
             began = monotonic()
@@ -151,10 +142,8 @@ class _Import:
             self._said.add(message)
             announce(message)
 
-    def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
-        from cardbox_cli.conversations.formats import choose_format
+    def _take(self, source: Source, *, follows: bool = False) -> "Imported":
         from cardbox_cli.conversations.importing import import_conversations
-        from cardbox_cli.conversations.json_documents import Documents
 
         documents = Documents(source)
         if follows and documents.is_blank:
@@ -203,7 +192,7 @@ class _TooYoung(Exception):
     """A followed file does not say enough yet."""
 
 
-def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
+def _with_ids(conversations: Iterable[Conversation]) -> Iterator[Conversation]:
     """`conversations`, if each can be told from the others when it has grown."""
     for conversation in conversations:
         if conversation.own_id is None and conversation.format == "claude-code":

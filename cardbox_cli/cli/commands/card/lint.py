@@ -1,37 +1,34 @@
 """`cbx card lint`: what a provider would refuse in a conversation file. Needs no database."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.options import (
-    AUTO,
-    ConversationFile,
-    MessagesKey,
-    SourceFormat,
-    source_format,
-)
+from cardbox_cli.cli.parameters.large_files import open_file
+from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.providers.registry import PROVIDERS
-
-if TYPE_CHECKING:
-    from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import Source
 
 
 @verb(
-    examples="cbx card lint chat.json\n"
-    "cbx card lint runs.jsonl --format anthropic\n"
-    "cbx card lint request.json -o json | jq -r '.[].message'"
+    "cbx card lint chat.json",
+    "cbx card lint runs.jsonl --format anthropic",
+    "cbx card lint request.json -o json | jq -r '.[].message'",
 )
 def command(
     file: ConversationFile,
     from_: SourceFormat = AUTO,
     format_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             "-f",
             click_type=OneOf(lambda: PROVIDERS, what="format"),
@@ -45,17 +42,11 @@ def command(
     Each conversation is checked as the request that its cards make, with the model and the tools that stand
     beside its messages.
     """
-    from cardbox_cli.cli.terminal.findings import answer
-
-    wanted = source_format(from_)
+    wanted = None if from_ == AUTO else from_
     answer(_findings(file, wanted, format_, at))
 
 
-def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> "list[LintFinding]":
-    from cardbox_cli.cli.parameters.large_files import open_file
-    from cardbox_cli.conversations.formats import choose_format
-    from cardbox_cli.conversations.json_documents import Documents
-    from cardbox_cli.conversations.json_window import Source
+def _findings(file: str, wanted: str | None, format_: str | None, at: str | None) -> list[LintFinding]:
     from cardbox_cli.conversations.linting import lint_conversation, provider_beside
 
     with open_file(file) as opened:

@@ -2,40 +2,36 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from cardbox_cli.cli.commands.card.listing import list_cards
+from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
-from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 
 
 @verb(
-    examples="cbx card list --limit 20\n"
-    "cbx card list --type tool.result --since 2026-11-01 -o jsonl\n"
-    "cbx card list --since 2h --columns id,created,author,preview\n"
+    "cbx card list --limit 20",
+    "cbx card list --type tool.result --since 2026-11-01 -o jsonl",
+    "cbx card list --since 2h --columns id,created,author,preview",
     "cbx card list --watch",
     pages=True,
 )
 def command(
     limit: Limit = 50,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
-    ] = None,
-    role: Annotated[str | None, typer.Option(metavar="R", help="Only this role.")] = None,
-    author: Annotated[str | None, typer.Option(metavar="A", help="Only this author_id.")] = None,
-    turn: Annotated[str | None, typer.Option(metavar="ID", help="Only this agent_turn_id.")] = None,
-    step: Annotated[str | None, typer.Option(metavar="ID", help="Only this step_id.")] = None,
-    trace: Annotated[str | None, typer.Option(metavar="ID", help="Only this trace_id.")] = None,
+    types: CardTypes = None,
+    role: Annotated[str | None, Option(metavar="R", help="Only this role.")] = None,
+    author: Annotated[str | None, Option(metavar="A", help="Only this author_id.")] = None,
+    turn: Annotated[str | None, Option(metavar="ID", help="Only this agent_turn_id.")] = None,
+    step: Annotated[str | None, Option(metavar="ID", help="Only this step_id.")] = None,
+    trace: Annotated[str | None, Option(metavar="ID", help="Only this trace_id.")] = None,
     tool_call_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only calls and results of this id.")
+        str | None, Option(metavar="ID", help="Only calls and results of this id.")
     ] = None,
     since: Since = None,
     until: Until = None,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Deleted and expired cards too.")] = False,
+    deleted: Annotated[bool, Option("--deleted", help="Deleted and expired cards too.")] = False,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
@@ -14,13 +14,12 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
-    examples="cbx card refs 5f0c2a91\ncbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify",
-    pages=True,
+    "cbx card refs 5f0c2a91", "cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify", pages=True
 )
 def command(
     card_id: Annotated[
         str,
-        typer.Argument(
+        Argument(
             click_type=CARD,
             help="An id, whole if no such card exists, a unique beginning or end of one, or @last.",
         ),

@@ -2,29 +2,25 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
-from cardbox_cli.cli.commands.card.listing import list_cards
+from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
-from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 
-@verb(examples="cbx card search 'payment timeout'\ncbx card search 超时 --type tool.result", pages=True)
+@verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True)
 def command(
     words: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="TEXT...",
             help='Words, "a phrase", -word, or; for Chinese, Japanese and Korean any piece of the text.',
         ),
     ],
     limit: Limit = 50,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several."),
-    ] = None,
+    types: CardTypes = None,
     columns: ColumnNames = None,
 ) -> None:
     """Find cards by what they say, newest first. Whole words, in any case."""

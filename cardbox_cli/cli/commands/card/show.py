@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import CardIds
@@ -16,11 +16,11 @@ from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
 
 
-@verb(examples="cbx card show 5f0c2a91\ncbx card show 5f0c2a91 -o json | jq .content", pages=True)
+@verb("cbx card show 5f0c2a91", "cbx card show 5f0c2a91 -o json | jq .content", pages=True)
 def command(
     card_ids: CardIds,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted and expired cards too.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail when one of several is missing.")] = False,
+    deleted: Annotated[bool, Option("--deleted", help="Show deleted and expired cards too.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail when one of several is missing.")] = False,
 ) -> None:
     """Show cards whole. Of several, those that are missing are named on stderr."""
     with session().stores() as (cards, _), cards.database.snapshot():
@@ -53,17 +53,15 @@ def _print_card(card: Card) -> None:
     hidden |= {"source_message", "source_blocks", "source_line"}
     metadata = {key: value for key, value in card.metadata.items() if key not in hidden}
     output.facts(
-        [
-            ("card", card.card_id),
-            ("type", card.type),
-            ("role", card.role),
-            ("author", card.author_id),
-            ("created", time(card.created_at)),
-            ("expires", time(card.expires_at)),
-            ("deleted", time(card.deleted_at)),
-            ("calls", answers(card) or None),
-            ("metadata", exact_json.encode(metadata).decode() if metadata else None),
-        ]
+        ("card", card.card_id),
+        ("type", card.type),
+        ("role", card.role),
+        ("author", card.author_id),
+        ("created", time(card.created_at)),
+        ("expires", time(card.expires_at)),
+        ("deleted", time(card.deleted_at)),
+        ("calls", answers(card) or None),
+        ("metadata", exact_json.encode(metadata).decode() if metadata else None),
     )
     if isinstance(card.content, dict):
         announce(

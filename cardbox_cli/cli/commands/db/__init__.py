@@ -2,18 +2,16 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "start": "Start the embedded server.",
-        "stop": "Stop the embedded server. Nothing is lost.",
-        "status": "Show which database commands use, and what it holds.",
-        "url": "Print the database's address for other programs.",
-        "psql": "Open psql on the database.",
-        "init": "Add the tables that are missing, or print their SQL.",
-        "upgrade": "Bring an older database to this cbx's schema version.",
-        "index-text": "Build the index that makes searching for words fast.",
-        "gc": "Purge expired cards for ever.",
-        "destroy": "Stop the embedded server and delete all of its data.",
-    },
-)
+VERBS = {
+    "start": "Start the embedded server.",
+    "stop": "Stop the embedded server. Nothing is lost.",
+    "status": "Show which database commands use, and what it holds.",
+    "url": "Print the database's address for other programs.",
+    "psql": "Open psql on the database.",
+    "init": "Add the tables that are missing, or print their SQL.",
+    "upgrade": "Bring an older database to this cbx's schema version.",
+    "index-text": "Build the index that makes searching for words fast.",
+    "gc": "Purge expired cards for ever.",
+    "destroy": "Stop the embedded server and delete all of its data.",
+}
+command = noun(__name__, VERBS)

@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx db destroy --yes")
+@verb("cbx db destroy --yes")
 def command(yes: Yes = False) -> None:
     """Stop the embedded server and delete all of its data."""
     server = embedded_server("destroy")

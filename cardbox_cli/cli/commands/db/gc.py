@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import Yes
@@ -18,20 +18,16 @@ if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish
 
 
-@verb(
-    examples="cbx db gc --dry-run\n"
-    "cbx db gc --yes\n"
-    "cbx db gc --purge --all-projects --yes -o json | jq .purged"
-)
+@verb("cbx db gc --dry-run", "cbx db gc --yes", "cbx db gc --purge --all-projects --yes -o json | jq .purged")
 def command(
-    purge: Annotated[bool, typer.Option("--purge", help="Purge soft-deleted cards, too.")] = False,
+    purge: Annotated[bool, Option("--purge", help="Purge soft-deleted cards, too.")] = False,
     all_projects: Annotated[
-        bool, typer.Option("--all-projects", help="The whole database, not only --project.")
+        bool, Option("--all-projects", help="The whole database, not only --project.")
     ] = False,
     batch_size: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Rows per transaction.", show_default=True)
+        int, Option(metavar="N", min=1, help="Rows per transaction.", show_default=True)
     ] = 1000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be purged.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be purged.")] = False,
     yes: Yes = False,
 ) -> None:
     """Purge expired cards for ever.

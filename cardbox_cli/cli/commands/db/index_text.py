@@ -5,7 +5,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx db index-text")
+@verb("cbx db index-text")
 def command() -> None:
     """Build the index that makes searching for words fast. It slows imports down."""
     from cardbox_cli.store.cards import index_text as build

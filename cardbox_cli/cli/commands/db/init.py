@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -10,10 +10,8 @@ from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx --database-url postgresql://db.example.com/agents db init --yes")
-def command(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Add the missing tables.")] = False,
-) -> None:
+@verb("cbx --database-url postgresql://db.example.com/agents db init --yes")
+def command(yes: Annotated[bool, Option("--yes", "-y", help="Add the missing tables.")] = False) -> None:
     """Add the tables that are missing. Without --yes it prints their SQL. No existing table is changed."""
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables

@@ -3,17 +3,15 @@
 import shutil
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx db psql\ncbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
+@verb("cbx db psql", "cbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
 def command(
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="-- ARGS", help="Passed on to psql.")
-    ] = None,
+    arguments: Annotated[list[str] | None, Argument(metavar="-- ARGS", help="Passed on to psql.")] = None,
 ) -> int:
     """Open psql on the database."""
     from cardbox_cli.store.connection.psql import psql_environment

@@ -6,7 +6,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx db start")
+@verb("cbx db start")
 def command() -> None:
     """Start the embedded server; any command that needs it does so too."""
     from cardbox_cli.cli.commands.db.status import print_status

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import byte_size, count
-from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.terminal.tables import Column, print_below
 from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx db status\n"
-    "cbx db status --exact\n"
+    "cbx db status",
+    "cbx db status --exact",
     "cbx db status -o json | jq '.schema_version, .project.cards'",
     pages=True,
 )
 def command(
     exact: Annotated[
-        bool, typer.Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
+        bool, Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
     ] = False,
 ) -> None:
     """Say which database commands talk to, where its files are, and what it holds. Starts nothing."""
@@ -36,12 +36,9 @@ def command(
 
 def print_status(answer: dict[str, Any]) -> None:
     """Print a status, whichever keys it has."""
-    output.facts(
-        (_NAMES.get(key, key.replace("_", " ")), _shown(key, value)) for key, value in answer.items()
-    )
-    if answer.get("table_sizes"):
-        output.print_text()
-        print_table(_TABLE, answer["table_sizes"])
+    named = {_NAMES.get(key, key.replace("_", " ")): _shown(key, value) for key, value in answer.items()}
+    output.facts(*named.items())
+    print_below(_TABLE, answer.get("table_sizes") or [])
 
 
 _TABLE = (

@@ -5,7 +5,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx db stop")
+@verb("cbx db stop")
 def command() -> None:
     """Stop the embedded server. Nothing is lost; the next command starts it again."""
     stopped = embedded_server("stop").stop()

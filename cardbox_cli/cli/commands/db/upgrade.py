@@ -2,16 +2,16 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx db upgrade --dry-run\ncbx db upgrade")
+@verb("cbx db upgrade --dry-run", "cbx db upgrade")
 def command(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the SQL that would run.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print the SQL that would run.")] = False,
 ) -> None:
     """Bring an older database to this cbx's schema version. Tables of other programs stay as they are."""
     from cardbox_cli.store.connection.database import Database

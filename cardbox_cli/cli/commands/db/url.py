@@ -3,9 +3,10 @@
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.store.connection.target import hide_password
 
 
-@verb(examples='psql "$(cbx db url)"\nDATABASE_URL=$(cbx db url) ./my-agent')
+@verb('psql "$(cbx db url)"', "DATABASE_URL=$(cbx db url) ./my-agent")
 def command() -> None:
     """Print the database's address for other programs; starts the embedded server. Passwords are left out."""
     target = session().target()
@@ -14,8 +15,6 @@ def command() -> None:
         server.start()
         address = server.url()
     else:
-        from cardbox_cli.store.connection.target import hide_password
-
         assert target.conninfo is not None
         address = hide_password(target.conninfo)
     output.emit({"url": address}, table=lambda: output.print_text(address), ids=[address])

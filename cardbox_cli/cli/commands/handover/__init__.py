@@ -2,12 +2,10 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "list": "List the recipes that --handover NAME finds.",
-        "show": "Show a recipe, and what arguments it takes.",
-        "validate": "Check recipes: everything that is wrong, with file and line.",
-        "schema": "Print the JSON Schema of recipes, for editors and CI.",
-    },
-)
+VERBS = {
+    "list": "List the recipes that --handover NAME finds.",
+    "show": "Show a recipe, and what arguments it takes.",
+    "validate": "Check recipes: everything that is wrong, with file and line.",
+    "schema": "Print the JSON Schema of recipes, for editors and CI.",
+}
+command = noun(__name__, VERBS)

@@ -4,7 +4,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx handover schema > handover.schema.json", pages=True)
+@verb("cbx handover schema > handover.schema.json", pages=True)
 def command() -> None:
     """Print the JSON Schema of recipes, for editors and CI."""
     from cardbox_cli.model.handwritten.recipes import recipe_schema

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.recipes import load_recipe
 from cardbox_cli.cli.parameters.types import RECIPE
@@ -10,12 +10,10 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
-Recipe = Annotated[
-    str, typer.Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")
-]
+Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")]
 
 
-@verb(examples="cbx handover show delegate\ncbx handover show delegate > handovers/mine.yaml", pages=True)
+@verb("cbx handover show delegate", "cbx handover show delegate > handovers/mine.yaml", pages=True)
 def command(recipe: Recipe) -> None:
     """Show a recipe as it is written, and what arguments it takes."""
     loaded = load_recipe(recipe)

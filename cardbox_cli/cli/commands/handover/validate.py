@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
 from cardbox_cli.cli.parameters.types import RECIPE
@@ -12,11 +12,9 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 
 
-@verb(examples="cbx handover validate handovers/*.yaml")
+@verb("cbx handover validate handovers/*.yaml")
 def command(
-    recipes: Annotated[
-        list[str], typer.Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")
-    ],
+    recipes: Annotated[list[str], Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")],
 ) -> None:
     """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""
     failures: list[CbxError] = []

@@ -2,16 +2,14 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "list": "List inbox rows, newest first.",
-        "show": "Show an inbox row whole, and who has claimed it.",
-        "claim": "Claim due rows for the time of a lease.",
-        "ack": "Give a claimed row back as done.",
-        "fail": "Give a claimed row back as dead.",
-        "defer": "Give a claimed row back, to be tried again later.",
-        "retry": "Try a dead row again.",
-        "cancel": "End the turn of a queued row before it begins.",
-    },
-)
+VERBS = {
+    "list": "List inbox rows, newest first.",
+    "show": "Show an inbox row whole, and who has claimed it.",
+    "claim": "Claim due rows for the time of a lease.",
+    "ack": "Give a claimed row back as done.",
+    "fail": "Give a claimed row back as dead.",
+    "defer": "Give a claimed row back, to be tried again later.",
+    "retry": "Try a dead row again.",
+    "cancel": "End the turn of a queued row before it begins.",
+}
+command = noun(__name__, VERBS)

@@ -6,7 +6,7 @@ from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
+@verb("cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
 def command(inbox: InboxId, reason: OptionalReason = None) -> None:
     """End the turn of a queued row before it begins, as canceled."""
     from cardbox_cli.errors import Conflict

@@ -3,9 +3,9 @@
 import math
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, owner_name
 from cardbox_cli.cli.parameters.types import Seconds
@@ -16,21 +16,17 @@ from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 
-if TYPE_CHECKING:
-    from cardbox_cli.execution.queue.claims import Claimed
 
-
-@verb(examples="cbx inbox claim --target worker_generic -o jsonl\ncbx inbox claim --wait --timeout 60 -o id")
+@verb("cbx inbox claim --target worker_generic -o jsonl", "cbx inbox claim --wait --timeout 60 -o id")
 def command(
     target: Annotated[
-        str | None, typer.Option(metavar="T", help="Only rows of agents of this worker target.")
+        str | None, Option(metavar="T", help="Only rows of agents of this worker target.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many rows.")] = 1,
+    limit: Annotated[int, Option("--limit", "-n", min=1, max=1000, help="At most so many rows.")] = 1,
     owner: Owner = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until there is work.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until there is work.")] = False,
     timeout: Annotated[
-        float | None,
-        typer.Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3."),
+        float | None, Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3.")
     ] = None,
 ) -> None:
     """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
@@ -47,13 +43,8 @@ def command(
             claimed = claim_rows(run, target=target, owner=name, limit=limit)
     if not claimed:
         raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
-    _print(claimed)
-
-
-def _print(claimed: "list[Claimed]") -> None:
-    output.emit_list(
-        [each.row for each in claimed], columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due"
-    )
+    rows = [each.row for each in claimed]
+    output.emit_list(rows, columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due")
 
 
 _ROW = (

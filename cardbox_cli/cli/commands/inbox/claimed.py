@@ -3,22 +3,21 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import OWNER
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.model.execution.turns import InboxRow
 
 
 P = ParamSpec("P")
 
 Owner = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user."),
+    str | None, Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user.")
 ]
 
 
@@ -43,17 +42,15 @@ def owner_name(named: str | None) -> str:
     return named or OWNER.text() or f"shell {actor()}"
 
 
-def print_row(row: "InboxRow") -> None:
+def print_row(row: InboxRow) -> None:
     output.emit(
         row,
         table=lambda: output.facts(
-            [
-                ("inbox row", row.inbox_id),
-                ("turn", row.turn_id),
-                ("status", row.status),
-                ("tries", str(row.retry_count)),
-                ("error", row.last_error),
-            ]
+            ("inbox row", row.inbox_id),
+            ("turn", row.turn_id),
+            ("status", row.status),
+            ("tries", str(row.retry_count)),
+            ("error", row.last_error),
         ),
         ids=[row.inbox_id],
     )

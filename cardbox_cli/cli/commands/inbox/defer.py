@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
 from cardbox_cli.cli.parameters.options import InboxId
@@ -11,13 +11,13 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
+@verb("cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
 def command(
     inbox: InboxId,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it is to be tried again.")],
+    reason: Annotated[str, Option(metavar="TEXT", help="Why it is to be tried again.")],
     delay: Annotated[
         float | None,
-        typer.Option(click_type=Seconds(min=0), help="Try again in so many seconds. Default: the backoff."),
+        Option(click_type=Seconds(min=0), help="Try again in so many seconds. Default: the backoff."),
     ] = None,
     owner: Owner = None,
 ) -> None:

@@ -2,17 +2,17 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx inbox fail 1d5c8f72 --error 'the file is gone'")
+@verb("cbx inbox fail 1d5c8f72 --error 'the file is gone'")
 def command(
     inbox: InboxId,
-    error: Annotated[str, typer.Option(metavar="TEXT", help="Why it cannot be done.")],
+    error: Annotated[str, Option(metavar="TEXT", help="Why it cannot be done.")],
     owner: Owner = None,
 ) -> None:
     """Give a claimed row back as dead. If it carries a turn, the turn ends as failed."""

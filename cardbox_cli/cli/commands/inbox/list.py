@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import INBOX, chosen
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -18,8 +18,8 @@ STATES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 
 
 @verb(
-    examples="cbx inbox list --agent clerk --status queued\n"
-    "cbx inbox list --dead --columns full-id,agent,tries,why\n"
+    "cbx inbox list --agent clerk --status queued",
+    "cbx inbox list --dead --columns full-id,agent,tries,why",
     "cbx inbox list --watch",
     pages=True,
 )
@@ -27,18 +27,18 @@ def command(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[
-        str | None, typer.Option(click_type=OneOf(lambda: STATES, what="state"), help="Only in this state.")
+        str | None, Option(click_type=OneOf(lambda: STATES, what="state"), help="Only in this state.")
     ] = None,
     message_type: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--type",
             "-t",
             click_type=OneOf(lambda: ("turn", "tool_result", "timeout", "stop"), what=None),
             help="Only of this type.",
         ),
     ] = None,
-    dead: Annotated[bool, typer.Option("--dead", help="Only dead letters: those given up.")] = False,
+    dead: Annotated[bool, Option("--dead", help="Only dead letters: those given up.")] = False,
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,
@@ -52,14 +52,7 @@ def command(
     pause = between_looks(watch, interval)
     shown = chosen(INBOX, columns)
     with session().inbox() as inbox:
-        listing = Listing(
-            read=lambda size: inbox.newest(where, limit=size),
-            further=lambda last: inbox.further(where, last),
-            limit=limit,
-            columns=shown,
-            item_id=lambda row: row.inbox_id,
-            empty=f"no inbox rows in project {session().project_id!r}"
-            if where == InboxFilter()
-            else f"no such inbox rows in project {session().project_id!r}",
-        )
+        reading = filtered(inbox.newest, inbox.further, where)
+        empty = none_of("inbox rows", narrowed=where != InboxFilter())
+        listing = Listing(*reading, limit, shown, item_id=lambda row: row.inbox_id, empty=empty)
         show_list(listing, inbox.database, interval=pause)

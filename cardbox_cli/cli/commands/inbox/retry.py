@@ -9,7 +9,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
-@verb(examples="cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
+@verb("cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
 def command(inbox: InboxId) -> None:
     """Try a dead row again: a report or a stop becomes due, a turn is dispatched anew as another turn."""
     from cardbox_cli.execution.recovery.retrying import retry as retry_row

@@ -1,19 +1,15 @@
 """`cbx inbox show`."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
-
-if TYPE_CHECKING:
-    from cardbox_cli.model.execution.turns import InboxRow, Lease
+from cardbox_cli.model.execution.turns import InboxRow, Lease
 
 
-@verb(examples="cbx inbox show 1d5c8f72\ncbx inbox show 1d5c8f72 -o json | jq .payload", pages=True)
+@verb("cbx inbox show 1d5c8f72", "cbx inbox show 1d5c8f72 -o json | jq .payload", pages=True)
 def command(inbox_id: InboxId) -> None:
     """Show an inbox row whole, and who has claimed it."""
     from cardbox_cli.store.inbox import InboxStore
@@ -25,29 +21,23 @@ def command(inbox_id: InboxId) -> None:
     output.emit(found, table=lambda: _print_text(found, lease), ids=[found.inbox_id])
 
 
-def _claim(lease: "Lease | None") -> str | None:
-    return None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"
-
-
-def _print_text(row: "InboxRow", lease: "Lease | None") -> None:
+def _print_text(row: InboxRow, lease: Lease | None) -> None:
     output.facts(
-        [
-            ("inbox row", row.inbox_id),
-            ("agent", row.agent_id),
-            ("type", row.message_type),
-            ("status", row.status),
-            ("turn", f"{row.turn_id}, epoch {row.turn_epoch}"),
-            ("correlation", row.correlation_id),
-            ("channel", row.channel_id),
-            ("tries", str(row.retry_count)),
-            ("created", time(row.created_at)),
-            ("due", time(row.next_retry_at)),
-            ("claimed by", _claim(lease)),
-            ("processed", time(row.processed_at)),
-            ("closed", time(row.archived_at)),
-            ("deferred", row.defer_reason),
-            ("error", row.last_error),
-            ("payload", exact_json.encode(row.payload).decode()),
-            ("headers", exact_json.encode(row.context_headers).decode()),
-        ]
+        ("inbox row", row.inbox_id),
+        ("agent", row.agent_id),
+        ("type", row.message_type),
+        ("status", row.status),
+        ("turn", f"{row.turn_id}, epoch {row.turn_epoch}"),
+        ("correlation", row.correlation_id),
+        ("channel", row.channel_id),
+        ("tries", str(row.retry_count)),
+        ("created", time(row.created_at)),
+        ("due", time(row.next_retry_at)),
+        ("claimed by", None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"),
+        ("processed", time(row.processed_at)),
+        ("closed", time(row.archived_at)),
+        ("deferred", row.defer_reason),
+        ("error", row.last_error),
+        ("payload", exact_json.encode(row.payload).decode()),
+        ("headers", exact_json.encode(row.context_headers).decode()),
     )

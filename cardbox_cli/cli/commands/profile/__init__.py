@@ -2,11 +2,9 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "import": "Store profiles from YAML files.",
-        "list": "List the profiles of the project by name.",
-        "show": "Show a profile: its names and boxes, and its configuration.",
-    },
-)
+VERBS = {
+    "import": "Store profiles from YAML files.",
+    "list": "List the profiles of the project by name.",
+    "show": "Show a profile: its names and boxes, and its configuration.",
+}
+command = noun(__name__, VERBS)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.types import FILE
@@ -13,11 +13,9 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
-@verb(examples="cbx profile import researcher.yaml\ncbx profile import - < researcher.yaml")
+@verb("cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
 def command(
-    files: Annotated[
-        list[str], typer.Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")
-    ],
+    files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
     from cardbox_cli.model.handwritten.profiles import parse_profile, unknown_keys

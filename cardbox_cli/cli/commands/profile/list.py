@@ -8,8 +8,8 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
-    examples="cbx profile list\n"
-    "cbx profile list -o json | jq -r '.[].name'\n"
+    "cbx profile list",
+    "cbx profile list -o json | jq -r '.[].name'",
     "cbx profile list --columns name,updated",
     pages=True,
 )
@@ -20,13 +20,7 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     shown = chosen(PROFILE, columns)
     with session().database() as database:
         entries = ProfileStore(database, session().project_id).all()
-        read, further = held_whole(entries, limit)
-        listing = Listing(
-            read=read,
-            further=further,
-            limit=limit,
-            columns=shown,
-            item_id=lambda entry: entry.profile_box_id,
-            empty=nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one"),
-        )
+        empty = nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one")
+        reading = held_whole(entries, limit)
+        listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.profile_box_id, empty=empty)
         show_list(listing, database)

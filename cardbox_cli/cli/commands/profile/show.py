@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.session import session
@@ -12,11 +12,9 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 
 
-@verb(
-    examples="cbx profile show researcher\ncbx profile show researcher -o yaml > researcher.yaml", pages=True
-)
+@verb("cbx profile show researcher", "cbx profile show researcher -o yaml > researcher.yaml", pages=True)
 def command(
-    name: Annotated[str, typer.Argument(click_type=PROFILE, help="The profile's name, in any case.")],
+    name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],
 ) -> None:
     """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
     from cardbox_cli.store.profiles import ProfileStore
@@ -35,16 +33,14 @@ def command(
 
     def table() -> None:
         output.facts(
-            [
-                ("profile", entry.name),
-                ("box", entry.profile_box_id),
-                ("card", profile.card_id),
-                ("worker target", entry.worker_target),
-            ]
+            ("profile", entry.name),
+            ("box", entry.profile_box_id),
+            ("card", profile.card_id),
+            ("worker target", entry.worker_target),
         )
         output.print_text()
         if isinstance(configuration, dict):
-            output.facts((key, _plain(value)) for key, value in configuration.items())
+            output.facts(*((key, _plain(value)) for key, value in configuration.items()))
 
     output.emit(configuration, table=table, ids=[entry.profile_box_id])
 

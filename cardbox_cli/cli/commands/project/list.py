@@ -8,7 +8,9 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
-    examples="cbx project list\ncbx project list -o id --limit 0\ncbx project list --columns project,updated",
+    "cbx project list",
+    "cbx project list -o id --limit 0",
+    "cbx project list --columns project,updated",
     pages=True,
 )
 def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
@@ -19,10 +21,10 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     with session().database() as database:
         projects = ProjectsStore(database)
         listing = Listing(
-            read=lambda size: projects.list(limit=size),
-            further=projects.further,
-            limit=limit,
-            columns=shown,
+            lambda size: projects.list(limit=size),
+            projects.further,
+            limit,
+            shown,
             item_id=lambda project: project.project_id,
             empty="no projects; `cbx project create ID`, or the first profile, tool or agent, makes one",
         )

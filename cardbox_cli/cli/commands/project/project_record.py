@@ -1,22 +1,17 @@
 """How the verbs of `cbx project` name a project, check its labels, and print it."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
 from msgspec.structs import asdict
+from typer import Argument, Option
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.model.identity import Project, ProjectSettings, check_label
 
-if TYPE_CHECKING:
-    from cardbox_cli.model.identity import Project, ProjectSettings
-
-
-ProjectId = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The project. Default: that of --project.")
-]
-Title = Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")]
-Owner = Annotated[str | None, typer.Option(metavar="ID", help="Whose it is.")]
+ProjectId = Annotated[str | None, Argument(metavar="ID", help="The project. Default: that of --project.")]
+Title = Annotated[str | None, Option(metavar="TEXT", help="What people call it.")]
+Owner = Annotated[str | None, Option(metavar="ID", help="Whose it is.")]
 
 
 def chosen_project(given: str | None) -> str:
@@ -27,19 +22,17 @@ def chosen_project(given: str | None) -> str:
 
 
 def check_labels(title: str | None, owner: str | None) -> None:
-    from cardbox_cli.model.identity import check_label
-
     for text, what in ((title, "title"), (owner, "owner")):
         if text is not None:
             check_label(text, what)
 
 
-def emit(project: "Project", done: str, settings: "ProjectSettings | None" = None) -> None:
+def emit(project: Project, done: str, settings: ProjectSettings | None = None) -> None:
     value = project if settings is None else described(project, settings)
     output.emit(
         value, table=lambda: output.print_text(f"{done} {project.project_id}"), ids=[project.project_id]
     )
 
 
-def described(project: "Project", settings: "ProjectSettings") -> dict[str, Any]:
+def described(project: Project, settings: ProjectSettings) -> dict[str, Any]:
     return {**asdict(project), **asdict(settings)}

@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx project show\ncbx project show shop -o json", pages=True)
+@verb("cbx project show", "cbx project show shop -o json", pages=True)
 def command(named: ProjectId = None) -> None:
     """Show what is known of a project."""
     from cardbox_cli.store.projects import ProjectsStore
@@ -19,16 +19,14 @@ def command(named: ProjectId = None) -> None:
 
     def table() -> None:
         output.facts(
-            [
-                ("project", found.project_id),
-                ("title", found.title),
-                ("status", found.status),
-                ("owner", found.owner_id),
-                ("created", time(found.created_at)),
-                ("updated", time(found.updated_at)),
-                ("share", _SHARING[settings.enable_share_context]),
-                ("reproducible layers", ", ".join(settings.reproducible_layers) or "none"),
-            ]
+            ("project", found.project_id),
+            ("title", found.title),
+            ("status", found.status),
+            ("owner", found.owner_id),
+            ("created", time(found.created_at)),
+            ("updated", time(found.updated_at)),
+            ("share", _SHARING[settings.enable_share_context]),
+            ("reproducible layers", ", ".join(settings.reproducible_layers) or "none"),
         )
 
     output.emit(described(found, settings), table=table, ids=[found.project_id])

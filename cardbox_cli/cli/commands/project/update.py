@@ -2,70 +2,61 @@
 
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
-from cardbox_cli.cli.commands.project.project_record import (
-    Owner,
-    ProjectId,
-    Title,
-    check_labels,
-    chosen_project,
-    emit,
-)
+from cardbox_cli.cli.commands.project import project_record as record
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.identity import PROJECT_STATUSES
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.layers import check_layer
 
 
 @verb(
-    examples="cbx project update shop --title 'The old shop' --status archived\n"
-    "cbx project update --no-share --reproducible-layers knowledge__context,todo__context\n"
-    "cbx project update --share-default"
+    "cbx project update shop --title 'The old shop' --status archived",
+    "cbx project update --no-share --reproducible-layers knowledge__context,todo__context",
+    "cbx project update --share-default",
 )
 def command(
-    named: ProjectId = None,
-    title: Title = None,
+    named: record.ProjectId = None,
+    title: record.Title = None,
     status: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=OneOf(lambda: PROJECT_STATUSES, what="state"), help="Its state, a word for people."
         ),
     ] = None,
-    owner: Owner = None,
+    owner: record.Owner = None,
     share: Annotated[
-        bool | None,
-        typer.Option("--share/--no-share", help="Whether contexts get the layers that are shared."),
+        bool | None, Option("--share/--no-share", help="Whether contexts get the layers that are shared.")
     ] = None,
     share_default: Annotated[
-        bool, typer.Option("--share-default", help="Leave that to the kind of process again.")
+        bool, Option("--share-default", help="Leave that to the kind of process again.")
     ] = False,
     reproducible_layers: Annotated[
-        str | None, typer.Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
+        str | None, Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
     ] = None,
 ) -> None:
     """Change a project, or how its contexts are composed. No other row of it changes."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = chosen_project(named)
+    project_id = record.chosen_project(named)
     named_settings = _settings(share, share_default, reproducible_layers)
     if title is status is owner is None and not named_settings:
         raise UsageError("there is nothing to change", hint="`cbx project update --help` says what can be")
-    check_labels(title, owner)
+    record.check_labels(title, owner)
     with session().database() as database, database.transaction():
         projects = ProjectsStore(database)
         updated, changed = projects.update(project_id, title=title, status=status, owner_id=owner)
         reset = bool(named_settings) and projects.configure(project_id, **named_settings)
         settings = projects.settings(project_id)
-    emit(updated, "updated project" if changed or reset else "unchanged: project", settings)
+    record.emit(updated, "updated project" if changed or reset else "unchanged: project", settings)
 
 
 def _settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:
     """The settings that the options name. Raises UsageError and InvalidInput."""
-    from cardbox_cli.model.layers import check_layer
-
     if share is not None and share_default:
         raise UsageError(
             f"--{'share' if share else 'no-share'} and --share-default say two things",

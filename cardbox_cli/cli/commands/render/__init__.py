@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, REQUEST_FORMAT, STEP, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
 from cardbox_cli.context.inspection.losses import losses
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
 
 
 @verb(
-    examples="cbx render --box 8b1f22c0\n"
-    "cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-\n"
-    "cbx render --box 8b1f22c0 --format anthropic --check -o json\n"
-    "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache\n"
-    "cbx render --turn @last --explain\n"
-    "cbx render --turn 1d5c8f72 --at 2 --verify\n"
-    "cbx render --turn 1d5c8f72 --diff 1 next\n"
+    "cbx render --box 8b1f22c0",
+    "cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-",
+    "cbx render --box 8b1f22c0 --format anthropic --check -o json",
+    "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache",
+    "cbx render --turn @last --explain",
+    "cbx render --turn 1d5c8f72 --at 2 --verify",
+    "cbx render --turn 1d5c8f72 --diff 1 next",
     "cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de",
     pages=True,
 )
 def command(
     box: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--box",
             "-b",
             click_type=BOX,
@@ -52,21 +53,19 @@ def command(
     ] = None,
     turn: Annotated[
         str | None,
-        typer.Option(click_type=TURN, help="A turn: its next request; of an ended one the last it has sent."),
+        Option(click_type=TURN, help="A turn: its next request; of an ended one the last it has sent."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(
-            click_type=STEP, help="A step of the turn: its number, an id or a piece of one, or next."
-        ),
+        Option(click_type=STEP, help="A step of the turn: its number, an id or a piece of one, or next."),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(click_type=AGENT, help="The turn that this agent is at, else its next, else its last."),
+        Option(click_type=AGENT, help="The turn that this agent is at, else its next, else its last."),
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             "-f",
             click_type=REQUEST_FORMAT,
@@ -84,15 +83,15 @@ def command(
     share: composing.Share = None,
     layout: composing.LayoutName = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
+        bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Where each message comes from, and what was left out.")
+        bool, Option("--explain", help="Where each message comes from, and what was left out.")
     ] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Instead: what each layer takes.")] = False,
+    stats: Annotated[bool, Option("--stats", help="Instead: what each layer takes.")] = False,
     diff: Annotated[
         tuple[str, str] | None,
-        typer.Option(
+        Option(
             metavar="A B",
             autocompletion=BOX_OR_TURN.matches,
             help="Instead: where request B parts from request A, and what a prefix cache loses. Each is a "
@@ -100,8 +99,7 @@ def command(
         ),
     ] = None,
     verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Instead: do the cards still make what the step sent? Exit 8 if not."),
+        bool, Option("--verify", help="Instead: do the cards still make what the step sent? Exit 8 if not.")
     ] = False,
 ) -> None:
     """Print the request body that boxes make, or a turn sends, ready to send.
@@ -216,7 +214,6 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
 
 
 def _check(shown: "Shown") -> None:
-    from cardbox_cli.cli.terminal.findings import answer
     from cardbox_cli.context.lint.check import lint
 
     provider = provider_of(shown.format)

@@ -12,12 +12,12 @@ from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff
 from cardbox_cli.errors import Findings
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.commands.render.source import Shown
     from cardbox_cli.execution.requests.step_snapshots import Verified
-    from cardbox_cli.model.execution.turns import Step
 
 # Characters of a piece that has nothing beside it to be compared with.
 _SHOWN = 200
@@ -54,7 +54,7 @@ def print_diff(a: "Shown", b: "Shown") -> None:
         raise Findings(f"the requests differ: {_consequence(found)}")
 
 
-def print_verified(turn_id: str, step: "Step", verified: "Verified") -> None:
+def print_verified(turn_id: str, step: Step, verified: "Verified") -> None:
     """Print whether the cards still make the request of a step. Raises Findings where they do not.
 
     With -o id: the request box.
@@ -91,14 +91,12 @@ def _print_text(a: "Shown", b: "Shown", found: RequestDiff) -> None:
     if found.equal:
         output.print_text(f"equal: {_extent(found.kept)}")
     else:
-        output.facts([("kept", _extent(found.kept))])
+        output.facts(("kept", _extent(found.kept)))
         _print_difference(a.name, b.name, found)
         output.print_text()
         output.facts(
-            [
-                ("lost", f"{_extent(found.a_after)}: the first from there on"),
-                ("new", f"{_extent(found.b_after)}: the second from there on"),
-            ]
+            ("lost", f"{_extent(found.a_after)}: the first from there on"),
+            ("new", f"{_extent(found.b_after)}: the second from there on"),
         )
     _print_lost(a, found.a_lost)
     _print_lost(b, found.b_lost)
@@ -113,13 +111,13 @@ def _print_lost(shown: "Shown", lost: Container[str]) -> None:
             )
 
 
-def _print_verified(step: "Step", verified: "Verified") -> None:
+def _print_verified(step: Step, verified: "Verified") -> None:
     found = verified.difference
     if verified.equal:
         output.print_text(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
         _print_uncompared(verified)
         return
-    output.facts([("step", step.step_id), ("kept", _extent(found.kept))])
+    output.facts(("step", step.step_id), ("kept", _extent(found.kept)))
     if found.difference is not None:
         _print_difference("stored", "composed again", found)
     for reason in verified.reasons:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import short_rule, token_count
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table, room_beside
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below, room_beside
 from cardbox_cli.context.formats import body_of
 from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.providers.registry import window
@@ -44,24 +44,16 @@ def print_stats(shown: "Shown") -> None:
 
 def _print_text(request: Request, explained: Explanation) -> None:
     output.facts(
-        [
-            ("model", request.model or "unknown"),
-            ("process", explained.process if explained.process != "react" else None),
-            ("layout", explained.layout if explained.layout != "default" else None),
-            ("messages", str(len(explained.messages))),
-            ("tools", str(len(explained.tools)) if explained.tools else None),
-            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
-        ]
+        ("model", request.model or "unknown"),
+        ("process", explained.process if explained.process != "react" else None),
+        ("layout", explained.layout if explained.layout != "default" else None),
+        ("messages", str(len(explained.messages))),
+        ("tools", str(len(explained.tools)) if explained.tools else None),
+        ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
     )
-    if explained.messages:
-        output.print_text()
-        print_table(_MESSAGE, enumerate(explained.messages, 1))
-    if explained.left_out:
-        output.print_text()
-        print_table(_LEFT_OUT, explained.left_out)
-    if explained.layers_left_out:
-        output.print_text()
-        print_table(_LAYER_LEFT_OUT, explained.layers_left_out)
+    print_below(_MESSAGE, list(enumerate(explained.messages, 1)))
+    print_below(_LEFT_OUT, explained.left_out)
+    print_below(_LAYER_LEFT_OUT, explained.layers_left_out)
 
 
 def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
@@ -109,17 +101,14 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
     holds = window(request.model)
     about = "" if explained.tokens_exact else "~"
     output.facts(
-        [
-            ("model", request.model or "unknown"),
-            ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
-            ("messages", str(len(explained.messages))),
-            ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
-        ]
+        ("model", request.model or "unknown"),
+        ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
+        ("messages", str(len(explained.messages))),
+        ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
     )
     if not found:
         return
     mark = "#" if TERM.text() == "dumb" else "▇"
     whole = min(_WHOLE, room_beside(_SHARE, found))
     bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
-    output.print_text()
-    print_table([*_SHARE, bar], found)
+    print_below([*_SHARE, bar], found)

@@ -2,12 +2,10 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "add": "Add items to the todo list of a box.",
-        "done": "Mark items as done.",
-        "reopen": "Mark items as not done after all.",
-        "list": "List the todo items of a box.",
-    },
-)
+VERBS = {
+    "add": "Add items to the todo list of a box.",
+    "done": "Mark items as done.",
+    "reopen": "Mark items as not done after all.",
+    "list": "List the todo items of a box.",
+}
+command = noun(__name__, VERBS)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
 from cardbox_cli.cli.parameters.inputs import read_text
@@ -15,16 +15,16 @@ from cardbox_cli.model.todo import new_item
 
 
 @verb(
-    examples="cbx todo add 8b1f22c0 'Check the logs' 'Write to the customer'\n"
-    "grep -rhoP 'TODO: \\K.*' src | cbx todo add 8b1f22c0 --file -\n"
-    "cbx todo add $CBX_OUTPUT_BOX 'Ask for the invoice'"
+    "cbx todo add 8b1f22c0 'Check the logs' 'Write to the customer'",
+    "grep -rhoP 'TODO: \\K.*' src | cbx todo add 8b1f22c0 --file -",
+    "cbx todo add $CBX_OUTPUT_BOX 'Ask for the invoice'",
 )
 def command(
     box: BoxId,
-    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT...]", help="An item each.")] = None,
+    texts: Annotated[list[str] | None, Argument(metavar="[TEXT...]", help="An item each.")] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", click_type=FILE, help="A file with an item on each line; - for stdin."),
+        Option("--file", "-f", click_type=FILE, help="A file with an item on each line; - for stdin."),
     ] = None,
 ) -> None:
     """Add items to the todo list of a box.

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
 from cardbox_cli.cli.parameters.options import BoxId
@@ -12,15 +12,15 @@ from cardbox_cli.errors import UsageError
 
 
 @verb(
-    examples="cbx todo list 8b1f22c0\n"
-    "cbx todo list 8b1f22c0 --open\n"
+    "cbx todo list 8b1f22c0",
+    "cbx todo list 8b1f22c0 --open",
     "cbx todo list 8b1f22c0 -o json | jq -r '.[] | select(.done) | .text'",
     pages=True,
 )
 def command(
     box: BoxId,
-    only_open: Annotated[bool, typer.Option("--open", help="Only what is still to be done.")] = False,
-    only_done: Annotated[bool, typer.Option("--done", help="Only what is done.")] = False,
+    only_open: Annotated[bool, Option("--open", help="Only what is still to be done.")] = False,
+    only_done: Annotated[bool, Option("--done", help="Only what is done.")] = False,
 ) -> None:
     """List the todo items of a box, each where it was added, as it is now."""
     if only_open and only_done:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output
 from cardbox_cli.cli.session import announce, session
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 Items = Annotated[
     list[str],
-    typer.Argument(
-        metavar="ITEM...", help="Numbers, or ids: 4 or more characters of their beginning or end."
-    ),
+    Argument(metavar="ITEM...", help="Numbers, or ids: 4 or more characters of their beginning or end."),
 ]
 
 

@@ -2,12 +2,10 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "add": "Register a tool.",
-        "list": "List the tools of the project by name.",
-        "show": "Show a tool whole.",
-        "remove": "Remove a tool.",
-    },
-)
+VERBS = {
+    "add": "Register a tool.",
+    "list": "List the tools of the project by name.",
+    "show": "Show a tool whole.",
+    "remove": "Remove a tool.",
+}
+command = noun(__name__, VERBS)

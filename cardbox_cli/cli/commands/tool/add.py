@@ -1,8 +1,9 @@
 """`cbx tool add`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+import msgspec
+from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
@@ -10,47 +11,40 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
-
-if TYPE_CHECKING:
-    from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import NO_PARAMETERS, Tool
 
 
 @verb(
-    examples="cbx tool add weather --schema weather.json --exec 'python3 weather.py' --timeout 20\n"
-    "cbx tool add approve --description 'Ask a person' --after-execution terminate"
+    "cbx tool add weather --schema weather.json --exec 'python3 weather.py' --timeout 20",
+    "cbx tool add approve --description 'Ask a person' --after-execution terminate",
 )
 def command(
     name: Annotated[
-        str, typer.Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
+        str, Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
     ],
     schema: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=FILE,
             help="JSON Schema of its arguments: a file, - for stdin, or JSON. Default: it takes none.",
         ),
     ] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Its description for the model.")
-    ] = None,
+    description: Annotated[str | None, Option(metavar="TEXT", help="Its description for the model.")] = None,
     exec_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--exec",
             metavar="CMD",
             help="What answers a call: arguments on stdin, result on stdout. Default: a report does.",
         ),
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")
-    ] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="How long a call may take.")] = None,
     after_execution: Annotated[
-        str, typer.Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
+        str, Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
     ] = "suspend",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace another tool of this name.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace another tool of this name.")] = False,
 ) -> None:
     """Register a tool. The same again is unchanged. A profile's allowed_tools says who may call it."""
-    from cardbox_cli.model.identity import NO_PARAMETERS, Tool
     from cardbox_cli.store.tools import ToolStore
 
     options = {"exec": exec_, "timeout_seconds": _whole(timeout)}
@@ -66,7 +60,7 @@ def command(
         done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
     action = "unchanged:" if done.action == "unchanged" else done.action
     output.emit(
-        {**_as_json(done.tool), "action": done.action},
+        {**msgspec.structs.asdict(done.tool), "action": done.action},
         table=lambda: output.print_text(f"{action} {done.tool.tool_name}"),
         ids=[done.tool.tool_name],
     )
@@ -79,9 +73,3 @@ def _schema(given: str) -> Any:
 
 def _whole(seconds: float | None) -> float | int | None:
     return int(seconds) if seconds is not None and seconds.is_integer() else seconds
-
-
-def _as_json(tool: "Tool") -> dict[str, Any]:
-    import msgspec
-
-    return msgspec.structs.asdict(tool)

@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, sh
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx tool list\ncbx tool list -o json | jq -r '.[].tool_name'", pages=True)
+@verb("cbx tool list", "cbx tool list -o json | jq -r '.[].tool_name'", pages=True)
 def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the tools of the project by name."""
     from cardbox_cli.store.tools import ToolStore
@@ -15,13 +15,7 @@ def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     shown = chosen(TOOL, columns)
     with session().database() as database:
         tools = ToolStore(database, session().project_id).all()
-        read, further = held_whole(tools, limit)
-        listing = Listing(
-            read=read,
-            further=further,
-            limit=limit,
-            columns=shown,
-            item_id=lambda tool: tool.tool_name,
-            empty=nothing_here(database, "tools", "`cbx tool add` adds one"),
-        )
+        empty = nothing_here(database, "tools", "`cbx tool add` adds one")
+        reading = held_whole(tools, limit)
+        listing = Listing(*reading, limit, shown, item_id=lambda tool: tool.tool_name, empty=empty)
         show_list(listing, database)

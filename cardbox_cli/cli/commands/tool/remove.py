@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx tool remove weather --yes")
+@verb("cbx tool remove weather --yes")
 def command(name: ToolName, yes: Yes = False) -> None:
     """Remove a tool. Calls of it that wait go on waiting."""
     from cardbox_cli.store.tools import ToolStore

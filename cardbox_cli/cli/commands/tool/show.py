@@ -1,18 +1,14 @@
 """`cbx tool show`."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.cli.parameters.options import ToolName
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
-
-if TYPE_CHECKING:
-    from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import Tool
 
 
-@verb(examples="cbx tool show weather\ncbx tool show weather -o json | jq .parameters", pages=True)
+@verb("cbx tool show weather", "cbx tool show weather -o json | jq .parameters", pages=True)
 def command(name: ToolName) -> None:
     """Show a tool whole."""
     from cardbox_cli.store.tools import ToolStore
@@ -22,17 +18,15 @@ def command(name: ToolName) -> None:
     output.emit(tool, table=lambda: _print_text(tool), ids=[tool.tool_name])
 
 
-def _print_text(tool: "Tool") -> None:
+def _print_text(tool: Tool) -> None:
     others = {key: value for key, value in tool.options.items() if key not in ("exec", "timeout_seconds")}
     output.facts(
-        [
-            ("tool", tool.tool_name),
-            ("description", tool.description),
-            ("command", tool.command or "none: a call waits for a report"),
-            ("timeout", None if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"),
-            ("after execution", tool.after_execution),
-            ("subject", tool.target_subject),
-            ("options", exact_json.encode(others).decode() if others else None),
-            ("schema", exact_json.encode(tool.parameters).decode()),
-        ]
+        ("tool", tool.tool_name),
+        ("description", tool.description),
+        ("command", tool.command or "none: a call waits for a report"),
+        ("timeout", None if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"),
+        ("after execution", tool.after_execution),
+        ("subject", tool.target_subject),
+        ("options", exact_json.encode(others).decode() if others else None),
+        ("schema", exact_json.encode(tool.parameters).decode()),
     )

@@ -2,21 +2,19 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "list": "List turns, newest first.",
-        "show": "Show one turn on one page.",
-        "trace": "Show the turns of a trace as a tree.",
-        "watch": "Print what happens to a turn, until it has ended.",
-        "wait": "Wait until a turn has ended, and print what it delivered.",
-        "report": "Report the result of a tool call to a turn that waits.",
-        "nudge": "Notify the workers of a turn again.",
-        "stop": "End a turn at once as canceled.",
-        "reclaim": "Take a turn away from whoever runs it.",
-        "requeue": "Put a turn back into its agent's queue.",
-        "fail": "End a turn as failed, with a reason.",
-        "rebox": "Give a turn that waits another context or output box.",
-        "rebuild": "Make the lost head of an agent anew.",
-    },
-)
+VERBS = {
+    "list": "List turns, newest first.",
+    "show": "Show one turn on one page.",
+    "trace": "Show the turns of a trace as a tree.",
+    "watch": "Print what happens to a turn, until it has ended.",
+    "wait": "Wait until a turn has ended, and print what it delivered.",
+    "report": "Report the result of a tool call to a turn that waits.",
+    "nudge": "Notify the workers of a turn again.",
+    "stop": "End a turn at once as canceled.",
+    "reclaim": "Take a turn away from whoever runs it.",
+    "requeue": "Put a turn back into its agent's queue.",
+    "fail": "End a turn as failed, with a reason.",
+    "rebox": "Give a turn that waits another context or output box.",
+    "rebuild": "Make the lost head of an agent anew.",
+}
+command = noun(__name__, VERBS)

@@ -6,7 +6,7 @@ from cardbox_cli.cli.runtime import actor
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx turn fail 1d5c8f72 --expect-epoch 3 --reason 'its context box is lost'")
+@verb("cbx turn fail 1d5c8f72 --expect-epoch 3 --reason 'its context box is lost'")
 def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
     from cardbox_cli.execution.recovery import fixes

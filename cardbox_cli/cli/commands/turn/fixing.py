@@ -24,19 +24,16 @@ def fix(
         fixed = do(run, ResolvingTurns(run.database, run.project_id).resolve(turn), *given, **named)
     for each in fixed.may_start_twice:
         announce(f"note: {each} may still be running; nothing that it writes for the turn is kept")
-    output.emit(fixed, table=lambda: _print_text(fixed), ids=[fixed.agent_turn_id])
-
-
-def _print_text(fixed: "Fixed") -> None:
-    epoch = None if fixed.turn_epoch is None else str(fixed.turn_epoch)
     ended = fixed.end
-    output.facts(
-        [
+    output.emit(
+        fixed,
+        table=lambda: output.facts(
             ("turn", fixed.agent_turn_id),
             ("agent", fixed.agent_id),
             ("state", fixed.status if ended is None else f"ended: {ended.end_status}"),
-            ("epoch", epoch),
+            ("epoch", None if fixed.turn_epoch is None else str(fixed.turn_epoch)),
             ("deliverable", None if ended is None else ended.deliverable_card_id),
             ("promoted", fixed.promoted_turn_id),
-        ]
+        ),
+        ids=[fixed.agent_turn_id],
     )

@@ -2,23 +2,23 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import TURN, chosen
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 
 
 @verb(
-    examples="cbx turn list --limit 10\n"
-    "cbx turn list --agent clerk --status running\n"
-    "cbx turn list --since 2h -o jsonl | jq -r 'select(.end_status==\"failed\").agent_turn_id'\n"
+    "cbx turn list --limit 10",
+    "cbx turn list --agent clerk --status running",
+    "cbx turn list --since 2h -o jsonl | jq -r 'select(.end_status==\"failed\").agent_turn_id'",
     "cbx turn list --watch",
     pages=True,
 )
@@ -26,10 +26,9 @@ def command(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[
-        str | None,
-        typer.Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state."),
+        str | None, Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state.")
     ] = None,
-    trace: Annotated[str | None, typer.Option(metavar="ID", help="Only of this trace_id.")] = None,
+    trace: Annotated[str | None, Option(metavar="ID", help="Only of this trace_id.")] = None,
     since: Since = None,
     until: Until = None,
     columns: ColumnNames = None,
@@ -45,14 +44,14 @@ def command(
     pause = between_looks(watch, interval)
     shown = chosen(TURN, columns)
     with session().turns() as turns:
+        read, further = filtered(turns.newest, turns.further, where)
+        empty = none_of("turns", narrowed=where != TurnFilter())
         listing = Listing(
-            read=lambda size: map(summary, turns.newest(where, limit=size)),
-            further=lambda last: turns.further(where, last),
-            limit=limit,
-            columns=shown,
+            lambda size: map(summary, read(size)),
+            further,
+            limit,
+            shown,
             item_id=lambda turn: turn.agent_turn_id,
-            empty=f"no turns in project {session().project_id!r}"
-            if where == TurnFilter()
-            else f"no such turns in project {session().project_id!r}",
+            empty=empty,
         )
         show_list(listing, turns.database, interval=pause)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
 
 
-@verb(examples="cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
+@verb("cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
 def command(
     turn: TurnId,
     expect_epoch: ExpectEpoch,
     reason: Reason,
-    context_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall read.")] = None,
-    output_box: Annotated[str | None, typer.Option(click_type=BOX, help="What it shall write to.")] = None,
+    context_box: Annotated[str | None, Option(click_type=BOX, help="What it shall read.")] = None,
+    output_box: Annotated[str | None, Option(click_type=BOX, help="What it shall write to.")] = None,
 ) -> None:
     """Give a turn that waits another context or output box."""
     from cardbox_cli.cli.id_resolution import ResolvingBoxes

@@ -1,8 +1,8 @@
 """`cbx turn rebuild`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument
 
 from cardbox_cli.cli.parameters.options import OptionalReason
 from cardbox_cli.cli.parameters.types import AGENT
@@ -10,13 +10,10 @@ from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
-if TYPE_CHECKING:
-    from cardbox_cli.execution.recovery.rebuilding import Rebuilt
 
-
-@verb(examples="cbx turn rebuild clerk")
+@verb("cbx turn rebuild clerk")
 def command(
-    agent: Annotated[str, typer.Argument(click_type=AGENT, help="The agent whose head is lost.")],
+    agent: Annotated[str, Argument(click_type=AGENT, help="The agent whose head is lost.")],
     reason: OptionalReason = None,
 ) -> None:
     """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow."""
@@ -26,14 +23,7 @@ def command(
         rebuilt = rebuild_head(run, agent, actor=actor(), reason=reason)
     output.emit(
         rebuilt,
-        table=lambda: _print_rebuilt(rebuilt),
-        ids=[rebuilt.active_agent_turn_id] if rebuilt.active_agent_turn_id else [],
-    )
-
-
-def _print_rebuilt(rebuilt: "Rebuilt") -> None:
-    output.facts(
-        [
+        table=lambda: output.facts(
             ("agent", rebuilt.agent_id),
             ("state", rebuilt.status),
             ("turn", rebuilt.active_agent_turn_id),
@@ -41,5 +31,6 @@ def _print_rebuilt(rebuilt: "Rebuilt") -> None:
             ("certain", "\n".join(rebuilt.certain)),
             ("guessed", "\n".join(rebuilt.guessed)),
             ("promoted", rebuilt.promoted_turn_id),
-        ]
+        ),
+        ids=[rebuilt.active_agent_turn_id] if rebuilt.active_agent_turn_id else [],
     )

@@ -6,7 +6,7 @@ from cardbox_cli.cli.runtime import actor
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
+@verb("cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
 def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Take a turn away from whoever runs it, to be claimed anew."""
     from cardbox_cli.execution.recovery import fixes

@@ -1,8 +1,8 @@
 """What `cbx turn report` does: the result of a tool call comes to the turn that waits for it."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import TurnId
@@ -13,41 +13,37 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES
-
-if TYPE_CHECKING:
-    from cardbox_cli.execution.queue.reports import Reported
-    from cardbox_cli.model.content import ToolResultContent
 
 
 @verb(
-    examples="cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'\n"
-    "cbx turn report @last --tool-call-id call_7 --result @answer.json\n"
-    "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'"
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'",
+    "cbx turn report @last --tool-call-id call_7 --result @answer.json",
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'",
 )
 def command(
     turn: TurnId,
     tool_call_id: Annotated[
-        str, typer.Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
+        str, Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
     ],
     result: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin."),
+        str | None, Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin.")
     ] = None,
     error: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
+        str | None, Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
     ] = None,
     status: Annotated[
         str | None,
-        typer.Option(
+        Option(
             click_type=OneOf(lambda: END_STATUSES, what="status"),
             help="Default: success, or failed with --error.",
         ),
     ] = None,
     after_execution: Annotated[
-        str, typer.Option(click_type=AFTER, help="terminate: the turn ends with this result.")
+        str, Option(click_type=AFTER, help="terminate: the turn ends with this result.")
     ] = "suspend",
-    source_agent: Annotated[str, typer.Option(metavar="A", help="Who reports.")] = OPERATOR,
+    source_agent: Annotated[str, Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
     from cardbox_cli.cli.id_resolution import ResolvingTurns
@@ -62,14 +58,22 @@ def command(
             content,
             source_agent_id=source_agent,
         )
-    output.emit(reported, table=lambda: _print_text(reported), ids=[reported.tool_result_card_id])
+    output.emit(
+        reported,
+        table=lambda: output.facts(
+            ("turn", reported.agent_turn_id),
+            ("call", reported.tool_call_id),
+            ("card", reported.tool_result_card_id),
+            ("inbox row", reported.inbox_id),
+            ("new", None if reported.created else "no: that result was reported before"),
+        ),
+        ids=[reported.tool_result_card_id],
+    )
 
 
 def _content(
     result: str | None, error: str | None, status: str | None, after_execution: str
-) -> "ToolResultContent":
-    from cardbox_cli.model.content import ToolResultContent
-
+) -> ToolResultContent:
     status = status or ("success" if error is None else "failed")
     if status == "success" and (error is not None or result is None):
         raise UsageError("a success has a --result and no --error", hint="add --result TEXT or @FILE")
@@ -92,15 +96,3 @@ def _value(text: str) -> Any:
         if "\0" in content:
             raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text") from None
         return content
-
-
-def _print_text(reported: "Reported") -> None:
-    output.facts(
-        [
-            ("turn", reported.agent_turn_id),
-            ("call", reported.tool_call_id),
-            ("card", reported.tool_result_card_id),
-            ("inbox row", reported.inbox_id),
-            ("new", None if reported.created else "no: that result was reported before"),
-        ]
-    )

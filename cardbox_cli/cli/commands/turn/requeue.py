@@ -6,7 +6,7 @@ from cardbox_cli.cli.runtime import actor
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
+@verb("cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
 def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
     from cardbox_cli.execution.recovery import fixes

@@ -7,21 +7,21 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked
+from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked, short_or_nothing
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.durations import duration
+from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnView
-    from cardbox_cli.model.execution.turns import Step
     from cardbox_cli.store.views.turns import StoredTurn
 
 
 @verb(
-    examples="cbx turn show 1d5c8f72\n"
+    "cbx turn show 1d5c8f72",
     "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
     pages=True,
 )
@@ -37,19 +37,19 @@ def command(turn: TurnId) -> None:
 
 def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
     turn = stored.turn
+    parent = turn.parent_agent_turn_id
+    depth = NOTHING if turn.recursion_depth is None else turn.recursion_depth
     output.facts(
-        [
-            ("turn", seen.agent_turn_id),
-            ("agent", seen.agent_id),
-            ("status", _status(stored, seen)),
-            ("parent", _parent(turn.parent_agent_turn_id, turn.parent_agent_id)),
-            ("trace", _trace(turn.trace_id, turn.recursion_depth)),
-            ("profile", turn.profile_box_id),
-            ("context", seen.context_box_id),
-            ("output", seen.output_box_id),
-            ("deliverable", seen.deliverable_card_id),
-            *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
-        ]
+        ("turn", seen.agent_turn_id),
+        ("agent", seen.agent_id),
+        ("status", _status(stored, seen)),
+        ("parent", None if parent is None else f"{parent} of agent {turn.parent_agent_id or NOTHING}"),
+        ("trace", None if turn.trace_id is None else f"{turn.trace_id}, depth {depth}"),
+        ("profile", turn.profile_box_id),
+        ("context", seen.context_box_id),
+        ("output", seen.output_box_id),
+        ("deliverable", seen.deliverable_card_id),
+        *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
     )
     _section("inbox", picked(INBOX, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox)
     _section("steps", _STEP, list(enumerate(seen.steps, 1)))
@@ -74,20 +74,8 @@ def _status(stored: "StoredTurn", seen: "TurnView") -> str:
     return f"{state}, epoch {seen.turn_epoch}{until}{error}"
 
 
-def _parent(turn_id: str | None, agent_id: str | None) -> str | None:
-    return None if turn_id is None else f"{turn_id} of agent {agent_id or NOTHING}"
-
-
-def _trace(trace_id: str | None, depth: int | None) -> str | None:
-    return None if trace_id is None else f"{trace_id}, depth {NOTHING if depth is None else depth}"
-
-
-def _took(step: "Step") -> str:
+def _took(step: Step) -> str:
     return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
-
-
-def _short(full_id: str | None) -> str:
-    return short_id(full_id) if full_id else NOTHING
 
 
 def _end_of(agent_id: str | None, turn_id: str | None) -> str:
@@ -101,7 +89,7 @@ _STEP = (
     Column("STATUS", lambda numbered: numbered[1].status),
     Column("BEGAN", lambda numbered: time(numbered[1].started_at) or NOTHING),
     Column("TOOK", lambda numbered: _took(numbered[1]), right=True),
-    Column("REQUEST", lambda numbered: _short(numbered[1].request_box_id)),
+    Column("REQUEST", lambda numbered: short_or_nothing(numbered[1].request_box_id)),
     Column("ERROR", lambda numbered: one_line(numbered[1].error or NOTHING, 200)),
 )
 _WAITING = (
@@ -110,7 +98,7 @@ _WAITING = (
     Column("STATUS", lambda tool: tool.wait_status),
     Column("EPOCH", lambda tool: str(tool.turn_epoch), right=True),
     Column("SINCE", lambda tool: time(tool.created_at) or NOTHING),
-    Column("RESULT", lambda tool: _short(tool.tool_result_card_id)),
+    Column("RESULT", lambda tool: short_or_nothing(tool.tool_result_card_id)),
 )
 _EDGE = (
     Column("ID", lambda edge: short_id(edge.edge_id)),

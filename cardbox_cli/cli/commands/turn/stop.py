@@ -6,7 +6,7 @@ from cardbox_cli.cli.runtime import actor
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
+@verb("cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
 def command(turn: TurnId, reason: OptionalReason = None) -> None:
     """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes

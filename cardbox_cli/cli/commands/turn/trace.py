@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch
 
 
-@verb(examples="cbx turn trace 1d5c8f72\ncbx turn trace @last -o json | jq '.turns[].children'", pages=True)
+@verb("cbx turn trace 1d5c8f72", "cbx turn trace @last -o json | jq '.turns[].children'", pages=True)
 def command(turn: TurnId) -> None:
     """Show the turns of a trace as a tree: who gave work to whom, and what became of it."""
     from cardbox_cli.execution.views.turn_page import summary, tree

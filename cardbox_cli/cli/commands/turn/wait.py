@@ -1,19 +1,14 @@
 """What `cbx turn wait` does: it comes back when a turn has ended, with what the turn delivered."""
 
-from typing import TYPE_CHECKING
-
 from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.turns import print_end
 from cardbox_cli.cli.verb import verb
 
-if TYPE_CHECKING:
-    pass
-
 
 @verb(
-    examples="cbx turn wait 1d5c8f72 --timeout 60\n"
-    "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt"
+    "cbx turn wait 1d5c8f72 --timeout 60",
+    "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt",
 )
 def command(turn: TurnId, timeout: EndTimeout = None) -> None:
     """Wait until a turn has ended, and print the text of what it delivered.

@@ -1,11 +1,12 @@
 """What `cbx turn watch` does: the timeline of a turn, as it happens."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from cardbox_cli.store.views.turns import StoredTurn, TurnViews
 
 
-@verb(examples="cbx turn watch @last\ncbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
+@verb("cbx turn watch @last", "cbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
 def command(
     turn: TurnId,
     interval: Annotated[
-        float, typer.Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
+        float, Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
@@ -68,8 +69,6 @@ def _events(
 
 
 def _print_text(event: "Event") -> None:
-    import sys
-
     moment, name, text = (column.text(event) for column in EVENT)
     output.print_text(flat(f"{moment}  {name:11}  {text}"))
     sys.stdout.flush()

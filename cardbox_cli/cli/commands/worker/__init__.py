@@ -2,10 +2,8 @@
 
 from cardbox_cli.cli.tree import noun
 
-command = noun(
-    __name__,
-    {
-        "run": "Run turns: a command of yours answers for the model.",
-        "list": "List the workers that serve this project.",
-    },
-)
+VERBS = {
+    "run": "Run turns: a command of yours answers for the model.",
+    "list": "List the workers that serve this project.",
+}
+command = noun(__name__, VERBS)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
@@ -11,9 +11,9 @@ from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.cli.verb import verb
 
 
-@verb(examples="cbx worker list\ncbx worker list --target gpu -o json", pages=True)
+@verb("cbx worker list", "cbx worker list --target gpu -o json", pages=True)
 def command(
-    target: Annotated[str | None, typer.Option(metavar="T", help="Only those of this target.")] = None,
+    target: Annotated[str | None, Option(metavar="T", help="Only those of this target.")] = None,
 ) -> None:
     """List the workers that serve this project, and those that fell silent without signing off."""
     from cardbox_cli.store.workers import WorkerStore

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
+from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
@@ -16,63 +17,53 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
+from cardbox_cli.store.connection.target import Target
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
-    from cardbox_cli.store.connection.target import Target
-
-
-INTERRUPTED = 130
 
 
 @verb(
-    examples="cbx worker run --exec 'python3 client.py' --drain\n"
-    "cbx worker run --exec 'llm -m gpt-4o' --format text --concurrency 4\n"
-    "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id"
+    "cbx worker run --exec 'python3 client.py' --drain",
+    "cbx worker run --exec 'llm -m gpt-4o' --format text --concurrency 4",
+    "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id",
 )
 def command(
     exec_: Annotated[
         str,
-        typer.Option(
+        Option(
             "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
         ),
     ],
     target: Annotated[
-        str, typer.Option(metavar="T", help="The worker target whose agents it serves.")
+        str, Option(metavar="T", help="The worker target whose agents it serves.")
     ] = "worker_generic",
     format_: Annotated[
-        str,
-        typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
+        str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
     ] = DEFAULT,
     model: composing.Model = None,
-    concurrency: Annotated[
-        int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
-    ] = 1,
-    once: Annotated[bool, typer.Option("--once", help="Make one claim, run it, and end.")] = False,
+    concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
+    once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when nothing of the target is due or running.")
+        bool, Option("--drain", help="End when nothing of the target is due or running.")
     ] = False,
     timeout: Annotated[
-        float,
-        typer.Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
+        float, Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take.")
     ] = 600,
     max_steps: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."
-        ),
+        Option(metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."),
     ] = None,
     grace: Annotated[
-        float,
-        typer.Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop."),
+        float, Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop.")
     ] = 30,
     layer: composing.Layers = None,
     share: composing.Share = None,
     layout: composing.LayoutName = None,
     all_projects: Annotated[
-        bool, typer.Option("--all-projects", help="Serve the target's agents in all projects.")
+        bool, Option("--all-projects", help="Serve the target's agents in all projects.")
     ] = False,
 ) -> int:
     """Run turns: the command gets each request on its standard input, its output is the model's answer.
@@ -87,13 +78,14 @@ def command(
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
+    url = session().database_url
     program = Program(
         command=exec_,
         format=format_,
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
         max_steps=settings.max_steps,
-        environment=_environment(),
+        environment={} if url is None else {DATABASE_URL.name: url},
     )
     plan = WorkerPlan(
         target=target,
@@ -104,11 +96,6 @@ def command(
         grace=grace,
     )
     return _serve(plan, settings)
-
-
-def _environment() -> dict[str, str]:
-    url = session().database_url
-    return {} if url is None else {DATABASE_URL.name: url}
 
 
 def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
@@ -147,7 +134,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     return INTERRUPTED if signal.SIGINT in received else 0
 
 
-def _listener(plan: "WorkerPlan", target: "Target", wakeups: "Wakeups") -> "Listener":
+def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listener":
     """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
     from cardbox_cli.execution.notifications.listener import Listener
 
