@@ -107,10 +107,7 @@ class ContextCollector:
     """Collects layers. A provider that is None finds nothing."""
 
     def __init__(
-        self,
-        *,
-        knowledge: KnowledgeProvider | None = None,
-        experience: ExperienceProvider | None = None,
+        self, *, knowledge: KnowledgeProvider | None = None, experience: ExperienceProvider | None = None
     ) -> None:
         self._knowledge = knowledge
         self._experience = experience

@@ -11,13 +11,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.collector import (
-    WITHOUT_PROVIDERS,
-    Collecting,
-    ContextCollector,
-    Layer,
-    LayerLeftOut,
-)
+from cardbox_cli.context.collector import WITHOUT_PROVIDERS, Collecting, ContextCollector, Layer, LayerLeftOut
 from cardbox_cli.context.composer import compose
 from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.model.boxes import Slot

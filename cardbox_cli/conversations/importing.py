@@ -73,9 +73,7 @@ def import_conversations(
         placed = store.place(reading.wanted)
     boxes = [_imported_box(each, placed, counts) for each in reading.wanted]
     return Imported(
-        boxes=boxes,
-        last_card_id=reading.last_card_id,
-        replaced_characters=reading.replaced_characters,
+        boxes=boxes, last_card_id=reading.last_card_id, replaced_characters=reading.replaced_characters
     )
 
 

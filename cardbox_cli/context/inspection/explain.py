@@ -131,10 +131,7 @@ def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine
 
 def _tool_line(tool: dict[str, Any], cost: Cost) -> ToolLine:
     return ToolLine(
-        name=tool_name(tool),
-        characters=len(cost.text),
-        tokens=cost.tokens,
-        tokens_exact=not cost.estimated,
+        name=tool_name(tool), characters=len(cost.text), tokens=cost.tokens, tokens_exact=not cost.estimated
     )
 
 
