@@ -83,9 +83,12 @@ def diff(a: Request, b: Request, provider: str) -> RequestDiff:
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
+    kept = _extent(ones[:parting])
+    if is_equal:
+        kept = msgspec.structs.replace(kept, tokens=account.tokens, tokens_exact=account.tokens_exact)
     return RequestDiff(
         equal=is_equal,
-        kept=_whole(ones, account) if is_equal else _extent(ones[:parting]),
+        kept=kept,
         difference=None if is_equal else _difference(ones[parting:], others[parting:]),
         a_after=_extent(ones[parting:]),
         b_after=_extent(others[parting:]),
@@ -220,12 +223,6 @@ def _unmarked(value: Any) -> Any:
     if isinstance(bare.get("content"), list):
         bare["content"] = [_unmarked(block) for block in bare["content"]]
     return bare
-
-
-def _whole(pieces: Sequence[_Compared], account: Explanation) -> Extent:
-    """A request that another equals, as its explanation counts it."""
-    all_of_it = _extent(pieces)
-    return msgspec.structs.replace(all_of_it, tokens=account.tokens, tokens_exact=account.tokens_exact)
 
 
 def _extent(pieces: Sequence[_Compared]) -> Extent:
