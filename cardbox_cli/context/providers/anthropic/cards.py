@@ -63,7 +63,8 @@ def _draft(message: Body) -> list[CardDraft]:
     role = message["role"]
     cards = content_cards(role, message.get("content"), NAME)
     around = {**message, "content": emptied(message["content"])} if "content" in message else message
-    if role != _SYSTEM and same_json(around, _default_envelope(role, cards)):
+    is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0]), str)
+    if role != _SYSTEM and same_json(around, {"role": role, "content": "" if is_text_alone else []}):
         return cards
     return [keep(cards[0], NAME, source_message=around), *cards[1:]]
 
@@ -154,11 +155,6 @@ def joined_content(cards: Sequence[AnyCard]) -> list[Any]:
     return [block for card in cards for block in as_blocks(content_of(card))]
 
 
-def _default_envelope(role: str, cards: Sequence[AnyCard]) -> dict[str, Any]:
-    is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0]), str)
-    return {"role": role, "content": "" if is_text_alone else []}
-
-
 def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
     """System text of another origin than a message joins the prompt beside the messages."""
     others = ids_on_export(cards)
@@ -228,12 +224,9 @@ def _continues(before: Card, card: Card) -> bool:
 
 def message_of(cards: Sequence[Card]) -> Body:
     """The message that neighbouring cards are together."""
-    around = _envelope(cards[0])
-    return (
-        {"role": role_of(cards[0]), "content": _content_of(cards)}
-        if around is None
-        else filled(around, cards)
-    )
+    if (around := _envelope(cards[0])) is not None:
+        return filled(around, cards)
+    return {"role": role_of(cards[0]), "content": _content_of(cards)}
 
 
 def _envelope(card: Card) -> Body | None:

@@ -120,8 +120,7 @@ class _Naming:
     def _block(self, place: int, block: Any, card_id: str | None) -> Any:
         if not _is_call(block):
             return with_id(block, self._answered)
-        old = block["id"]
-        new = self._new_id(old)
+        old, new = block["id"], self._new_id(block["id"])
         self._waiting.setdefault(old, []).append((place, new))
         if new != old:
             self.changes.append(RenamedCall(card_id=card_id, old=old, new=new))

@@ -60,11 +60,8 @@ def steps(messages: Sequence[Message]) -> list[int]:
     numbers: list[int] = []
     number, before = 0, None
     for message in messages:
-        role = message.body["role"]
-        goes_on = before is not None and (
-            (role == "tool" and before.body["role"] == "tool") or are_one(before, message)
-        )
-        number += not goes_on
+        are_results = before is not None and message.body["role"] == before.body["role"] == "tool"
+        number += before is None or not (are_results or are_one(before, message))
         numbers.append(number)
         before = message
     return numbers
