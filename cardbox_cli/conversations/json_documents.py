@@ -28,14 +28,10 @@ class Documents:
     """The values of a file in order. Raises the source's refusal, naming the place, for what is no JSON."""
 
     def __init__(self, source: Source) -> None:
+        self.name = source.name
         self._source = source
         self._tested: dict[Callable[[Any], bool], bool] = {}
         self._begin = len(_BOM) if source.read(0, len(_BOM)) == _BOM else 0
-
-    @property
-    def name(self) -> str:
-        """How messages call the file."""
-        return self._source.name
 
     @property
     def is_blank(self) -> bool:
@@ -51,9 +47,8 @@ class Documents:
         head = self._source.read(self._begin, self._source.window).lstrip()
         line, ends, rest = head.partition(b"\n")
         if ends:
-            return _is_value(line) and (
-                rest.strip() != b"" or self._begin + self._source.window < self._source.size
-            )
+            more = rest.strip() != b"" or self._begin + self._source.window < self._source.size
+            return more and _is_value(line)
         cursor = Cursor(self._source, Mark(self._begin, 1, 1))
         cursor.peek()
         first_line = cursor.mark.line

@@ -9,6 +9,7 @@ import codecs
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -20,10 +21,6 @@ WINDOW = 2 << 20
 # No token but a string is longer than this, so an error further from the window's end is no cut.
 _LONGEST_TOKEN = 12
 _BLANKS = re.compile(r"[ \t\r\n]*")
-
-
-def unheard(position: int) -> None:
-    """Where nobody wants to know how far reading has come."""
 
 
 class Source:
@@ -40,7 +37,7 @@ class Source:
         *,
         size: int | None = None,
         window: int = WINDOW,
-        heard: Callable[[int], None] = unheard,
+        heard: Callable[[int], object] = lambda _: None,
         refuse_with: type[InvalidInput] = InvalidConversation,
         hint: str = "give a JSON or JSONL file of messages",
     ) -> None:
@@ -156,7 +153,8 @@ class Cursor:
             try:
                 value, end = exact_json.reader.raw_decode(self._text, self._at)
             except json.JSONDecodeError as exc:
-                if self._ended or not self._may_be_cut(exc):
+                is_near_end = exc.pos > len(self._text) - _LONGEST_TOKEN
+                if self._ended or not (is_near_end or exc.msg.startswith("Unterminated string")):
                     self._refuse(exc.msg, exc.pos)
             except RecursionError:
                 raise self._source.refusal(f"{self._place(self._at)}: nested too deeply") from None
@@ -169,58 +167,47 @@ class Cursor:
                     self._at = end
                     return value
             if not whole and opening in ("[", "{") and len(self._text) - self._at >= self._source.window:
-                return self._list() if opening == "[" else self._object()
+                if opening == "{":
+                    return self._object()
+                lazy = LazyList(self._source, self.mark)
+                deque(self.items(whole=False), maxlen=0)
+                return lazy
             self._fill()
 
     def items(self, *, whole: bool) -> Iterator[Any]:
         """The items of the array that begins here; behind the last one the cursor stands behind the array."""
-        self._take("[")
-        if self.peek() == "]":
-            self._take("]")
-            return
-        while True:
+        for _ in self._places("[", "]"):
             yield self.value(whole=whole)
-            if self.peek() == "]":
-                self._take("]")
-                return
-            self._take(",")
 
     def end(self) -> None:
         """Raise the source's refusal unless nothing follows."""
         if self.peek():
             self._refuse("Extra data", self._at)
 
-    def _list(self) -> LazyList:
-        lazy = LazyList(self._source, self.mark)
-        for _ in self.items(whole=False):
-            pass
-        return lazy
-
     def _object(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        self._take("{")
-        if self.peek() == "}":
-            self._take("}")
-            return found
-        while True:
+        for _ in self._places("{", "}"):
             if self.peek() != '"':
                 self._refuse("Expecting property name enclosed in double quotes", self._at)
             key = self.value(whole=True)
             self._take(":")
             found[key] = self.value(whole=False)
-            if self.peek() == "}":
-                self._take("}")
-                return found
-            self._take(",")
+        return found
+
+    def _places(self, opening: str, closing: str) -> Iterator[None]:
+        """Stop where each item of an array or an object begins; whoever asks reads it."""
+        self._take(opening)
+        if self.peek() != closing:
+            yield
+            while self.peek() != closing:
+                self._take(",")
+                yield
+        self._take(closing)
 
     def _take(self, character: str) -> None:
         if self.peek() != character:
             self._refuse(f"Expecting {character!r} delimiter", self._at)
         self._at += 1
-
-    def _may_be_cut(self, exc: json.JSONDecodeError) -> bool:
-        """Whether the text may be wrong only because the window ends."""
-        return exc.msg.startswith("Unterminated string") or exc.pos > len(self._text) - _LONGEST_TOKEN
 
     def _fill(self) -> bool:
         """Read on, as much again as there is, so that a large value is not tried too often."""
