@@ -56,7 +56,7 @@ def compose(
     layers = {name: _message(name, "system", text) for name, text in contexts.items() if text}
     prompt = [_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []
     asked = [_message(QUERY, "user", query)] if query else []
-    behind = {*_behind(layout), *([COMPRESSION] if compression == "after" else ())}
+    behind = {*(PER_CALL if layout == "cache" else ()), *([COMPRESSION] if compression == "after" else ())}
     return _in_order(prompt, layers, checkpoint_messages, asked, behind)
 
 
@@ -69,7 +69,8 @@ def with_layers(messages: Sequence[Message], contexts: Mapping[str, str], layout
             parts[message.layer].append(message)
         else:
             layers[message.layer] = message
-    return _in_order(parts[SYSTEM_PROMPT], layers, parts[CHECKPOINT], parts[QUERY], _behind(layout))
+    behind = PER_CALL if layout == "cache" else ()
+    return _in_order(parts[SYSTEM_PROMPT], layers, parts[CHECKPOINT], parts[QUERY], behind)
 
 
 def _in_order(
@@ -89,10 +90,6 @@ def _in_order(
         *(layers[name] for name in names if name in behind),
         *query,
     ]
-
-
-def _behind(layout: Layout) -> tuple[str, ...]:
-    return PER_CALL if layout == "cache" else ()
 
 
 def _message(layer: str, role: str, text: str) -> Message:

@@ -61,7 +61,7 @@ class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_OPTIONS = ComposeOptions()
 
 
-class Omitted(msgspec.Struct, frozen=True, kw_only=True):
+class Omitted(msgspec.Struct, frozen=True):
     """A card that is no message, and why."""
 
     card_id: str
@@ -208,9 +208,7 @@ def _history(
 
 
 def _left_out(entry: RequestEntry, reason: str) -> Omitted:
-    return Omitted(
-        card_id=entry.slot.card_id, box_id=entry.box_id, position=entry.slot.position, reason=reason
-    )
+    return Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, reason)
 
 
 # --- what the profile holds

@@ -151,9 +151,8 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
 
 
 def _is_message(message: Any) -> bool:
-    return text_at(message, "role") in ("user", "assistant") and isinstance(
-        message.get("content"), str | list
-    )
+    is_said = text_at(message, "role") in ("user", "assistant")
+    return is_said and isinstance(message.get("content"), str | list)
 
 
 # --- exporting
@@ -161,10 +160,8 @@ def _is_message(message: Any) -> bool:
 
 def _export(cards: Iterable[Card]) -> Iterator[str]:
     """The lines that were imported, as JSONL. Cards of another origin make lines of a type and a message."""
-    lead = ""
-    for line in _exported(cards):
-        yield lead + exact_json.encode(line).decode()
-        lead = "\n"
+    for number, line in enumerate(_exported(cards)):
+        yield ("\n" if number else "") + exact_json.encode(line).decode()
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
@@ -181,8 +178,7 @@ def _event(card: Card) -> dict[str, Any] | None:
 
 
 def _line_of(cards: Sequence[Card], others: dict[str, str]) -> dict[str, Any]:
-    around = _envelope(cards[0])
-    if around is not None:
+    if (around := _envelope(cards[0])) is not None:
         return {**around, "message": anthropic.with_ids(anthropic.filled(around["message"], cards), others)}
     role = role_of(cards[0])
     if role == "system":

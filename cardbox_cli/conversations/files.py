@@ -52,7 +52,10 @@ def find_messages(documents: Documents, at: str | None = None) -> Iterator[Messa
         yield _of_documents(documents)
         return
     for place, document in documents:
-        yield from _in_document(document, place, at)
+        if is_list(document) and not _begins_with_message(document):
+            yield from (_one(item, f"{place}[{index}]", at) for index, item in enumerate(_parts(document)))
+        else:
+            yield _one(document, place, at)
 
 
 def all_messages(documents: Documents) -> Iterator[MessageList]:
@@ -87,14 +90,6 @@ def _lists_within(value: Any, holder: dict[str, Any], place: str, depth: int) ->
 def _parts(value: Any) -> Iterable[Any]:
     """The items of a list that are no messages, and may hold large lists of them."""
     return value.parts() if isinstance(value, LazyList) else value
-
-
-def _in_document(document: Any, place: str, at: str | None) -> Iterator[MessageList]:
-    if is_list(document) and not _begins_with_message(document):
-        for index, item in enumerate(_parts(document)):
-            yield _one(item, f"{place}[{index}]", at)
-    else:
-        yield _one(document, place, at)
 
 
 def _begins_with_message(items: Iterable[Any]) -> bool:

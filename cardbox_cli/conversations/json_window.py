@@ -20,7 +20,7 @@ WINDOW = 2 << 20
 
 # No token but a string is longer than this, so an error further from the window's end is no cut.
 _LONGEST_TOKEN = 12
-_BLANKS = re.compile(r"[ \t\r\n]*")
+_NO_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 class Source:
@@ -44,24 +44,16 @@ class Source:
         self.name = name
         self.size = os.fstat(file.fileno()).st_size if size is None else size
         self.window = window
+        self.refuse_with = refuse_with
+        self.hint = hint
         self._file = file
         self._heard = heard
-        self._refuse_with = refuse_with
-        self._hint = hint
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset` on; none at the end."""
         data = os.pread(self._file.fileno(), max(0, min(count, self.size - offset)), offset)
         self._heard(offset + len(data))
         return data
-
-    def refusal(self, message: str, *, hint: str | None = None) -> InvalidInput:
-        """The error for what is wrong with something in the file."""
-        return self._refuse_with(message, hint=hint)
-
-    def no_json(self, message: str) -> InvalidInput:
-        """The error for a file that is none of what was expected."""
-        return self._refuse_with(message, hint=self._hint)
 
 
 class Mark(NamedTuple):
@@ -134,14 +126,12 @@ class Cursor:
 
     def peek(self) -> str:
         """The next character that is not blank, where the cursor then stands; "" at the end."""
-        while True:
-            found = _BLANKS.match(self._text, self._at)
-            assert found is not None
-            self._at = found.end()
-            if self._at < len(self._text):
-                return self._text[self._at]
+        while (found := _NO_BLANK.search(self._text, self._at)) is None:
+            self._at = len(self._text)
             if not self._fill():
                 return ""
+        self._at = found.start()
+        return found[0]
 
     def value(self, *, whole: bool) -> Any:
         """The value that stands here. Unless `whole`, one that exceeds the window has `LazyList`s in it.
@@ -157,9 +147,9 @@ class Cursor:
                 if self._ended or not (is_near_end or exc.msg.startswith("Unterminated string")):
                     self._refuse(exc.msg, exc.pos)
             except RecursionError:
-                raise self._source.refusal(f"{self._place(self._at)}: nested too deeply") from None
+                raise self._source.refuse_with(f"{self._place(self._at)}: nested too deeply") from None
             except ValueError as exc:
-                raise self._source.refusal(f"{self._place(self._at)}: {exc}") from exc
+                raise self._source.refuse_with(f"{self._place(self._at)}: {exc}") from exc
             else:
                 # A number that ends where the window ends may go on behind it, as 1 does in 1.5 and 1e+5.
                 may_go_on = self._text[end - 1].isdigit() and end > len(self._text) - len("e+5")
@@ -218,7 +208,7 @@ class Cursor:
             more = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as exc:
             message = f"{self._source.name} is not UTF-8 (byte {before + exc.start})"
-            raise self._source.refusal(message, hint="convert it") from exc
+            raise self._source.refuse_with(message, hint="convert it") from exc
         self._mark = self.mark
         self._text = self._text[self._at :] + more
         self._at = self._marked_at = 0
@@ -230,4 +220,4 @@ class Cursor:
         return f"{self._source.name}:{self.mark.line}:{self.mark.column}"
 
     def _refuse(self, what: str, at: int) -> NoReturn:
-        raise self._source.no_json(f"{self._place(at)}: not JSON: {what}")
+        raise self._source.refuse_with(f"{self._place(at)}: not JSON: {what}", hint=self._source.hint)

@@ -73,11 +73,9 @@ def _file_part(block: Any) -> dict[str, Any] | None:
 
 def _url(source: dict[str, Any]) -> str | None:
     if source.get("type") == "base64":
-        media_type, data = source.get("media_type"), source.get("data")
-        is_whole = isinstance(media_type, str) and isinstance(data, str)
-        return f"data:{media_type};base64,{data}" if is_whole else None
-    url = source.get("url")
-    return url if source.get("type") == "url" and isinstance(url, str) else None
+        media_type, data = text_at(source, "media_type"), text_at(source, "data")
+        return None if media_type is None or data is None else f"data:{media_type};base64,{data}"
+    return text_at(source, "url") if source.get("type") == "url" else None
 
 
 # --- from the chat form to blocks

@@ -34,7 +34,6 @@ _OWN_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
     | {"search_result", "server_tool_use", "container_upload"}
 )
-_OWN_SUFFIX = "_tool_result"
 # The type of the cards that a stretch of one sort makes.
 _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
 
@@ -49,11 +48,9 @@ def _marks_beside(beside: Mapping[str, Any]) -> bool:
 
 def _marks_message(message: Any) -> bool:
     content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, list) and any(map(_is_own, content))
-
-
-def _is_own(block: Any) -> bool:
-    return kind(block) in _OWN_BLOCKS or kind(block).endswith(_OWN_SUFFIX)
+    return isinstance(content, list) and any(
+        kind(block) in _OWN_BLOCKS or kind(block).endswith("_tool_result") for block in content
+    )
 
 
 # --- messages as cards
@@ -207,12 +204,10 @@ def gathered(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[
     """
     run: list[Card] = []
     for card in cards:
-        if run and not begins(card) and _continues(run[-1], card):
-            run.append(card)
-            continue
-        if run:
+        if run and (begins(card) or not _continues(run[-1], card)):
             yield run
-        run = [card]
+            run = []
+        run.append(card)
     if run:
         yield run
 
