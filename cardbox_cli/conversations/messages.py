@@ -36,8 +36,7 @@ class _Files:
     """The files of one provider."""
 
     def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-        self._files = provider.files
+        self._provider, self._files = provider, provider.files
 
     def recognises(self, documents: Documents) -> bool:
         """Whether messages, or what stands beside them, bear a mark that no other format has."""

@@ -35,8 +35,7 @@ def original(card: Card | CardDraft) -> Body | None:
     """The message as it came that cards cannot hold, if this card keeps one."""
     source = card.metadata.get(sources.MESSAGE)
     is_own = card.metadata.get(sources.FORMAT, NAME) == NAME
-    is_message = isinstance(source, dict) and isinstance(source.get("role"), str)
-    return dict(source) if is_own and is_message and source is not None else None
+    return dict(source) if is_own and source is not None and text_at(source, "role") is not None else None
 
 
 def card_of_message(message: Body) -> CardDraft:
