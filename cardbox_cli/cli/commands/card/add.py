@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
@@ -172,7 +172,7 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
             f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
         )
     try:
-        return card_type_named(card_type).content_of(value)
+        return card_type_named(card_type or "").content_of(value)
     except InvalidCard as exc:
         raise InvalidCard(f"--json: {exc.message}") from exc
 

@@ -14,7 +14,7 @@ from cardbox_cli.cli.parameters.options import (
 )
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import typer
 from cardbox_cli.cli.commands.card.listing import list_cards
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.parameters.types import CARD_TYPE
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples="cbx db psql\ncbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(examples='psql "$(cbx db url)"\nDATABASE_URL=$(cbx db url) ./my-agent')

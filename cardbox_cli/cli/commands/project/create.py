@@ -9,7 +9,7 @@ from cardbox_cli.cli.commands.project.project_record import (
     emit,
 )
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.parameters.options import ToolName
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 
 if TYPE_CHECKING:

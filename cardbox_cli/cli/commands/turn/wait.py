@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.turns import print_end
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     pass

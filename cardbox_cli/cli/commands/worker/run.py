@@ -12,7 +12,8 @@ from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
 from cardbox_cli.cli.runtime import wired
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
 
@@ -44,7 +45,7 @@ def command(
     format_: Annotated[
         str,
         typer.Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`."),
-    ] = "openai",
+    ] = DEFAULT,
     model: composing.Model = None,
     concurrency: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="Turns at the same time.")
