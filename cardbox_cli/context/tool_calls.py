@@ -43,9 +43,10 @@ def arguments_text(arguments: Any) -> str:
 
 def are_functions(calls: Any) -> bool:
     """Whether no tool call is another thing than one of a function."""
-    return not isinstance(calls, list) or all(
-        isinstance(call, dict) and isinstance(call.get("function"), dict) for call in calls
-    )
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+            return False
+    return True
 
 
 def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
