@@ -12,22 +12,10 @@ import msgspec
 
 from cardbox_cli.context import layer_texts
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model import layers
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CARD_TYPES, STORED_LAYER, SUMMARY
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.layers import (
-    COLLECTED,
-    COMPRESSION,
-    CONTEXT_LAYERS,
-    EXPERIENCE,
-    FRAMEWORK,
-    KNOWLEDGE,
-    TODO,
-    Asked,
-    Process,
-    check_layer,
-    is_layer,
-)
 from cardbox_cli.model.todo import todo_items
 
 # The key in the metadata of a stored layer that names it.
@@ -97,9 +85,9 @@ class Collecting(msgspec.Struct, frozen=True, kw_only=True):
     cards: Sequence[Card]
     types: Set[str]
     profile_box_id: str | None
-    here: Asked
-    by_profile: Asked
-    process: Process
+    here: layers.Asked
+    by_profile: layers.Asked
+    process: layers.Process
     share: bool | None
 
 
@@ -107,10 +95,7 @@ class ContextCollector:
     """Collects layers. A provider that is None finds nothing."""
 
     def __init__(
-        self,
-        *,
-        knowledge: KnowledgeProvider | None = None,
-        experience: ExperienceProvider | None = None,
+        self, *, knowledge: KnowledgeProvider | None = None, experience: ExperienceProvider | None = None
     ) -> None:
         self._knowledge = knowledge
         self._experience = experience
@@ -120,40 +105,40 @@ class ContextCollector:
 
         Raises InvalidInput for a name that is no layer's, and for one that the process cannot have.
         """
-        layers: list[Layer] = []
+        found: list[Layer] = []
         left_out: list[LayerLeftOut] = []
         for name in _candidates(wanted):
             reason = _refusal(wanted, name)
             layer = Layer(name=name, text="") if reason else self._layer(wanted, name)
             if layer.text:
-                layers.append(layer)
+                found.append(layer)
             else:
                 left_out.append(LayerLeftOut(layer=name, reason=reason or "nothing was found"))
-        return Collected(layers=layers, left_out=left_out)
+        return Collected(layers=found, left_out=left_out)
 
     def _layer(self, wanted: Collecting, name: str) -> Layer:
         """The layer from whoever is nearest: the caller, the profile, an earlier request, the cards."""
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
-            if name in asked.names and name in COLLECTED:
+            if name in asked.names and name in layers.COLLECTED:
                 return self._collected(wanted, name, asked.knowledge)
         return _stored(wanted.cards, name) or self._collected(wanted, name, None)
 
     def _collected(self, wanted: Collecting, name: str, words: str | None) -> Layer:
         cards: Sequence[Card] = []
         text = ""
-        if name == KNOWLEDGE and words is not None and self._knowledge is not None:
+        if name == layers.KNOWLEDGE and words is not None and self._knowledge is not None:
             cards = _new(self._knowledge.knowledge(words, _asked_of(wanted)), wanted)
             text = layer_texts.knowledge_text(words, cards)
-        elif name == EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
+        elif name == layers.EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
             cards = _new(self._experience.experience(wanted.profile_box_id, _asked_of(wanted)), wanted)
             text = layer_texts.experience_text(cards)
-        elif name == TODO:
+        elif name == layers.TODO:
             items = todo_items(wanted.slots)
-            text = layer_texts.todo_text(items)
-            return Layer(name=name, text=text, card_ids=[item.card_id for item in items])
-        elif name == COMPRESSION:
+            ids = [item.card_id for item in items]
+            return Layer(name=name, text=layer_texts.todo_text(items), card_ids=ids)
+        elif name == layers.COMPRESSION:
             cards = _of_type(wanted.cards, SUMMARY)
             text = "\n\n".join(card_text(card.content) for card in cards)
         return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
@@ -170,45 +155,41 @@ def _candidates(wanted: Collecting) -> Iterator[str]:
     brought = {name for card in kept if (name := kept_layer(card)) is not None}
     brought.update(layer for card_type, layer in _MAKERS.items() if card_type in wanted.types)
     for name in sorted(asked):
-        check_layer(name)
-    known = [name for name in CONTEXT_LAYERS if name in asked or name in brought]
-    yield from (*known, *sorted((asked | brought).difference(CONTEXT_LAYERS)))
+        layers.check_layer(name)
+    known = [name for name in layers.CONTEXT_LAYERS if name in asked or name in brought]
+    yield from (*known, *sorted((asked | brought).difference(layers.CONTEXT_LAYERS)))
 
 
 def _refusal(wanted: Collecting, name: str) -> str | None:
     """Why `name` may not be had; None for one that may. Raises InvalidInput where it was asked for here."""
     process = wanted.process
     if not process.may_take(name):
-        reason = f"the process {process.name} cannot have it"
         if name in wanted.here.names:
+            may_have = " and ".join((layers.FRAMEWORK, *(process.on_request or ())))
             raise InvalidInput(
                 f"the layer {name!r} is asked for, and a {process.name} cannot have it",
-                hint=f"leave it out, or name another --process; it may have {_may_have(process)}",
+                hint=f"leave it out, or name another --process; it may have {may_have}",
             )
-        return reason
-    if name == FRAMEWORK or name in wanted.here.names:
+        return f"the process {process.name} cannot have it"
+    if name == layers.FRAMEWORK or name in wanted.here.names:
         return None
     shares = process.shares if wanted.share is None else wanted.share
     is_requested = wanted.share is None and name in wanted.by_profile.names
     return None if shares or is_requested else "layers are not shared"
 
 
-def _may_have(process: Process) -> str:
-    return " and ".join((FRAMEWORK, *(process.on_request or ())))
-
-
 def _stored(cards: Sequence[Card], name: str) -> Layer | None:
     """The layer as an earlier request had it, where the boxes keep that."""
-    kept = [card for card in cards if kept_layer(card) == name]
-    if not kept:
-        return None
-    return Layer(name=name, text=card_text(kept[-1].content), card_ids=[kept[-1].card_id])
+    kept = (card for card in reversed(cards) if kept_layer(card) == name)
+    return next(
+        (Layer(name=name, text=card_text(card.content), card_ids=[card.card_id]) for card in kept), None
+    )
 
 
 def kept_layer(card: Card) -> str | None:
     """The layer of an earlier request that a card keeps, as far as it names one."""
     name = card.metadata.get(LAYER_KEY) if card.type == STORED_LAYER else None
-    return name if isinstance(name, str) and is_layer(name) else None
+    return name if isinstance(name, str) and layers.is_layer(name) else None
 
 
 def _asked_of(wanted: Collecting) -> int:

@@ -26,6 +26,8 @@ from cardbox_cli.model.layers import (
 # What changes with each call, and in the layout for caches comes after what does not.
 PER_CALL = (EXPERIENCE, KNOWLEDGE, TODO)
 
+_Messages = Sequence[Message]
+
 
 def compose(
     *,
@@ -52,13 +54,10 @@ def compose(
             hint="leave the query out: the history asks it",
         )
     layers = {name: _message(name, "system", text) for name, text in contexts.items() if text}
-    return _in_order(
-        prompt=[_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else [],
-        layers=layers,
-        history=checkpoint_messages,
-        query=[_message(QUERY, "user", query)] if query else [],
-        behind={*_behind(layout), *([COMPRESSION] if compression == "after" else ())},
-    )
+    prompt = [_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []
+    asked = [_message(QUERY, "user", query)] if query else []
+    behind = {*(PER_CALL if layout == "cache" else ()), *([COMPRESSION] if compression == "after" else ())}
+    return _in_order(prompt, layers, checkpoint_messages, asked, behind)
 
 
 def with_layers(messages: Sequence[Message], contexts: Mapping[str, str], layout: Layout) -> list[Message]:
@@ -70,21 +69,15 @@ def with_layers(messages: Sequence[Message], contexts: Mapping[str, str], layout
             parts[message.layer].append(message)
         else:
             layers[message.layer] = message
-    return _in_order(
-        prompt=parts[SYSTEM_PROMPT],
-        layers=layers,
-        history=parts[CHECKPOINT],
-        query=parts[QUERY],
-        behind=_behind(layout),
-    )
+    behind = PER_CALL if layout == "cache" else ()
+    return _in_order(parts[SYSTEM_PROMPT], layers, parts[CHECKPOINT], parts[QUERY], behind)
 
 
 def _in_order(
-    *,
-    prompt: Sequence[Message],
+    prompt: _Messages,
     layers: Mapping[str, Message],
-    history: Sequence[Message],
-    query: Sequence[Message],
+    history: _Messages,
+    query: _Messages,
     behind: Container[str],
 ) -> list[Message]:
     """The one order; the layers of `behind` stand behind the history."""
@@ -97,10 +90,6 @@ def _in_order(
         *(layers[name] for name in names if name in behind),
         *query,
     ]
-
-
-def _behind(layout: Layout) -> tuple[str, ...]:
-    return PER_CALL if layout == "cache" else ()
 
 
 def _message(layer: str, role: str, text: str) -> Message:

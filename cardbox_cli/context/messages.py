@@ -11,12 +11,7 @@ import msgspec
 
 from cardbox_cli.model.card_types import CARD_TYPES, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
-from cardbox_cli.model.content import (
-    FieldsSchemaContent,
-    FileContent,
-    MultiFileContent,
-    TextContent,
-)
+from cardbox_cli.model.content import FieldsSchemaContent, FileContent, MultiFileContent, TextContent
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):

@@ -11,15 +11,10 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.collector import (
-    WITHOUT_PROVIDERS,
-    Collecting,
-    ContextCollector,
-    Layer,
-    LayerLeftOut,
-)
+from cardbox_cli.context.collector import WITHOUT_PROVIDERS, Collecting, ContextCollector, Layer, LayerLeftOut
 from cardbox_cli.context.composer import compose
 from cardbox_cli.context.messages import Message, NoMessage
+from cardbox_cli.context.parts import text_at
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import PROFILE
 from cardbox_cli.model.cards import Card
@@ -66,7 +61,7 @@ class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_OPTIONS = ComposeOptions()
 
 
-class Omitted(msgspec.Struct, frozen=True, kw_only=True):
+class Omitted(msgspec.Struct, frozen=True):
     """A card that is no message, and why."""
 
     card_id: str
@@ -137,10 +132,10 @@ def request_of(
         )
     )
     history, without_message = _history(taken, process, encode, own)
-    layout = _layout(options, profile)
+    layout: Layout = "cache" if (options.layout or profile.get("layout")) == "cache" else "default"
     return Request(
         messages=compose(
-            system_prompt=_system_prompt(profile),
+            system_prompt=text_at(profile, "system_prompt") or text_at(profile, "system_prompt_template"),
             checkpoint_messages=history,
             contexts=collected.contexts,
             query=options.query,
@@ -213,9 +208,7 @@ def _history(
 
 
 def _left_out(entry: RequestEntry, reason: str) -> Omitted:
-    return Omitted(
-        card_id=entry.slot.card_id, box_id=entry.box_id, position=entry.slot.position, reason=reason
-    )
+    return Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, reason)
 
 
 # --- what the profile holds
@@ -229,30 +222,16 @@ def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
 def _profiles(cards: Iterable[Card]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The cards that hold a profile, by their ids; other programs may have left no object in one."""
     for card in cards:
-        if card.type != PROFILE or not isinstance(card.content, JsonContent):
-            continue
-        if isinstance(card.content.data, dict):
-            yield card.card_id, card.content.data
+        data = card.content.data if card.type == PROFILE and isinstance(card.content, JsonContent) else None
+        if isinstance(data, dict):
+            yield card.card_id, data
 
 
 def model_of(profile: Mapping[str, Any]) -> str | None:
     """The model that a profile names."""
-    return _text(_config(profile).get("model"))
+    return text_at(_config(profile), "model") or None
 
 
 def _config(profile: Mapping[str, Any]) -> dict[str, Any]:
     config = profile.get("llm_config")
     return config if isinstance(config, dict) else {}
-
-
-def _system_prompt(profile: Mapping[str, Any]) -> str | None:
-    return _text(profile.get("system_prompt")) or _text(profile.get("system_prompt_template"))
-
-
-def _layout(options: ComposeOptions, profile: Mapping[str, Any]) -> Layout:
-    named = options.layout or profile.get("layout")
-    return "cache" if named == "cache" else "default"
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

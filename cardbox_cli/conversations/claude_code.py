@@ -12,18 +12,8 @@ from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.parts import text_of
-from cardbox_cli.context.providers.anthropic.cards import (
-    content_cards,
-    emptied,
-    filled,
-    gathered,
-    ids_on_export,
-    joined_content,
-    keep_original,
-    message_of,
-    with_ids,
-)
+from cardbox_cli.context.parts import text_at, text_of
+from cardbox_cli.context.providers.anthropic import cards as anthropic
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.context.providers.anthropic.encoding import role_of
 from cardbox_cli.context.sources import imported_card, keep
@@ -55,18 +45,13 @@ def _recognises(documents: Documents) -> bool:
     for _, (_, line) in _Lines(documents).numbered():
         if not _is_line(line):
             return False
-        names_a_session = names_a_session or _has_mark(line)
+        names = text_at(line, "sessionId") or text_at(line, "leafUuid") or line["type"] == _SNAPSHOT
+        names_a_session = names_a_session or bool(names)
     return names_a_session
 
 
-def _has_mark(line: dict[str, Any]) -> bool:
-    return line["type"] == _SNAPSHOT or any(_text(line, key) for key in ("sessionId", "leafUuid"))
-
-
 def _is_line(line: Any) -> bool:
-    if not isinstance(line, dict) or "role" in line or "messages" in line:
-        return False
-    return isinstance(line.get("type"), str)
+    return text_at(line, "type") is not None and "role" not in line and "messages" not in line
 
 
 class _Lines:
@@ -121,10 +106,10 @@ def _threads(lines: _Lines) -> "dict[_Thread, array[int]]":
     """The numbers of the lines by their threads. One that names no session belongs to the one before it."""
     threads: dict[_Thread, array[int]] = {}
     roots: dict[str, str] = {}
-    session = next(filter(None, (_text(line, "sessionId") for _, (_, line) in lines.numbered())), None)
+    session = next(filter(None, (text_at(line, "sessionId") for _, (_, line) in lines.numbered())), None)
     for number, (place, line) in lines.numbered():
         _check_line(line, place)
-        session = _text(line, "sessionId") or session
+        session = text_at(line, "sessionId") or session
         root = _root(line, roots) if line.get("isSidechain") is True else None
         threads.setdefault((session, root), array("L")).append(number)
     return threads
@@ -142,16 +127,11 @@ def _check_line(line: Any, place: str) -> None:
 
 def _root(line: dict[str, Any], roots: dict[str, str]) -> str:
     """What names a sidechain: its agent, else its first line. `roots` is that of each line so far."""
-    own, parent = _text(line, "uuid"), _text(line, "parentUuid")
-    root = _text(line, "agentId") or roots.get(parent or "") or own or parent or ""
+    own, parent = text_at(line, "uuid"), text_at(line, "parentUuid")
+    root = text_at(line, "agentId") or roots.get(parent or "") or own or parent or ""
     if own:
         roots[own] = root
     return root
-
-
-def _text(line: Any, key: str) -> str | None:
-    value = line.get(key) if isinstance(line, dict) else None
-    return value if isinstance(value, str) and value else None
 
 
 # --- drafting
@@ -163,17 +143,16 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
     message = line.get("message")
     if line["type"] not in ("user", "assistant") or not _is_message(message):
         return [imported_card(SESSION_EVENT, JsonContent(line))]
-    cards = content_cards(message["role"], message["content"], NAME)
-    around = {**line, "message": {**message, "content": emptied(message["content"])}}
-    group = {"source_group": message["id"]} if _text(message, "id") else {}
+    cards = anthropic.content_cards(message["role"], message["content"], NAME)
+    around = {**line, "message": {**message, "content": anthropic.emptied(message["content"])}}
+    group = {"source_group": message["id"]} if text_at(message, "id") else {}
     cards = [keep(card, NAME, **group) for card in cards]
     return [keep(cards[0], NAME, source_line=around), *cards[1:]]
 
 
 def _is_message(message: Any) -> bool:
-    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
-        return False
-    return isinstance(message.get("content"), str | list)
+    is_said = text_at(message, "role") in ("user", "assistant")
+    return is_said and isinstance(message.get("content"), str | list)
 
 
 # --- exporting
@@ -181,16 +160,14 @@ def _is_message(message: Any) -> bool:
 
 def _export(cards: Iterable[Card]) -> Iterator[str]:
     """The lines that were imported, as JSONL. Cards of another origin make lines of a type and a message."""
-    lead = ""
-    for line in _exported(cards):
-        yield lead + exact_json.encode(line).decode()
-        lead = "\n"
+    for number, line in enumerate(_exported(cards)):
+        yield ("\n" if number else "") + exact_json.encode(line).decode()
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
-    others = ids_on_export(cards)
+    others = anthropic.ids_on_export(cards)
     written = (card for card in cards if never_a_message(card) is None or _event(card) is not None)
-    for run in gathered(written, lambda card: _envelope(card) is not None):
+    for run in anthropic.gathered(written, lambda card: _envelope(card) is not None):
         yield _event(run[0]) or _line_of(run, others)
 
 
@@ -201,13 +178,12 @@ def _event(card: Card) -> dict[str, Any] | None:
 
 
 def _line_of(cards: Sequence[Card], others: dict[str, str]) -> dict[str, Any]:
-    around = _envelope(cards[0])
-    if around is not None:
-        return {**around, "message": with_ids(filled(around["message"], cards), others)}
+    if (around := _envelope(cards[0])) is not None:
+        return {**around, "message": anthropic.with_ids(anthropic.filled(around["message"], cards), others)}
     role = role_of(cards[0])
     if role == "system":
-        return {"type": role, "content": text_of(joined_content(cards))}
-    return {"type": role, "message": with_ids(message_of(cards), others)}
+        return {"type": role, "content": text_of(anthropic.joined_content(cards))}
+    return {"type": role, "message": anthropic.with_ids(anthropic.message_of(cards), others)}
 
 
 def _envelope(card: Card) -> dict[str, Any] | None:
@@ -222,6 +198,6 @@ FORMAT = Format(
     recognises=_recognises,
     read=_read,
     draft=_draft,
-    keep_original=keep_original,
+    keep_original=anthropic.keep_original,
     export=_export,
 )

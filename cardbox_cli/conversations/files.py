@@ -21,7 +21,7 @@ _TITLE_KEYS = ("title", "name", "subject")
 _DEPTH = 3
 
 
-class MessageList(msgspec.Struct, frozen=True, kw_only=True):
+class MessageList(msgspec.Struct, frozen=True):
     """A list of messages. `beside` is the object that holds it, `top` the one that may name it."""
 
     messages: Iterable[Any]
@@ -37,7 +37,7 @@ class MessageList(msgspec.Struct, frozen=True, kw_only=True):
             entries=entries,
             place=self.place,
             own_id=next((str(value) for value in ids if _is_id(value)), None),
-            title=next((value for value in titles if _is_title(value)), None),
+            title=next((value for value in titles if isinstance(value, str) and value.strip()), None),
             format=source_format,
             beside=self.beside,
         )
@@ -52,13 +52,10 @@ def find_messages(documents: Documents, at: str | None = None) -> Iterator[Messa
         yield _of_documents(documents)
         return
     for place, document in documents:
-        yield from _in_document(document, place, at)
-
-
-def message_entries(found: MessageList) -> Iterator[FileEntry]:
-    """An entry for each message, at its number."""
-    for number, message in enumerate(found.messages):
-        yield FileEntry(str(number), message, f"{found.place}: message {number}")
+        if is_list(document) and not _begins_with_message(document):
+            yield from (_one(item, f"{place}[{index}]", at) for index, item in enumerate(_parts(document)))
+        else:
+            yield _one(document, place, at)
 
 
 def all_messages(documents: Documents) -> Iterator[MessageList]:
@@ -76,12 +73,12 @@ def is_list(value: Any) -> bool:
 
 
 def _of_documents(documents: Documents) -> MessageList:
-    return _found(Rereadable(lambda: (held(value) for _, value in documents)), {}, {}, documents.name)
+    return MessageList(Rereadable(lambda: (held(value) for _, value in documents)), {}, {}, documents.name)
 
 
 def _lists_within(value: Any, holder: dict[str, Any], place: str, depth: int) -> Iterator[MessageList]:
     if _is_message_list("", value):
-        yield _found(value, holder, holder, place)
+        yield MessageList(value, holder, holder, place)
     elif depth <= _DEPTH and isinstance(value, dict):
         for item in value.values():
             yield from _lists_within(item, value, place, depth + 1)
@@ -95,14 +92,6 @@ def _parts(value: Any) -> Iterable[Any]:
     return value.parts() if isinstance(value, LazyList) else value
 
 
-def _in_document(document: Any, place: str, at: str | None) -> Iterator[MessageList]:
-    if is_list(document) and not _begins_with_message(document):
-        for index, item in enumerate(_parts(document)):
-            yield _one(item, f"{place}[{index}]", at)
-    else:
-        yield _one(document, place, at)
-
-
 def _begins_with_message(items: Iterable[Any]) -> bool:
     return _is_message(next(iter(items), None))
 
@@ -114,13 +103,14 @@ def _one(item: Any, place: str, at: str | None) -> MessageList:
             raise InvalidConversation(
                 f"{place}: there is no list of messages at {at!r}", hint=_keys_hint(item)
             )
-        return _found(messages, _holder(item, at), item, place)
-    if is_list(item) and (_begins_with_message(item) or _all_messages(item)):
-        return _found(item, {}, {}, place)  # what is none among them is named by its place
+        above = at.rpartition(".")[0]
+        return MessageList(messages, _at(item, above) if above else item, item, place)
+    if is_list(item) and (_begins_with_message(item) or _all(item, _is_message)):
+        return MessageList(item, {}, {}, place)  # what is none among them is named by its place
     found = _message_lists(item)
     if len(found) == 1:
         [(messages, holder)] = found.values()
-        return _found(messages, holder, item, place)
+        return MessageList(messages, holder, item, place)
     if not found:
         raise InvalidConversation(
             f"{place}: no messages found", hint=f"name their key with --at KEY; {_keys_hint(item)}"
@@ -129,10 +119,6 @@ def _one(item: Any, place: str, at: str | None) -> MessageList:
         f"{place}: messages stand at several keys: {', '.join(found)}",
         hint=f"choose one, for example --at {next(iter(found))}",
     )
-
-
-def _found(messages: Iterable[Any], beside: Any, top: Any, place: str) -> MessageList:
-    return MessageList(messages=messages, beside=beside, top=top, place=place)
 
 
 def _message_lists(item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]:
@@ -157,11 +143,7 @@ def _is_message_list(path: str, value: Any) -> bool:
         return False
     if path.split(".")[-1] == "messages":
         return value == [] or not _all(value, lambda item: not _is_message(item))
-    return value != [] and _all_messages(value)
-
-
-def _all_messages(items: Any) -> bool:
-    return _all(items, _is_message)
+    return value != [] and _all(value, _is_message)
 
 
 def _all(items: Any, test: Callable[[Any], bool]) -> bool:
@@ -178,12 +160,6 @@ def _at(item: Any, path: str) -> Any:
     return item
 
 
-def _holder(item: Any, path: str) -> Any:
-    """The object that holds what stands at `path`."""
-    above = path.rpartition(".")[0]
-    return _at(item, above) if above else item
-
-
 def _keys_hint(item: Any) -> str:
     if not isinstance(item, dict):
         return "the conversation is no object"
@@ -192,10 +168,4 @@ def _keys_hint(item: Any) -> str:
 
 
 def _is_id(value: Any) -> bool:
-    return (isinstance(value, str) and value != "") or (
-        isinstance(value, int) and not isinstance(value, bool)
-    )
-
-
-def _is_title(value: Any) -> bool:
-    return isinstance(value, str) and value.strip() != ""
+    return value != "" and isinstance(value, str | int) and not isinstance(value, bool)

@@ -30,7 +30,7 @@ _TITLE_LENGTH = 60
 _Key = tuple[str, ...]
 
 
-class ImportedBox(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedBox(msgspec.Struct, frozen=True):
     """What became of one conversation: its box, how many cards it has, how many were new."""
 
     box_id: str
@@ -73,20 +73,13 @@ def import_conversations(
         placed = store.place(reading.wanted)
     boxes = [_imported_box(each, placed, counts) for each in reading.wanted]
     return Imported(
-        boxes=boxes,
-        last_card_id=reading.last_card_id,
-        replaced_characters=reading.replaced_characters,
+        boxes=boxes, last_card_id=reading.last_card_id, replaced_characters=reading.replaced_characters
     )
 
 
 def _imported_box(conversation: Wanted, placed: dict[int, str], counts: dict[int, Counts]) -> ImportedBox:
     count = counts.get(conversation.label, Counts(0, 0))
-    return ImportedBox(
-        box_id=placed[conversation.label],
-        title=conversation.title,
-        cards=count.total,
-        new_cards=count.inserted,
-    )
+    return ImportedBox(placed[conversation.label], conversation.title, count.total, count.inserted)
 
 
 class Drafted(msgspec.Struct, frozen=True):
@@ -142,14 +135,9 @@ class _Reading:
                 self.last_card_id = draft.card_id
                 title = title or _first_words(draft)
                 yield label, draft
-            self.wanted.append(
-                Wanted(
-                    label=label,
-                    title=title,
-                    versions=partial(_version, self._project_id, key),
-                    parent_versions=partial(_version, self._project_id, parent_key) if parent_key else None,
-                )
-            )
+            versions = partial(_version, self._project_id, key)
+            of_parent = partial(_version, self._project_id, parent_key) if parent_key else None
+            self.wanted.append(Wanted(label=label, title=title, versions=versions, parent_versions=of_parent))
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""
@@ -196,14 +184,11 @@ class _Reading:
                 value, replaced = exact_json.replace_bad_text(value)
                 exact_json.check_storable(value)
         except exact_json.Unstorable as exc:
-            raise InvalidCard(f"{place}: {exc}", hint=_hint(exc)) from exc
+            hint = "remove or replace that value; nothing was imported"
+            if isinstance(exc, exact_json.BadText):
+                hint = "--on-bad-text replace puts U+FFFD in its place; nothing was imported"
+            raise InvalidCard(f"{place}: {exc}", hint=hint) from exc
         return value, replaced
-
-
-def _hint(exc: exact_json.Unstorable) -> str:
-    if isinstance(exc, exact_json.BadText):
-        return "--on-bad-text replace puts U+FFFD in its place; nothing was imported"
-    return "remove or replace that value; nothing was imported"
 
 
 def _first_words(draft: CardDraft) -> str | None:

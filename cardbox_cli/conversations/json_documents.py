@@ -28,14 +28,10 @@ class Documents:
     """The values of a file in order. Raises the source's refusal, naming the place, for what is no JSON."""
 
     def __init__(self, source: Source) -> None:
+        self.name = source.name
         self._source = source
         self._tested: dict[Callable[[Any], bool], bool] = {}
         self._begin = len(_BOM) if source.read(0, len(_BOM)) == _BOM else 0
-
-    @property
-    def name(self) -> str:
-        """How messages call the file."""
-        return self._source.name
 
     @property
     def is_blank(self) -> bool:
@@ -47,13 +43,12 @@ class Documents:
     def in_lines(self) -> bool:
         """Whether the file is JSON lines: its first line is a value, and more follows on another line."""
         if self.is_blank:
-            raise self._source.no_json(f"{self.name} is empty")
+            raise self._source.refuse_with(f"{self.name} is empty", hint=self._source.hint)
         head = self._source.read(self._begin, self._source.window).lstrip()
         line, ends, rest = head.partition(b"\n")
         if ends:
-            return _is_value(line) and (
-                rest.strip() != b"" or self._begin + self._source.window < self._source.size
-            )
+            more = rest.strip() != b"" or self._begin + self._source.window < self._source.size
+            return more and _is_value(line)
         cursor = Cursor(self._source, Mark(self._begin, 1, 1))
         cursor.peek()
         first_line = cursor.mark.line
@@ -82,7 +77,7 @@ class Documents:
                 mark = Mark(mark.offset + len(line) + 1, mark.line + 1, 1)
             if len(unread) > self._source.window and not unread.isspace():
                 value, behind = self._large(mark)
-                yield mark.line, Document(self._place(mark.line), value)
+                yield mark.line, Document(f"{self.name}:{mark.line}", value)
                 mark, unread = behind, b""
         if unread.strip():
             yield mark.line, self._document(unread, mark.line)
@@ -101,7 +96,7 @@ class Documents:
         return Document(self.name, value)
 
     def _document(self, line: bytes, number: int) -> Document:
-        place = self._place(number)
+        place = f"{self.name}:{number}"
         try:
             return Document(place, exact_json.decode(line))
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -113,11 +108,12 @@ class Documents:
             return exact_json.read(line.decode())
         except UnicodeDecodeError as exc:
             message = f"{place}: not UTF-8 (byte {exc.start})"
-            raise self._source.refusal(message, hint="convert it") from exc
+            raise self._source.refuse_with(message, hint="convert it") from exc
         except exact_json.Malformed as exc:
-            raise self._source.no_json(f"{place}:{exc.colno}: not JSON: {exc.msg}") from exc
+            message = f"{place}:{exc.colno}: not JSON: {exc.msg}"
+            raise self._source.refuse_with(message, hint=self._source.hint) from exc
         except ValueError as exc:
-            raise self._source.refusal(f"{place}: {exc}") from exc
+            raise self._source.refuse_with(f"{place}: {exc}") from exc
 
     def _large(self, mark: Mark) -> tuple[Any, Mark]:
         """The value of a line that exceeds the window, and where the next line begins."""
@@ -126,9 +122,6 @@ class Documents:
         if cursor.peek() and cursor.mark.line == mark.line:
             cursor.end()
         return value, cursor.mark
-
-    def _place(self, number: int) -> str:
-        return f"{self.name}:{number}"
 
     @cached_property
     def _line_offsets(self) -> "array[int]":

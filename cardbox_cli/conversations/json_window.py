@@ -9,6 +9,7 @@ import codecs
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -19,11 +20,7 @@ WINDOW = 2 << 20
 
 # No token but a string is longer than this, so an error further from the window's end is no cut.
 _LONGEST_TOKEN = 12
-_BLANKS = re.compile(r"[ \t\r\n]*")
-
-
-def unheard(position: int) -> None:
-    """Where nobody wants to know how far reading has come."""
+_NO_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 class Source:
@@ -40,31 +37,23 @@ class Source:
         *,
         size: int | None = None,
         window: int = WINDOW,
-        heard: Callable[[int], None] = unheard,
+        heard: Callable[[int], object] = lambda _: None,
         refuse_with: type[InvalidInput] = InvalidConversation,
         hint: str = "give a JSON or JSONL file of messages",
     ) -> None:
         self.name = name
         self.size = os.fstat(file.fileno()).st_size if size is None else size
         self.window = window
+        self.refuse_with = refuse_with
+        self.hint = hint
         self._file = file
         self._heard = heard
-        self._refuse_with = refuse_with
-        self._hint = hint
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset` on; none at the end."""
         data = os.pread(self._file.fileno(), max(0, min(count, self.size - offset)), offset)
         self._heard(offset + len(data))
         return data
-
-    def refusal(self, message: str, *, hint: str | None = None) -> InvalidInput:
-        """The error for what is wrong with something in the file."""
-        return self._refuse_with(message, hint=hint)
-
-    def no_json(self, message: str) -> InvalidInput:
-        """The error for a file that is none of what was expected."""
-        return self._refuse_with(message, hint=self._hint)
 
 
 class Mark(NamedTuple):
@@ -137,14 +126,12 @@ class Cursor:
 
     def peek(self) -> str:
         """The next character that is not blank, where the cursor then stands; "" at the end."""
-        while True:
-            found = _BLANKS.match(self._text, self._at)
-            assert found is not None
-            self._at = found.end()
-            if self._at < len(self._text):
-                return self._text[self._at]
+        while (found := _NO_BLANK.search(self._text, self._at)) is None:
+            self._at = len(self._text)
             if not self._fill():
                 return ""
+        self._at = found.start()
+        return found[0]
 
     def value(self, *, whole: bool) -> Any:
         """The value that stands here. Unless `whole`, one that exceeds the window has `LazyList`s in it.
@@ -156,12 +143,13 @@ class Cursor:
             try:
                 value, end = exact_json.reader.raw_decode(self._text, self._at)
             except json.JSONDecodeError as exc:
-                if self._ended or not self._may_be_cut(exc):
+                is_near_end = exc.pos > len(self._text) - _LONGEST_TOKEN
+                if self._ended or not (is_near_end or exc.msg.startswith("Unterminated string")):
                     self._refuse(exc.msg, exc.pos)
             except RecursionError:
-                raise self._source.refusal(f"{self._place(self._at)}: nested too deeply") from None
+                raise self._source.refuse_with(f"{self._place(self._at)}: nested too deeply") from None
             except ValueError as exc:
-                raise self._source.refusal(f"{self._place(self._at)}: {exc}") from exc
+                raise self._source.refuse_with(f"{self._place(self._at)}: {exc}") from exc
             else:
                 # A number that ends where the window ends may go on behind it, as 1 does in 1.5 and 1e+5.
                 may_go_on = self._text[end - 1].isdigit() and end > len(self._text) - len("e+5")
@@ -169,58 +157,47 @@ class Cursor:
                     self._at = end
                     return value
             if not whole and opening in ("[", "{") and len(self._text) - self._at >= self._source.window:
-                return self._list() if opening == "[" else self._object()
+                if opening == "{":
+                    return self._object()
+                lazy = LazyList(self._source, self.mark)
+                deque(self.items(whole=False), maxlen=0)
+                return lazy
             self._fill()
 
     def items(self, *, whole: bool) -> Iterator[Any]:
         """The items of the array that begins here; behind the last one the cursor stands behind the array."""
-        self._take("[")
-        if self.peek() == "]":
-            self._take("]")
-            return
-        while True:
+        for _ in self._places("[", "]"):
             yield self.value(whole=whole)
-            if self.peek() == "]":
-                self._take("]")
-                return
-            self._take(",")
 
     def end(self) -> None:
         """Raise the source's refusal unless nothing follows."""
         if self.peek():
             self._refuse("Extra data", self._at)
 
-    def _list(self) -> LazyList:
-        lazy = LazyList(self._source, self.mark)
-        for _ in self.items(whole=False):
-            pass
-        return lazy
-
     def _object(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        self._take("{")
-        if self.peek() == "}":
-            self._take("}")
-            return found
-        while True:
+        for _ in self._places("{", "}"):
             if self.peek() != '"':
                 self._refuse("Expecting property name enclosed in double quotes", self._at)
             key = self.value(whole=True)
             self._take(":")
             found[key] = self.value(whole=False)
-            if self.peek() == "}":
-                self._take("}")
-                return found
-            self._take(",")
+        return found
+
+    def _places(self, opening: str, closing: str) -> Iterator[None]:
+        """Stop where each item of an array or an object begins; whoever asks reads it."""
+        self._take(opening)
+        if self.peek() != closing:
+            yield
+            while self.peek() != closing:
+                self._take(",")
+                yield
+        self._take(closing)
 
     def _take(self, character: str) -> None:
         if self.peek() != character:
             self._refuse(f"Expecting {character!r} delimiter", self._at)
         self._at += 1
-
-    def _may_be_cut(self, exc: json.JSONDecodeError) -> bool:
-        """Whether the text may be wrong only because the window ends."""
-        return exc.msg.startswith("Unterminated string") or exc.pos > len(self._text) - _LONGEST_TOKEN
 
     def _fill(self) -> bool:
         """Read on, as much again as there is, so that a large value is not tried too often."""
@@ -231,7 +208,7 @@ class Cursor:
             more = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as exc:
             message = f"{self._source.name} is not UTF-8 (byte {before + exc.start})"
-            raise self._source.refusal(message, hint="convert it") from exc
+            raise self._source.refuse_with(message, hint="convert it") from exc
         self._mark = self.mark
         self._text = self._text[self._at :] + more
         self._at = self._marked_at = 0
@@ -243,4 +220,4 @@ class Cursor:
         return f"{self._source.name}:{self.mark.line}:{self.mark.column}"
 
     def _refuse(self, what: str, at: int) -> NoReturn:
-        raise self._source.no_json(f"{self._place(at)}: not JSON: {what}")
+        raise self._source.refuse_with(f"{self._place(at)}: not JSON: {what}", hint=self._source.hint)

@@ -12,6 +12,7 @@ import msgspec
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
 from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
@@ -32,8 +33,8 @@ def provider_beside(conversation: Conversation) -> str | None:
     for each in providers():
         if any(held(conversation.beside.get(key)) is not None for key in each.files.request_keys):
             return each.name
-    model = _text(held(conversation.beside.get("model")))
-    return None if model is None else provider_for_model(model).name
+    model = text_at(conversation.beside, "model")
+    return provider_for_model(model).name if model else None
 
 
 def lint_conversation(conversation: Conversation, provider: str, project_id: str) -> list[LintFinding]:
@@ -49,7 +50,7 @@ def lint_conversation(conversation: Conversation, provider: str, project_id: str
         places.append(place)
     parameters = unique(name for each in providers() for name in each.files.parameters)
     beside = {key: held(conversation.beside.get(key)) for key in ("model", "tools", *parameters)}
-    options = ComposeOptions(model=_text(beside["model"]))
+    options = ComposeOptions(model=text_at(beside, "model") or None)
     request = request_of(entries, options, encode=provider_named(provider).encode)
     config = {key: beside[key] for key in parameters if beside[key] is not None}
     request = msgspec.structs.replace(
@@ -75,8 +76,8 @@ def _cards(conversation: Conversation, project_id: str) -> Iterator[tuple[str, C
 def _stand_in(drafted: Drafted) -> CardDraft:
     """A card for what cannot be imported, which a rule finds."""
     value = drafted.entry.value
-    role = value.get("role") if isinstance(value, dict) else None
-    named = {"role": role} if isinstance(role, str) else {}
+    role = text_at(value, "role")
+    named = {} if role is None else {"role": role}
     return CardDraft(
         card_id=_stand_in_id(drafted.entry.place),
         content=TextContent(exact_json.encode(value).decode()),
@@ -93,7 +94,3 @@ def _tools(value: Any) -> list[dict[str, Any]]:
     if value is None:
         return []
     return [tool if isinstance(tool, dict) else {} for tool in value] if isinstance(value, list) else [{}]
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

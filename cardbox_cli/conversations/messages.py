@@ -9,7 +9,7 @@ from typing import Any
 
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, indented
-from cardbox_cli.conversations.files import MessageList, all_messages, find_messages, message_entries
+from cardbox_cli.conversations.files import MessageList, all_messages, find_messages
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import held
 from cardbox_cli.errors import InvalidConversation
@@ -36,16 +36,13 @@ class _Files:
     """The files of one provider."""
 
     def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-        self._files = provider.files
+        self._provider, self._files = provider, provider.files
 
     def recognises(self, documents: Documents) -> bool:
         """Whether messages, or what stands beside them, bear a mark that no other format has."""
-        files = self._files
-        return any(
-            files.marks_beside(found.beside) or any(map(files.marks_message, found.messages))
-            for found in all_messages(documents)
-        )
+        marks_beside, marks_message = self._files.marks_beside, self._files.marks_message
+        every = all_messages(documents)
+        return any(marks_beside(each.beside) or any(map(marks_message, each.messages)) for each in every)
 
     def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
         """The conversations in a file: lists of messages under whatever key."""
@@ -57,7 +54,8 @@ class _Files:
         key = self._files.system_key
         if key is not None and key in found.beside:
             yield FileEntry(key, {key: held(found.beside[key])}, found.place)
-        yield from message_entries(found)
+        for number, message in enumerate(found.messages):
+            yield FileEntry(str(number), message, f"{found.place}: message {number}")
 
     def draft(self, entry: FileEntry) -> list[CardDraft]:
         """The cards that hold a message, or the system prompt. Raises InvalidConversation."""

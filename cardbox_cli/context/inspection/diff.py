@@ -83,9 +83,12 @@ def diff(a: Request, b: Request, provider: str) -> RequestDiff:
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
+    kept = _extent(ones[:parting])
+    if is_equal:
+        kept = msgspec.structs.replace(kept, tokens=account.tokens, tokens_exact=account.tokens_exact)
     return RequestDiff(
         equal=is_equal,
-        kept=_whole(ones, account) if is_equal else _extent(ones[:parting]),
+        kept=kept,
         difference=None if is_equal else _difference(ones[parting:], others[parting:]),
         a_after=_extent(ones[parting:]),
         b_after=_extent(others[parting:]),
@@ -110,21 +113,15 @@ def _completed(request: Request, other: Request) -> Request:
 
 def _explained(request: Request) -> Explanation:
     """The account of a request; of a text that is not known it counts nothing."""
-    account = explain(request)
-    lost = [line for line in account.messages if line.layer in request.lost_layers]
-    if not lost:
+    account, lost = explain(request), request.lost_layers
+    if not any(line.layer in lost for line in account.messages):
         return account
-    return msgspec.structs.replace(
-        account,
-        messages=[
-            msgspec.structs.replace(line, characters=0, tokens=0, tokens_exact=False, preview="")
-            if line.layer in request.lost_layers
-            else line
-            for line in account.messages
-        ],
-        tokens=account.tokens - sum(line.tokens for line in lost),
-        tokens_exact=False,
-    )
+    tokens = account.tokens - sum(line.tokens for line in account.messages if line.layer in lost)
+    nothing = {"characters": 0, "tokens": 0, "tokens_exact": False, "preview": ""}
+    lines = [
+        msgspec.structs.replace(line, **nothing) if line.layer in lost else line for line in account.messages
+    ]
+    return msgspec.structs.replace(account, messages=lines, tokens=tokens, tokens_exact=False)
 
 
 class _Compared(NamedTuple):
@@ -153,9 +150,8 @@ def _contrasted(other: _Compared, one: _Compared) -> Piece:
         return one.piece
     sides = [{key: exact_json.encode(each) for key, each in side.value.items()} for side in (one, other)]
     keys = {key for key, _ in sides[0].items() ^ sides[1].items()} or one.value.keys()
-    return msgspec.structs.replace(
-        one.piece, differing={key: each for key, each in one.value.items() if key in keys}
-    )
+    differing = {key: each for key, each in one.value.items() if key in keys}
+    return msgspec.structs.replace(one.piece, differing=differing)
 
 
 def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_Compared]:
@@ -220,12 +216,6 @@ def _unmarked(value: Any) -> Any:
     if isinstance(bare.get("content"), list):
         bare["content"] = [_unmarked(block) for block in bare["content"]]
     return bare
-
-
-def _whole(pieces: Sequence[_Compared], account: Explanation) -> Extent:
-    """A request that another equals, as its explanation counts it."""
-    all_of_it = _extent(pieces)
-    return msgspec.structs.replace(all_of_it, tokens=account.tokens, tokens_exact=account.tokens_exact)
 
 
 def _extent(pieces: Sequence[_Compared]) -> Extent:

@@ -1,7 +1,5 @@
 """Explaining a request: for each message where it comes from and what it costs; and what was left out."""
 
-from typing import Any
-
 import msgspec
 
 from cardbox_cli.context.collector import LayerLeftOut
@@ -33,7 +31,7 @@ class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
     preview: str
 
 
-class ToolLine(msgspec.Struct, frozen=True, kw_only=True):
+class ToolLine(msgspec.Struct, frozen=True):
     """One tool's account, as its definition is stored."""
 
     name: str | None
@@ -89,7 +87,10 @@ def explain(request: Request) -> Explanation:
             _message_line(message, cost, request)
             for message, cost in zip(request.messages, of_messages, strict=True)
         ],
-        tools=[_tool_line(tool, cost) for tool, cost in zip(request.tools, of_tools, strict=True)],
+        tools=[
+            ToolLine(tool_name(tool), len(cost.text), cost.tokens, not cost.estimated)
+            for tool, cost in zip(request.tools, of_tools, strict=True)
+        ],
         left_out=request.left_out,
         layers_left_out=request.layers_left_out,
         tokens=sum(cost.tokens for cost in of_all),
@@ -126,15 +127,6 @@ def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine
         tokens=cost.tokens,
         tokens_exact=not cost.estimated,
         preview=cost.text,
-    )
-
-
-def _tool_line(tool: dict[str, Any], cost: Cost) -> ToolLine:
-    return ToolLine(
-        name=tool_name(tool),
-        characters=len(cost.text),
-        tokens=cost.tokens,
-        tokens_exact=not cost.estimated,
     )
 
 

@@ -19,7 +19,7 @@ from cardbox_cli.context.request import (
     request_of,
 )
 
-# Characters of a finding's message; ids, names and numbers of cards may have any number of them.
+# Characters of a finding's message, which else loses its middle: ids and names may have any number of them.
 _WIDEST = 400
 
 
@@ -62,11 +62,6 @@ def lint(
     return [_finding(rule, provider, entry, words) for rule, entry, words in hits]
 
 
-def _abridged(message: str) -> str:
-    """A message without its middle where it names a value that is long."""
-    return message if len(message) <= _WIDEST else f"{message[: _WIDEST - 100]}…{message[-99:]}"
-
-
 def _finding(rule: LintRule, provider: str, entry: RequestEntry | None, message: str) -> LintFinding:
     return LintFinding(
         rule=rule.id,
@@ -75,7 +70,7 @@ def _finding(rule: LintRule, provider: str, entry: RequestEntry | None, message:
         card_id=None if entry is None else entry.slot.card_id,
         box_id=None if entry is None else entry.box_id or None,
         position=None if entry is None else entry.slot.position,
-        message=_abridged(message),
+        message=message if len(message) <= _WIDEST else f"{message[: _WIDEST - 100]}…{message[-99:]}",
         source=rule.source,
         remedy=rule.remedy,
     )

@@ -57,10 +57,8 @@ def _unknown_roles(subject: Subject) -> Iterator[Hit]:
     for entry, card in subject.cards:
         if card.role in _ROLES or never_a_message(card) or card.type == TOOL_RESULT or card.tool_calls:
             continue  # whose message it is is decided by more than the role
-        if card.role is None:
-            yield entry, "the card has no role"
-        else:
-            yield entry, f"no provider knows the role {card.role!r}"
+        problem = "the card has no role" if card.role is None else f"no provider knows the role {card.role!r}"
+        yield entry, problem
 
 
 _ROLES = frozenset(ROLES)
@@ -95,12 +93,9 @@ def _unknown_contents(subject: Subject) -> Iterator[Hit]:
 @RULES.warning("content-empty", remedy="leave the card out")
 def _empty(subject: Subject) -> Iterator[Hit]:
     """A card that says nothing. A tool result, and a message that calls tools, may be empty."""
-    history = subject.history
-    blank = [(entry, card) for entry, card, _ in history.blank]
-    without_parts = [
-        (entry, card) for entry, card, message in history.not_text if message.body.get("content") == []
-    ]
-    for entry, card in (*blank, *without_parts, *subject.without_message):
+    without_parts = [each for each in subject.history.not_text if each[2].body.get("content") == []]
+    blank = [(entry, card) for entry, card, _ in (*subject.history.blank, *without_parts)]
+    for entry, card in (*blank, *subject.without_message):
         known = card_type(card.type)
         if known.becomes != "message" or known.may_be_empty or card.tool_calls:
             continue  # what never is a message, and what other rules are about
@@ -153,9 +148,8 @@ def _is_repeated(one: CardMessage, other: CardMessage) -> bool:
 def _repeated_contents(subject: Subject) -> Iterator[Hit]:
     first: dict[str, RequestEntry] = {}
     for entry, text in subject.history.long_texts:
-        earlier = first.setdefault(text, entry)
-        if earlier is not entry:
-            slot = earlier.slot
+        slot = first.setdefault(text, entry).slot
+        if slot is not entry.slot:
             yield entry, f"says the same as card {slot.card_id!r} at position {slot.position}"
 
 
@@ -169,9 +163,8 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
     for entry, card in summaries:
         covers = card.metadata.get("covers")
         covered = [each for each in covers if isinstance(each, str)] if isinstance(covers, list) else []
-        there = [each for each in covered if each in sent]
-        if there:
-            yield entry, f"{len(there)} of the {len(covered)} cards that it sums up are sent as well"
+        if there := sum(each in sent for each in covered):
+            yield entry, f"{there} of the {len(covered)} cards that it sums up are sent as well"
 
 
 @RULES.warning(
@@ -196,7 +189,7 @@ def _no_messages(subject: Subject) -> Iterator[Hit]:
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
     """What the provider's format cannot say: it is left out, or sent as mere text."""
     for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
-        yield None if loss.card_id is None else subject.place_of(loss.card_id), loss.what
+        yield subject.request.places.get(loss.card_id or ""), loss.what
 
 
 def _doubtful(subject: Subject) -> Iterable[Card]:

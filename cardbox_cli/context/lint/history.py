@@ -127,10 +127,5 @@ def _call(entry: RequestEntry, value: Any) -> HistoryCall:
     function, call_id = value.get("function"), value.get("id")
     function = function if isinstance(function, dict) else None
     name = value.get("name") if function is None else function.get("name")
-    return HistoryCall(
-        entry,
-        value,
-        function,
-        call_id if isinstance(call_id, str) else None,
-        name if isinstance(name, str) else None,
-    )
+    call_id = call_id if isinstance(call_id, str) else None
+    return HistoryCall(entry, value, function, call_id, name if isinstance(name, str) else None)

@@ -1,6 +1,7 @@
 """What a rule of the lint is, and what it answers: the values that all of them share."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partialmethod
 from typing import Literal
 
 import msgspec
@@ -48,23 +49,16 @@ class Rules:
         """The rules as a provider has them: `source` is where it says so, for those that name no source."""
         return (each if each.source else replace(each, source=source) for each in self._rules)
 
-    def error(self, id: str, **named: str) -> Callable[[Find], Find]:
-        """Enter the decorated function as a rule whose findings a provider refuses."""
-        return self._entering(id, "error", **named)
-
-    def warning(self, id: str, **named: str) -> Callable[[Find], Find]:
-        """Enter the decorated function as a rule whose findings are sent all the same."""
-        return self._entering(id, "warning", **named)
-
-    def _entering(self, id: str, severity: Severity, **named: str) -> Callable[[Find], Find]:
+    def _entering(self, severity: Severity, id: str, **named: str) -> Callable[[Find], Find]:
         def enter(find: Find) -> Find:
-            finds = " ".join((find.__doc__ or "").split())
-            named.setdefault("source", self._source)
-            rule = LintRule(id=id, severity=severity, find=find, **{"finds": finds, **named})
-            self._rules.append(rule)
+            known = {"finds": " ".join((find.__doc__ or "").split()), "source": self._source, **named}
+            self._rules.append(LintRule(id=id, severity=severity, find=find, **known))
             return find
 
         return enter
+
+    error = partialmethod(_entering, "error")
+    warning = partialmethod(_entering, "warning")
 
 
 class LintFinding(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,13 +54,9 @@ class Subject:
     def place(self, message: Message) -> RequestEntry | None:
         """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
         if message.card_id is not None:
-            return self.place_of(message.card_id)
+            return self.request.places.get(message.card_id)
         makers = self.request.makers.get(message.layer, [])
-        return next((self.place_of(card_id) for card_id in makers), None)
-
-    def place_of(self, card_id: str) -> RequestEntry | None:
-        """The first place of a card."""
-        return self.request.places.get(card_id)
+        return next(map(self.request.places.get, makers), None)
 
     @cached_property
     def explained(self) -> Explanation:

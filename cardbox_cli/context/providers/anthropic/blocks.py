@@ -25,8 +25,7 @@ def is_call(block: Any) -> bool:
     """Whether it is a call of a client's tool with all that a call needs."""
     if kind(block) != "tool_use" or not isinstance(block.get("input"), dict):
         return False
-    call_id, name = block.get("id"), block.get("name")
-    return isinstance(call_id, str) and isinstance(name, str) and call_id != "" and name != ""
+    return bool(text_at(block, "id") and text_at(block, "name"))
 
 
 def is_result(block: Any) -> bool:
@@ -41,16 +40,13 @@ def is_result(block: Any) -> bool:
 def call_of_block(block: Block) -> dict[str, Any]:
     """The tool call that a tool_use block is. Equal inputs give equal arguments."""
     arguments = exact_json.canonical(exact_json.encode(block["input"])).decode()
-    return {
-        "id": block["id"],
-        "type": "function",
-        "function": {"name": block["name"], "arguments": arguments},
-    }
+    function = {"name": block["name"], "arguments": arguments}
+    return {"id": block["id"], "type": "function", "function": function}
 
 
 def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
     """The content parts that a user's blocks are."""
-    return [_part(block) for block in blocks]
+    return [_file_part(block) or text_part(plain_text([block])) for block in blocks]
 
 
 def has_files(blocks: Any) -> bool:
@@ -63,11 +59,6 @@ def plain_text(blocks: Iterable[Any]) -> str:
     return "\n".join(words_of(block) or f"[{kind(block) or 'block'}]" for block in blocks)
 
 
-def _part(block: Any) -> dict[str, Any]:
-    file = _file_part(block)
-    return file if file is not None else text_part(plain_text([block]))
-
-
 def _file_part(block: Any) -> dict[str, Any] | None:
     source = block.get("source") if kind(block) in ("image", "document") else None
     if not isinstance(source, dict):
@@ -77,18 +68,14 @@ def _file_part(block: Any) -> dict[str, Any] | None:
         return None if url is None else {"type": "image_url", "image_url": {"url": url}}
     if source.get("type") != "base64" or url is None:
         return None
-    title = block.get("title")
-    name = title if isinstance(title, str) and title else "document.pdf"
-    return {"type": "file", "file": {"filename": name, "file_data": url}}
+    return {"type": "file", "file": {"filename": text_at(block, "title") or "document.pdf", "file_data": url}}
 
 
 def _url(source: dict[str, Any]) -> str | None:
     if source.get("type") == "base64":
-        media_type, data = source.get("media_type"), source.get("data")
-        is_whole = isinstance(media_type, str) and isinstance(data, str)
-        return f"data:{media_type};base64,{data}" if is_whole else None
-    url = source.get("url")
-    return url if source.get("type") == "url" and isinstance(url, str) else None
+        media_type, data = text_at(source, "media_type"), text_at(source, "data")
+        return None if media_type is None or data is None else f"data:{media_type};base64,{data}"
+    return text_at(source, "url") if source.get("type") == "url" else None
 
 
 # --- from the chat form to blocks
@@ -152,6 +139,6 @@ def _document_block(file: dict[str, Any]) -> Block | None:
     if data is None or data[1] != "application/pdf":
         return None
     source = {"type": "base64", "media_type": data[1], "data": data[2]}
-    name = file.get("filename")
-    title = {"title": name} if isinstance(name, str) else {}
+    name = text_at(file, "filename")
+    title = {} if name is None else {"title": name}
     return {"type": "document", "source": source, **title}

@@ -23,21 +23,9 @@ MAX_TOKENS = 4096
 
 # Keys of a profile's llm_config that are the same parameter here.
 SAME_PARAMETERS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "thinking",
-    "output_config",
-    "stop_sequences",
-    "metadata",
-    "service_tier",
-    "speed",
-    "container",
-    "inference_geo",
-    "user_profile_id",
-    "workspace_id",
-    "diagnostics",
-    "cache_control",
+    *("temperature", "top_p", "top_k", "thinking", "output_config", "stop_sequences", "metadata"),
+    *("service_tier", "speed", "container", "inference_geo", "user_profile_id", "workspace_id"),
+    *("diagnostics", "cache_control"),
 )
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}

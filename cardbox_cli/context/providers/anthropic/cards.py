@@ -34,7 +34,6 @@ _OWN_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
     | {"search_result", "server_tool_use", "container_upload"}
 )
-_OWN_SUFFIX = "_tool_result"
 # The type of the cards that a stretch of one sort makes.
 _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
 
@@ -49,11 +48,9 @@ def _marks_beside(beside: Mapping[str, Any]) -> bool:
 
 def _marks_message(message: Any) -> bool:
     content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, list) and any(map(_is_own, content))
-
-
-def _is_own(block: Any) -> bool:
-    return kind(block) in _OWN_BLOCKS or kind(block).endswith(_OWN_SUFFIX)
+    return isinstance(content, list) and any(
+        kind(block) in _OWN_BLOCKS or kind(block).endswith("_tool_result") for block in content
+    )
 
 
 # --- messages as cards
@@ -63,7 +60,8 @@ def _draft(message: Body) -> list[CardDraft]:
     role = message["role"]
     cards = content_cards(role, message.get("content"), NAME)
     around = {**message, "content": emptied(message["content"])} if "content" in message else message
-    if role != _SYSTEM and same_json(around, _default_envelope(role, cards)):
+    is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0]), str)
+    if role != _SYSTEM and same_json(around, {"role": role, "content": "" if is_text_alone else []}):
         return cards
     return [keep(cards[0], NAME, source_message=around), *cards[1:]]
 
@@ -154,11 +152,6 @@ def joined_content(cards: Sequence[AnyCard]) -> list[Any]:
     return [block for card in cards for block in as_blocks(content_of(card))]
 
 
-def _default_envelope(role: str, cards: Sequence[AnyCard]) -> dict[str, Any]:
-    is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0]), str)
-    return {"role": role, "content": "" if is_text_alone else []}
-
-
 def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
     """System text of another origin than a message joins the prompt beside the messages."""
     others = ids_on_export(cards)
@@ -211,12 +204,10 @@ def gathered(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[
     """
     run: list[Card] = []
     for card in cards:
-        if run and not begins(card) and _continues(run[-1], card):
-            run.append(card)
-            continue
-        if run:
+        if run and (begins(card) or not _continues(run[-1], card)):
             yield run
-        run = [card]
+            run = []
+        run.append(card)
     if run:
         yield run
 
@@ -228,12 +219,9 @@ def _continues(before: Card, card: Card) -> bool:
 
 def message_of(cards: Sequence[Card]) -> Body:
     """The message that neighbouring cards are together."""
-    around = _envelope(cards[0])
-    return (
-        {"role": role_of(cards[0]), "content": _content_of(cards)}
-        if around is None
-        else filled(around, cards)
-    )
+    if (around := _envelope(cards[0])) is not None:
+        return filled(around, cards)
+    return {"role": role_of(cards[0]), "content": _content_of(cards)}
 
 
 def _envelope(card: Card) -> Body | None:

@@ -90,12 +90,10 @@ def _prefill(subject: Subject) -> Iterator[Hit]:
     last = sent.prefill
     if last is None or last.kinds[-1] == "tool_use":
         return
-    if not takes_prefill(subject.request.model):
-        model = subject.request.model
-        yield (
-            sent.place_in(last, -1),
-            f"{model} does not go on with an assistant's message, which is the last",
-        )
+    model = subject.request.model
+    if not takes_prefill(model):
+        words = f"{model} does not go on with an assistant's message, which is the last"
+        yield sent.place_in(last, -1), words
     elif thinking_rules.is_on(subject):
         yield sent.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
 
@@ -240,7 +238,7 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
     """A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike."""
     for change, repeats in _renamed(subject):
         if repeats and change.card_id is not None:
-            place = subject.place_of(change.card_id)
+            place = subject.request.places.get(change.card_id)
             yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
@@ -250,7 +248,8 @@ def _id_characters(subject: Subject) -> Iterator[Hit]:
     number behind it where another id is the same then."""
     for change, repeats in _renamed(subject):
         if not repeats and change.card_id is not None:
-            yield subject.place_of(change.card_id), f"the id {change.old!r} is sent as {change.new!r}"
+            place = subject.request.places.get(change.card_id)
+            yield place, f"the id {change.old!r} is sent as {change.new!r}"
 
 
 def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
@@ -267,12 +266,10 @@ def _names(subject: Subject) -> Iterator[Hit]:
     for block, message in subject.view(SentMessages).blocks.get("tool_use", []):
         name = text_at(block, "name")
         # What has no name that is a text is malformed as a block.
-        problem = None if name is None else name_problem(name, "called tool", _NAME, 128)
-        if problem is not None:
+        if name is not None and (problem := name_problem(name, "called tool", _NAME, 128)) is not None:
             yield subject.place(message), problem
     for number, tool in enumerate(subject.request.tools):
-        problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 128)
-        if problem is not None:
+        if (problem := name_problem(tool_name(tool), f"tool {number}", _NAME, 128)) is not None:
             yield None, problem
 
 
@@ -301,23 +298,17 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 )
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     """A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`."""
-    if not any(
-        _is_raw(block.get("input")) for block, _ in subject.view(SentMessages).blocks.get("tool_use", [])
-    ):
+    calls = subject.view(SentMessages).blocks.get("tool_use", [])
+    if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
     history = subject.history
     with_blocks = {card.card_id for card in history.with_originals if own_blocks(card) is not msgspec.UNSET}
     for call in history.calls:
         if call.function is None or call.entry.slot.card_id in with_blocks:
             continue  # blocks are sent as they came
-        arguments = call.function.get("arguments")
-        if arguments_of(arguments) is None:
+        if arguments_of(arguments := call.function.get("arguments")) is None:
             problem = arguments_problem(arguments) or TOO_DEEP
             yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
-
-
-def _is_raw(called_with: Any) -> bool:
-    return isinstance(called_with, dict) and RAW in called_with
 
 
 RULES = (

@@ -20,14 +20,9 @@ def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
 
     All ids still differ then: where an id is taken, a number stands behind it.
     """
-    taken: set[str] = set()
-    others: dict[str, str] = {}
-    for call_id in ids:
-        allowed = block_id(call_id)
-        if allowed == call_id:
-            taken.add(call_id)
-        else:
-            others[call_id] = allowed
+    every = {call_id: block_id(call_id) for call_id in ids}
+    others = {call_id: allowed for call_id, allowed in every.items() if allowed != call_id}
+    taken = every.keys() - others.keys()
     times: dict[str, int] = {}
     for call_id, allowed in others.items():
         new = allowed
@@ -105,7 +100,7 @@ class _Naming:
         ids = {call_id: None for message in messages for call_id in ids_in(_blocks(message))}
         self._allowed = allowed_ids(ids)
         # No new id may be one that a later call has.
-        self._wanted = {self._in_allowed_characters(call_id) for call_id in ids}
+        self._wanted = {self._allowed.get(call_id, call_id) for call_id in ids}
         # old id -> (place of the message, new id) of the calls without a result
         self._waiting: dict[str, list[tuple[int, str]]] = {}
 
@@ -120,18 +115,14 @@ class _Naming:
     def _block(self, place: int, block: Any, card_id: str | None) -> Any:
         if not _is_call(block):
             return with_id(block, self._answered)
-        old = block["id"]
-        new = self._new_id(old)
+        old, new = block["id"], self._new_id(block["id"])
         self._waiting.setdefault(old, []).append((place, new))
         if new != old:
             self.changes.append(RenamedCall(card_id=card_id, old=old, new=new))
         return with_id(block, lambda _: new)
 
-    def _in_allowed_characters(self, old: str) -> str:
-        return self._allowed.get(old, old)
-
     def _new_id(self, old: str) -> str:
-        new = allowed = self._in_allowed_characters(old)
+        new = allowed = self._allowed.get(old, old)
         while new in self._given or (new != allowed and new in self._wanted):
             self._times[allowed] = self._times.get(allowed, 1) + 1
             new = f"{allowed}_{self._times[allowed]}"
@@ -142,7 +133,7 @@ class _Naming:
         """The new id of the call that a result of this id answers: the nearest; in one message the first."""
         waiting = self._waiting.get(old)
         if not waiting:
-            return self._in_allowed_characters(old)
+            return self._allowed.get(old, old)
         nearest = waiting[-1][0]
         first = next(index for index, (place, _) in enumerate(waiting) if place == nearest)
         return waiting.pop(first)[1]

@@ -14,36 +14,12 @@ from cardbox_cli.context.request import Request
 # Keys of a profile's llm_config that are parameters of a request. Not `stream` and `stream_options`: whether
 # an answer comes in pieces is decided by the command that sends the request.
 PARAMETERS = (
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "max_completion_tokens",
-    "stop",
-    "seed",
-    "n",
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "logprobs",
-    "top_logprobs",
-    "response_format",
-    "reasoning_effort",
-    "verbosity",
-    "modalities",
-    "audio",
-    "prediction",
-    "web_search_options",
-    "functions",
-    "function_call",
-    "user",
-    "safety_identifier",
-    "moderation",
-    "metadata",
-    "store",
-    "service_tier",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
+    *("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n"),
+    *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
+    *("response_format", "reasoning_effort", "verbosity", "modalities", "audio", "prediction"),
+    *("web_search_options", "functions", "function_call", "user", "safety_identifier", "moderation"),
+    *("metadata", "store", "service_tier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
 )
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
@@ -84,11 +60,8 @@ def steps(messages: Sequence[Message]) -> list[int]:
     numbers: list[int] = []
     number, before = 0, None
     for message in messages:
-        role = message.body["role"]
-        goes_on = before is not None and (
-            (role == "tool" and before.body["role"] == "tool") or are_one(before, message)
-        )
-        number += not goes_on
+        are_results = before is not None and message.body["role"] == before.body["role"] == "tool"
+        number += before is None or not (are_results or are_one(before, message))
         numbers.append(number)
         before = message
     return numbers

@@ -9,7 +9,7 @@ from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, standard_body
-from cardbox_cli.context.parts import kind, texts_in
+from cardbox_cli.context.parts import kind, text_at, texts_in
 from cardbox_cli.context.providers.chat import chat_body, chat_message
 from cardbox_cli.context.providers.openai.body import joined
 from cardbox_cli.context.providers.provider import Body, MessageFiles
@@ -41,28 +41,19 @@ def original(card: Card | CardDraft) -> Body | None:
 
 def card_of_message(message: Body) -> CardDraft:
     """The card that holds a message; `chat_body` gives the same message back."""
-    role = message["role"]
-    name = message.get("name")
+    role, name = message["role"], message.get("name")
     names_function = _TYPES[role] == TOOL_RESULT and isinstance(name, str)
+    calls = message.get("tool_calls") if role == "assistant" else None
+    call_id = text_at(message, "tool_call_id") if role == "tool" else None
     card = imported_card(
         _TYPES[role],
         texts_in(message.get("content")),
         role=role,
         metadata={"function_name": name} if names_function else None,
-        tool_calls=_tool_calls(message),
-        tool_call_id=_tool_call_id(message),
+        tool_calls=(calls or None) if isinstance(calls, list) else None,
+        tool_call_id=call_id or None,
     )
     return card if standard_body(card) == message else keep(card, NAME, source_message=message)
-
-
-def _tool_calls(message: Body) -> list[Any] | None:
-    calls = message.get("tool_calls")
-    return calls if message["role"] == "assistant" and isinstance(calls, list) and calls else None
-
-
-def _tool_call_id(message: Body) -> str | None:
-    call_id = message.get("tool_call_id")
-    return call_id if message["role"] == "tool" and isinstance(call_id, str) and call_id else None
 
 
 def _has_mark(message: Any) -> bool:

@@ -46,8 +46,7 @@ def _is_function(call: HistoryCall) -> bool:
 def _long_ids(subject: Subject) -> Iterator[Hit]:
     for call in subject.history.calls:
         if call.id is not None and len(call.id) > _LONGEST_ID and _is_function(call):
-            size = len(call.id)
-            yield call.entry, f"the id {call.id!r} has {size} characters, not up to {_LONGEST_ID}"
+            yield call.entry, f"the id {call.id!r} has {len(call.id)} characters, not up to {_LONGEST_ID}"
 
 
 @_OWN.error("tool-name-invalid", source=_TOOLS, remedy="rename the tool in its definition and its calls")
@@ -85,8 +84,7 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
     for call in subject.history.calls:
         if call.function is None or not _is_function(call):
             continue
-        problem = arguments_problem(call.function.get("arguments"))
-        if problem is not None:
+        if (problem := arguments_problem(call.function.get("arguments"))) is not None:
             yield call.entry, f"the arguments of {call.name!r} are {problem}"
 
 
@@ -174,8 +172,7 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     if history.with_other_calls or any(others):
         yield from _malformed_calls(subject)
     for number, tool in enumerate(subject.beside.get("tools", [])):
-        problem = _tool_problem(tool)
-        if problem is not None:
+        if (problem := _tool_problem(tool)) is not None:
             yield None, f"tool {number} {problem}"
 
 
