@@ -23,7 +23,7 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import Listener, Wanted, notify
+from cardbox_cli.store.connection.notifications import Listener, notify, wanted
 from cardbox_cli.store.profiles import ProfileStore
 
 _OWNER = "bench"
@@ -259,7 +259,7 @@ def _ask_and_ring(agent: _Agent) -> None:
 def _worker(database: Database) -> Iterator[queues.Work]:
     """A thread that claims what it is woken for, and ends it."""
     work, stopped = queues.Work(), Event()
-    listener = Listener(database.target, Wanted(PROJECT, [_TARGET]), print)
+    listener = Listener(database.target, wanted(PROJECT, [_TARGET]), print)
 
     def serve() -> None:
         with Database.connect(database.target) as own:
