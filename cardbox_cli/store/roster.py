@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.model.execution.turns import new_edge_id
+from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Further, ProjectStore, paged
@@ -84,7 +84,7 @@ class RosterStore(ProjectStore):
         values = {name: getattr(agent, name) for name in _RECORDED}
         self._run(
             "insert_identity_edge",
-            edge_id=new_edge_id(),
+            edge_id=new_id("edge"),
             action=action,
             source_agent_id=source_agent_id,
             agent_id=agent.agent_id,

@@ -39,7 +39,6 @@ def command(
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
     from cardbox_cli.conversations.conversation import Rereadable
-    from cardbox_cli.conversations.formats import format_named
 
     with session().stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)

@@ -13,6 +13,7 @@ from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
 from cardbox_cli.cli.runtime import wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
 
