@@ -39,10 +39,7 @@ class BadText(Unstorable):
 
 
 def exact_number(text: str) -> float | Decimal:
-    """The number that `text` is: a float if that float prints just so, else a Decimal.
-
-    Raises ValueError for an exponent beyond all bounds.
-    """
+    """The number `text` is: a float that prints just so, else a Decimal. ValueError beyond all bounds."""
     number = float(text)
     if repr(number) == text:
         return number

@@ -50,12 +50,9 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the contexts of a project are composed, where neither a command nor a profile says otherwise.
+    """How the contexts of a project are composed, where neither a command nor a profile says otherwise."""
 
-    `enable_share_context` None leaves it to the kind of process.
-    """
-
-    enable_share_context: bool | None = None
+    enable_share_context: bool | None = None  # None leaves it to the kind of process
     reproducible_layers: list[str] = []
 
 

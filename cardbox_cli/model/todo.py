@@ -64,10 +64,7 @@ def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
 
 
 def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
-    """The item of the number `wanted`, or whose first or newest card has that id, or beginning or end.
-
-    Raises NotFound, or AmbiguousId with the candidates.
-    """
+    """The item of this number, or of a card's id or its beginning or end. NotFound, AmbiguousId."""
     if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(items):
         return items[int(wanted) - 1]
     whole = [item for item in items if wanted in _ids(item)]

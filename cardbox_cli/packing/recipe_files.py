@@ -44,10 +44,7 @@ class ListedRecipe:
 
 
 def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:
-    """Find and read a recipe; of several with one name, that of the first folder.
-
-    Raises NotFound, or InvalidRecipe with all that is wrong with the file.
-    """
+    """Find and read a recipe; of several that of the first folder. Raises NotFound, InvalidRecipe."""
     path = Path(name_or_path) if _is_path(name_or_path) else _named(name_or_path, folders)
     text = _text(path)
     return LoadedRecipe(parse_recipe(text, str(path)), name=path.stem, source=path, text=text)
@@ -69,10 +66,7 @@ def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
 
 
 def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
-    """The file of each recipe that can be used by name, sorted by it; none is read.
-
-    An earlier folder hides a later one, and what ships comes last.
-    """
+    """The files of recipes by name, sorted; an earlier folder hides a later one, what ships comes last."""
     known: dict[str, Path] = {}
     for folder in [*folders, shipped("handovers")]:
         for path in sorted(folder.glob("*.y*ml")):

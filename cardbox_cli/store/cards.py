@@ -177,10 +177,7 @@ class CardStore(ProjectStore):
         return Further.counted(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, or a unique beginning or end of one.
-
-        Raises NotFound, or AmbiguousId with the candidates.
-        """
+        """The full id of an id, or of a unique beginning or end of one. Raises NotFound, AmbiguousId."""
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
         rows = self._rows("find_card_ids", wanted=wanted, **patterns)
         whole = [card_id for card_id, is_whole in rows if is_whole]

@@ -72,10 +72,7 @@ class Collector(ProjectStore):
         )
 
     def dangling(self, *, without_expired: bool = False, without_deleted: bool = False) -> list[Dangling]:
-        """The boxes with references that lead to no card, most first.
-
-        With `without_…` as it would be if those cards were purged.
-        """
+        """The boxes with references to no card, most first; `without_…` as if those were purged."""
         rows = self._rows(
             "dangling_references", without_expired=without_expired, without_deleted=without_deleted
         )

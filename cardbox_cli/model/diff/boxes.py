@@ -41,10 +41,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """How box `b` differs from box `a`, as a reader of `b` meets the changes.
-
-    `pairs` are the places of both that are one: kept, moved and changed.
-    """
+    """How box `b` differs from `a`, as its reader meets it. `pairs` are places kept, moved and changed."""
 
     a: Box
     b: Box
@@ -58,10 +55,7 @@ class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
-    """How the id list `b` differs from `a`, with as few moves as there can be.
-
-    Where one id has very many places in both lists, with few moves.
-    """
+    """How the id list `b` differs from `a`, by the fewest moves; by few where an id has many places."""
     kept = longest_common(a, b)
     kept_a, kept_b = {pair.a for pair in kept}, {pair.b for pair in kept}
     left: dict[str, list[int]] = {}

@@ -20,10 +20,7 @@ class Pair(NamedTuple):
 
 
 def longest_common(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """The longest pairing of equal items whose positions rise in both.
-
-    Where some item has more than 16 places in both, a long one.
-    """
+    """The longest pairing of equal items whose positions rise in both; a long one where items are many."""
     head = _common_beginning(a, b)
     tail = _common_beginning(a[head:][::-1], b[head:][::-1])
     middle = _candidates(a[head : len(a) - tail], b[head : len(b) - tail])

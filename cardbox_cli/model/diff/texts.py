@@ -53,10 +53,8 @@ def abridged(pieces: Sequence[Piece]) -> list[Piece]:
     """`pieces` with `…` for equal text that is far from every change."""
     last = len(pieces) - 1
     return [
-        Piece(
-            piece.kind, _abridged(piece.text, index > 0, index < last) if piece.kind == "same" else piece.text
-        )
-        for index, piece in enumerate(pieces)
+        Piece("same", _abridged(text, index > 0, index < last)) if kind == "same" else Piece(kind, text)
+        for index, (kind, text) in enumerate(pieces)
     ]
 
 
@@ -116,20 +114,11 @@ def _apart(old: str, new: str) -> list[Piece]:
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:
     """`pieces` with neighbouring changes made into one removed and one added piece."""
     joined: list[Piece] = []
-    removed = added = ""
-    for piece in [*pieces, Piece("same", "")]:
-        match piece.kind:
-            case "removed":
-                removed += piece.text
-            case "added":
-                added += piece.text
-            case "same":
-                joined += _apart(removed, added)
-                removed = added = ""
-                if piece.text and joined and joined[-1].kind == "same":
-                    joined[-1] = Piece("same", joined[-1].text + piece.text)
-                elif piece.text:
-                    joined.append(piece)
+    for is_same, group in groupby(pieces, key=lambda piece: piece.kind == "same"):
+        run = list(group)
+        old = "".join(piece.text for piece in run if piece.kind != "added")
+        new = "".join(piece.text for piece in run if piece.kind != "removed")
+        joined += [Piece("same", old)] if is_same else _apart(old, new)
     return joined
 
 

@@ -61,11 +61,7 @@ class Section(BaseModel):
 
 
 def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], hint: str | None = None) -> M:
-    """The `model` that `document` describes.
-
-    Raises `refuse_with` with all problems: those of reading, and those of fitting that do not follow from
-    them.
-    """
+    """The `model` that `document` describes. Raises `refuse_with` with all problems of reading it, too."""
     problems = list(document.problems)
     if document.whole:
         try:

@@ -69,13 +69,8 @@ def read_record(home: Path) -> Location | None:
         ) from exc
     try:
         record = json.loads(text)
-        location = Location(
-            data=home / record["data"],
-            socket=home / record["socket"],
-            account=record["account"],
-            binaries=Path(record["binaries"]),
-            major=record["major"],
-        )
+        folders = home / record["data"], home / record["socket"]
+        location = Location(*folders, record["account"], Path(record["binaries"]), record["major"])
         made_for = record["home"]
     except (ValueError, TypeError, KeyError):
         return None

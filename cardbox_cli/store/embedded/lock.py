@@ -11,10 +11,7 @@ _PATIENCE = 180.0
 
 
 def exclusive(path: Path, announce: Callable[[str], None]) -> AbstractContextManager[int]:
-    """Hold the lock file `path`. After a second of waiting says so, once.
-
-    Raises DatabaseUnavailable after three minutes.
-    """
+    """Hold the lock file `path`. Says once that it waits; DatabaseUnavailable after three minutes."""
     announced = False
 
     def waiting(seconds: float) -> None:

@@ -61,10 +61,7 @@ class EmbeddedServer:
         return f"postgresql://{SUPERUSER}@/{quote(dbname, safe='')}?host={host}&port={PORT}"
 
     def connect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
-        """Connect, starting the server if it does not run, making it if there is none.
-
-        `options` are those of `psycopg.connect`. Raises DatabaseUnavailable.
-        """
+        """Connect, making and starting the server if need be, with options of `psycopg.connect`."""
         location = read_record(self.home)
         if location is not None:
             with suppress(psycopg.OperationalError):

@@ -30,10 +30,7 @@ _PAUSE = 0.05
 
 
 def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], None]) -> bool:
-    """Make, start and complete what is missing; whether the server had to be started.
-
-    Raises DatabaseUnavailable when it cannot be, or does not answer within half a minute.
-    """
+    """Make, start and complete what is missing; whether it was started. Raises DatabaseUnavailable."""
     location, started, obstacle = read_record(home), False, None
     deadline = time.monotonic() + _PATIENCE
     while True:

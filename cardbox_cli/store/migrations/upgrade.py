@@ -97,10 +97,7 @@ def _broken(database: "Database", *indexes: str) -> set[str]:
 
 
 def add_missing_tables(database: "Database") -> list[str]:
-    """Make every table that does not exist, in one transaction; their names. Alters none that does.
-
-    Raises SchemaTooNew for a database that a newer cbx has upgraded.
-    """
+    """Make every table that does not exist, in one transaction; their names. Raises SchemaTooNew."""
     while True:
         with database.transaction():
             database.check_version()
