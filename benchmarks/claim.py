@@ -139,7 +139,7 @@ def _claiming(database: Database, batch: int) -> Side:
 
     def run() -> None:
         claimed = claims.claim(runtime, target=_TARGET, owner=_OWNER, limit=batch)
-        done = claims.ack_many(runtime, [each.row.inbox_id for each in claimed], owner=_OWNER)
+        done = runtime.inbox.consume([each.row.inbox_id for each in claimed], owner=_OWNER)
         _check(len(done), batch)
 
     return Side(before=partial(_refill, database.connection, batch), run=run, units=batch)
@@ -289,7 +289,7 @@ def _queue_row(name: str, open_queue: queues.Open, batch: int, rounds: int) -> R
     rows = f"batches of {batch}" if batch > 1 else "one at a time"
     return Row(
         name=f"claim-{batch}-{name}",
-        what=f"claims.claim and ack_many of inbox rows, {rows}, per row",
+        what=f"claims.claim and inbox.consume of rows, {rows}, per row",
         against=f"{name}: the same of jobs, {rows}",
         target=at_least(1),
         rounds=rounds,
@@ -305,7 +305,7 @@ def _reported(name: str, what: str, against: str, prepare: Any) -> Row:
 ROWS = [
     Row(
         name="claim-100-sql",
-        what="claims.claim and ack_many of inbox rows, batches of 100, per row",
+        what="claims.claim and inbox.consume of rows, batches of 100, per row",
         against="the best plain SQL of the same effect, prepared",
         target=at_least(0.9),
         rounds=40,

@@ -18,6 +18,10 @@ class CbxError(Exception):
     code = "failure"
     exit_code = 1
 
+    def __init_subclass__(cls, *, code: str, exit_code: int | None = None) -> None:
+        super().__init_subclass__()
+        cls.code, cls.exit_code = code, exit_code or cls.exit_code
+
     def __init__(
         self, message: str, *, hint: str | None = None, details: Mapping[str, Any] | None = None
     ) -> None:
@@ -27,142 +31,89 @@ class CbxError(Exception):
         self.details: dict[str, Any] = dict(details or {})
 
 
-class UsageError(CbxError):
+class UsageError(CbxError, code="usage", exit_code=2):
     """The command line itself is malformed."""
 
-    code = "usage"
-    exit_code = 2
 
-
-class NotFound(CbxError):
+class NotFound(CbxError, code="not-found", exit_code=3):
     """What was named does not exist in this project."""
 
-    code = "not-found"
-    exit_code = 3
 
-
-class InvalidInput(CbxError):
+class InvalidInput(CbxError, code="invalid-input", exit_code=4):
     """A value was understood and refused."""
 
-    code = "invalid-input"
-    exit_code = 4
 
-
-class DuplicateQuery(InvalidInput):
+class DuplicateQuery(InvalidInput, code="duplicate-query"):
     """A query that the history ends with already."""
 
-    code = "duplicate-query"
 
-
-class BadRequest(InvalidInput):
+class BadRequest(InvalidInput, code="bad-request"):
     """A pack was asked for with arguments or a recipe that its rules refuse."""
 
-    code = "bad-request"
 
-
-class InvalidRecipe(InvalidInput):
+class InvalidRecipe(InvalidInput, code="invalid-recipe"):
     """A handover recipe does not say what a recipe may say; `details["problems"]` lists every place."""
 
-    code = "invalid-recipe"
 
-
-class InvalidCard(InvalidInput):
+class InvalidCard(InvalidInput, code="invalid-card"):
     """A card's content, metadata or text cannot be stored."""
 
-    code = "invalid-card"
 
-
-class InvalidConversation(InvalidInput):
+class InvalidConversation(InvalidInput, code="invalid-conversation"):
     """A conversation file is not in the format it was said to be in."""
 
-    code = "invalid-conversation"
 
-
-class Conflict(CbxError):
+class Conflict(CbxError, code="conflict", exit_code=5):
     """The stored state is not what the request assumed; nothing was written."""
 
-    code = "conflict"
-    exit_code = 5
 
-
-class CardConflict(Conflict):
+class CardConflict(Conflict, code="card-conflict"):
     """The card id is taken: by another payload, by a deleted card, or out of this project's sight."""
 
-    code = "card-conflict"
 
-
-class BoxConflict(Conflict):
+class BoxConflict(Conflict, code="box-conflict"):
     """The box changed meanwhile, or its id is taken."""
 
-    code = "box-conflict"
 
-
-class StaleEpoch(Conflict):
+class StaleEpoch(Conflict, code="stale-epoch"):
     """The turn is not at this epoch any more: it ended, was stopped, or was given to somebody else."""
 
-    code = "stale-epoch"
 
-
-class LeaseLost(Conflict):
+class LeaseLost(Conflict, code="lease-lost"):
     """The inbox row is not claimed by this owner (any more)."""
 
-    code = "lease-lost"
 
-
-class CorrelationConflict(Conflict):
+class CorrelationConflict(Conflict, code="correlation-conflict"):
     """The correlation id was used for another request; `details` has the turn that has it."""
 
-    code = "correlation-conflict"
 
-
-class AmbiguousId(Conflict):
+class AmbiguousId(Conflict, code="ambiguous-id"):
     """A short id fits several things; `details["candidates"]` lists them."""
 
-    code = "ambiguous-id"
 
-
-class NotAccepted(CbxError):
+class NotAccepted(CbxError, code="not-accepted", exit_code=6):
     """A dispatch was answered busy, rejected or error; `details["error_code"]` says why."""
 
-    code = "not-accepted"
-    exit_code = 6
 
-
-class DatabaseUnavailable(CbxError):
+class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):
     """The database cannot be reached, or refuses to work for us."""
 
-    code = "database-unavailable"
-    exit_code = 7
 
-
-class SchemaMissing(DatabaseUnavailable):
+class SchemaMissing(DatabaseUnavailable, code="schema-missing"):
     """The database lacks tables that this command needs."""
 
-    code = "schema-missing"
 
-
-class SchemaTooNew(DatabaseUnavailable):
+class SchemaTooNew(DatabaseUnavailable, code="schema-too-new"):
     """The database was upgraded by a newer cbx."""
 
-    code = "schema-too-new"
 
-
-class ServiceUnavailable(CbxError):
+class ServiceUnavailable(CbxError, code="service-unavailable", exit_code=7):
     """A service beside the database cannot be reached, or refuses to work for us."""
 
-    code = "service-unavailable"
-    exit_code = 7
 
-
-class Findings(CbxError):
+class Findings(CbxError, code="findings", exit_code=8):
     """The check ran and found something; what it found is on stdout."""
 
-    code = "findings"
-    exit_code = 8
 
-
-class WaitedTooLong(CbxError):
+class WaitedTooLong(CbxError, code="waited-too-long", exit_code=124):
     """What was waited for did not happen in time; it goes on."""
-
-    code = "waited-too-long"
-    exit_code = 124

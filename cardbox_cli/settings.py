@@ -178,17 +178,11 @@ TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the com
 TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "Which signal strikes, and where.")
 TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the places passed.")
 
-EXECUTION = {
-    "lease": LEASE,
-    "heartbeat": HEARTBEAT,
-    "poll": POLL,
-    "unclaimed": UNCLAIMED,
-    "max_attempts": MAX_ATTEMPTS,
-    "backoff": BACKOFF,
-    "backoff_cap": BACKOFF_CAP,
-    "tool_wait": TOOL_WAIT,
-    "max_steps": MAX_STEPS,
-}
+_OF_EXECUTION = (
+    *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
+    *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS),
+)
+EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
     *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, RUNTIME_DIR),
     *(SERVER_USER, HANDOVERS, OWNER),

@@ -1,28 +1,26 @@
-"""How the command tree is put together: groups whose commands are modules, and what makes one of a function.
+"""How the command tree is put together: groups whose commands are modules, loaded when they are called.
 
-Owns what every command has in common: the options, help without rich, the pager, the answer to a mistyped
-name. Which commands there are stands in `root.py`, and in the `__init__.py` of each noun.
+Owns what is common to all groups, and the answer to a mistyped name. Knows nothing of typer, whose import
+would take more time than all else in help and completion. Which commands there are stands in `root.py`, and
+in the `__init__.py` of each noun.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
 
 import click
-import typer.core
-import typer.main
 from click.shell_completion import CompletionItem
-from typer.models import CommandInfo
 
 from cardbox_cli.cli.boundary import PIPE_CLOSED
-from cardbox_cli.cli.session import common_options, session
+from cardbox_cli.cli.session import common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 
 
-class _Signed(click.Command):
+class Signed(click.Command):
     """A command whose refusals say whose they are: click forgets it where a value is missing."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -33,50 +31,7 @@ class _Signed(click.Command):
             raise
 
 
-class Verb(_Signed, typer.core.TyperCommand):
-    """What a function does. `pages`: whether long answers go through a pager; those of --watch never end."""
-
-    pages = False
-
-    def invoke(self, ctx: click.Context) -> Any:
-        from cardbox_cli.cli.terminal.pager import paged
-
-        with paged() if self.pages and session().pages and not ctx.params.get("watch") else nullcontext():
-            return super().invoke(ctx)
-
-
-def verb(
-    *examples: str, pages: bool = False, takes_unknown_options: bool = False
-) -> Callable[[Callable[..., Any]], Verb]:
-    """Make a command of a function: its docstring is the help, its parameters are typer's.
-
-    `examples` are command lines, for the end of the help.
-    """
-
-    def make(function: Callable[..., Any]) -> Verb:
-        lines = "".join(f"\n  {line}" for line in examples)
-        info = CommandInfo(
-            cls=Verb,
-            callback=function,
-            epilog=f"\b\nExamples:{lines}",
-            context_settings={**HELP, "ignore_unknown_options": takes_unknown_options},
-        )
-        # Plain help: rich would cost every call its import.
-        command = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
-        assert isinstance(command, Verb)
-        command.pages = pages
-        for parameter in command.params:
-            if isinstance(parameter, click.Argument) and parameter.metavar is None:
-                # typer calls an argument by its variable, unless it has a metavar.
-                kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
-                parameter.metavar = kind + "..." * (parameter.nargs != 1)
-        command.params += common_options()
-        return command
-
-    return make
-
-
-class LazyGroup(_Signed, click.Group):
+class LazyGroup(Signed, click.Group):
     """Commands that are modules of a package, each loaded when it is called.
 
     `entries`: each command's line in the help, by its name, in order. So help and completion load none.

@@ -38,7 +38,7 @@ def editable_text(card: Card) -> str:
 
 
 def edited_content(card: Card, text: str, source: str) -> Content:
-    """The content that the edited `text` spells. Raises InvalidInput naming `source` and the place."""
+    """The content that the edited `text` is. Raises InvalidInput naming `source` and the place."""
     if isinstance(card.content, TextContent):
         return TextContent(text)
     try:

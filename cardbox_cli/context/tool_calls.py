@@ -1,6 +1,6 @@
 """Tool calls as cards hold them: a list of functions with an id and arguments, which are JSON in a text.
 
-Pure. Owns what arguments mean, and one spelling for the calls that models and their gateways write in many.
+Pure. Owns what arguments mean, and one form for the calls that models and their gateways write in many.
 """
 
 from collections.abc import Sequence

@@ -35,11 +35,7 @@ class Diagnoser:
 
     def turn(self, turn_id: str) -> Diagnosis:
         """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
-
-        def read() -> list[Snapshot]:
-            return self.reader.turns([self.store.resolve(turn_id)])
-
-        return self._judged(read, turn_id)[0]
+        return self._judged(lambda: self.reader.turns([self.store.resolve(turn_id)]), turn_id)[0]
 
     def agent(self, agent_id: str) -> Diagnosis:
         """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""
@@ -47,10 +43,8 @@ class Diagnoser:
         def read() -> list[Snapshot]:
             known, turn = self.store.agent(agent_id)
             if not known:
-                raise NotFound(
-                    f"no agent {agent_id!r} in project {self.store.project_id!r}",
-                    hint="`cbx agent list` shows them",
-                )
+                what = f"no agent {agent_id!r} in project {self.store.project_id!r}"
+                raise NotFound(what, hint="`cbx agent list` shows them")
             return [] if turn is None else self.reader.turns([turn])
 
         judged = self._judged(read, None, agent_id)

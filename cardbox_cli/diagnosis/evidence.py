@@ -70,9 +70,8 @@ def orphan_lease(s: Snapshot, lease: Lease) -> Evidence:
 
 def call(s: Snapshot, call: WaitingTool) -> Evidence:
     """A call that the turn waits for."""
-    shows = (
-        f"{call.tool_name}, {call.wait_status}, epoch {call.turn_epoch}, since {instant(s, call.created_at)}"
-    )
+    since = instant(s, call.created_at)
+    shows = f"{call.tool_name}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
     return Evidence("state.turn_waiting_tools", call.tool_call_id, shows)
 
 
@@ -81,9 +80,7 @@ def record(s: Snapshot) -> Evidence:
     found = s.record
     if found is None:
         return Evidence("cbx.turns", s.agent_turn_id, "no such row")
-    ended = (
-        "no end" if found.end_status is None else f"{found.end_status}, ended {instant(s, found.ended_at)}"
-    )
+    ended = f"{found.end_status}, ended {instant(s, found.ended_at)}" if found.end_status else "no end"
     why = f": {found.error}" if found.error else ""
     return Evidence("cbx.turns", s.agent_turn_id, ended + why)
 

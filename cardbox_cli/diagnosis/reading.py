@@ -3,7 +3,7 @@
 Owns which rows belong to which turn. Never writes, and waits for no table that somebody has locked.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -13,8 +13,8 @@ from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn
-from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, LostCard, Place
-from cardbox_cli.model.execution.turns import Edge, Head, InboxRow, TurnRecord, WorkerEntry
+from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, Place
+from cardbox_cli.model.execution.turns import Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import LOCK_HELD, Settings
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
@@ -145,7 +145,7 @@ class _Facts:
             queue_length=self.queue_lengths.get(agent, 0),
             steps=tuple(self.steps.get(turn, [])),
             waiting=tuple(waiting),
-            requests=tuple(_made_for(self.requests.get(turn, []), agent)),
+            requests=tuple(edge for edge in self.requests.get(turn, []) if edge.target_agent_id == agent),
             record=record,
             audit=self.audit.get(turn),
             leases=tuple(self.leases.get(agent, [])),
@@ -168,8 +168,7 @@ class _Facts:
         return {name: box_id for name, box_id in found.items() if box_id is not None}
 
     def _box(self, pointer: str, box_id: str) -> BoxFacts:
-        lost: list[LostCard] = self.lost.get(box_id, [])
-        return BoxFacts(pointer, box_id, box_id in self.existing, tuple(lost))
+        return BoxFacts(pointer, box_id, box_id in self.existing, tuple(self.lost.get(box_id, [])))
 
 
 def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
@@ -181,10 +180,6 @@ def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
 def _report_to(record: TurnRecord) -> tuple[str, str, str]:
     to = record.report_to or {}
     return (to.get("agent_id", ""), to.get("agent_turn_id", ""), to.get("tool_call_id", ""))
-
-
-def _made_for(edges: Collection[Edge], agent_id: str) -> list[Edge]:
-    return [edge for edge in edges if edge.target_agent_id == agent_id]
 
 
 def read_or_say_why(reader: Reader, read: Callable[[], _Value]) -> _Value:

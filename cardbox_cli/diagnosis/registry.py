@@ -21,7 +21,7 @@ Command = tuple[str, ...]
 # Who acts on what is overdue.
 REAPER = "`cbx reap` or any worker's next look"
 
-SUBJECTS = ("boxes", "queue", "leases", "tools", "rows", "ends", "healthy")
+SUBJECTS = ("boxes", "queue", "leases", "tools", "rows", "ends")
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -42,11 +42,6 @@ class Remedy(msgspec.Struct, frozen=True):
     build: Callable[[Snapshot], Command | None]
 
 
-def never(_: Snapshot) -> datetime | None:
-    """Nothing will happen by itself."""
-    return None
-
-
 class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that may hold of a turn.
 
@@ -59,12 +54,12 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     proves: str
-    verdict: Verdict
     holds: Callable[[Snapshot], Proof]
-    actor: str | None
-    rank: int = 0
+    rank: int
+    verdict: Verdict = "stuck"
+    actor: str | None = "the operator"
     severity: Severity = "error"
-    due: Callable[[Snapshot], datetime | None] = never
+    due: Callable[[Snapshot], datetime | None] = lambda _: None
     fix: Remedy | None = None
     aside: Callable[[Snapshot], bool] = lambda _: False
     after_end: bool = False

@@ -15,11 +15,6 @@ def fenced(verb: str, reason: str) -> Remedy:
     return Remedy(f"`cbx turn {verb}`", lambda s: fenced_command(verb, s, reason))
 
 
-def of_blocker(s: Snapshot) -> Command | None:
-    """What frees the turn that the agent is at."""
-    return None if s.blocker is None else judge(s.blocker).fix
-
-
 def stop_sharer(s: Snapshot) -> Command | None:
     """`cbx turn stop` of the turn that came last to a shared output box."""
     last = max((sharer.agent_turn_id for sharer in s.sharers), default=None)
@@ -33,5 +28,5 @@ NUDGE_OR_REBUILD = Remedy(
     "`cbx turn nudge`; `cbx turn rebuild` where the agent has no head",
     lambda s: (REBUILD if s.head is None else NUDGE).build(s),
 )
-OF_BLOCKER = Remedy("that of the turn before it", of_blocker)
+OF_BLOCKER = Remedy("that of the turn before it", lambda s: judge(s.blocker).fix if s.blocker else None)
 STOP_SHARER = Remedy("`cbx turn stop` of the turn that came last", stop_sharer)

@@ -233,16 +233,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def open_calls(self) -> tuple[WaitingTool, ...]:
         """The calls whose results are not applied, of the head's epoch."""
-        return tuple(tool for tool in self._unapplied if tool.turn_epoch == self.epoch)
-
-    @cached_property
-    def _unapplied(self) -> tuple[WaitingTool, ...]:
-        return tuple(tool for tool in self.waiting if tool.is_open)
+        return tuple(tool for tool in self.waiting if tool.is_open and tool.turn_epoch == self.epoch)
 
     @cached_property
     def calls_of_other_epochs(self) -> tuple[WaitingTool, ...]:
         """The calls whose results are not applied, of other epochs than the head's."""
-        return tuple(tool for tool in self._unapplied if tool.turn_epoch != self.epoch)
+        return tuple(tool for tool in self.waiting if tool.is_open and tool.turn_epoch != self.epoch)
 
     def reports_of(self, call: WaitingTool) -> tuple[InboxRow, ...]:
         """The reports of a call, whatever became of them."""

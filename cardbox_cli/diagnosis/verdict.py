@@ -56,11 +56,10 @@ def judge(snapshot: Snapshot) -> Diagnosis:
         for rule in rules()
         if (rule.after_end or not snapshot.ended) and (evidence := rule.holds(snapshot)) is not None
     ]
-    chief = next(
-        (each for each in holding if each[0].verdict == "stuck" and not each[0].aside(snapshot)), None
-    )
-    chief = chief or next((each for each in holding if each[0].verdict != "stuck"), None)
-    others = [each for each in holding if each is not chief and each[0].verdict == "stuck"]
+    stuck = [each for each in holding if each[0].verdict == "stuck"]
+    well = [each for each in holding if each[0].verdict != "stuck"]
+    chief = next((each for each in stuck if not each[0].aside(snapshot)), next(iter(well), None))
+    others = [each for each in stuck if each is not chief]
     also = tuple(_seen(snapshot, *each) for each in others) + _unchecked(snapshot)
     if chief is None:
         return _unknown(snapshot, also)

@@ -74,7 +74,8 @@ def provision(
         ensure_project(database, project_id, source_agent_id)
         profile = profiles.get(request.profile_name)
         profiles.refuse_lost_box(profile)
-        _refuse_unknown_owner(roster, request.owner_agent_id)
+        if request.owner_agent_id is not None and not request.owner_agent_id.startswith(PLATFORM):
+            roster.get(request.owner_agent_id)
         agent = roster.add(_new(request, profile))
         if agent is not None:
             roster.begin_head(agent)
@@ -88,7 +89,9 @@ def provision(
             _refuse_another(known, request, profile)
             outdated = known.profile_box_id != profile.profile_box_id
             return Provisioned(agent=known, action="unchanged", outdated=outdated)
-        changed = _changed(known, request, profile, _defaults(profiles, known))
+        own_version = profiles.card(known.profile_box_id)
+        defaults = {} if own_version is None else own_version.metadata
+        changed = _changed(known, request, profile, defaults)
         if changed == known:
             return Provisioned(agent=known, action="unchanged")
         agent = roster.change(changed)
@@ -104,11 +107,6 @@ def _check(request: AgentRequest) -> None:
         check_label(request.display_name, "display name")
     for tag in request.tags or ():
         check_label(tag, "tag")
-
-
-def _refuse_unknown_owner(roster: RosterStore, owner_agent_id: str | None) -> None:
-    if owner_agent_id is not None and not owner_agent_id.startswith(PLATFORM):
-        roster.get(owner_agent_id)
 
 
 def _new(request: AgentRequest, profile: ProfileEntry) -> Agent:
@@ -151,16 +149,10 @@ def _has_profile(known: Agent, profile: ProfileEntry) -> bool:
     return known.profile_name is not None and known.profile_name.lower() == profile.name.lower()
 
 
-def _defaults(profiles: ProfileStore, known: Agent) -> dict[str, Any]:
-    """What the agent's own version of its profile says of worker target and tags; {} where it is gone."""
-    card = profiles.card(known.profile_box_id)
-    return {} if card is None else card.metadata
-
-
 def _changed(
     known: Agent, request: AgentRequest, profile: ProfileEntry, defaults: Mapping[str, Any]
 ) -> Agent:
-    """The agent as requested. What it took over from its profile it takes over from the new one."""
+    """The agent as requested. What it took over from its profile, its `defaults`, the new one gives."""
     inherited = {
         name: getattr(profile, name)
         for name in ("worker_target", "tags")

@@ -100,35 +100,19 @@ class Runtime:
         """Publish, after the commit, that the turn of this head is in this state now."""
         if self._publish is not None:
             turn, now = self._address(head, turn_epoch), self.database.now()
-            self._publish_later(
-                state_event(turn, status=status, updated_at=now, output_box_id=head.output_box_id, **metadata)
-            )
+            self._publish_later(state_event(turn, status, now, head.output_box_id, **metadata))
 
     def publish_step(self, head: Head, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> None:
         """Publish, after the commit, that a step has come to this phase."""
         turn = self._address(head, head.turn_epoch)
-        self._publish_later(step_event(turn, step_id=step_id, phase=phase, new_card_ids=new_card_ids))
+        self._publish_later(step_event(turn, step_id, phase, new_card_ids))
 
     def publish_end(
-        self,
-        head: Head,
-        end_status: EndStatus,
-        *,
-        deliverable_card_id: str,
-        error: str | None,
-        error_code: str | None,
+        self, head: Head, end_status: EndStatus, deliverable_card_id: str, **error: str | None
     ) -> None:
         """Publish, after the commit, that the turn of this head has ended."""
-        self._publish_later(
-            end_event(
-                self._address(head, head.turn_epoch),
-                status=end_status,
-                output_box_id=head.output_box_id,
-                deliverable_card_id=deliverable_card_id,
-                error=error,
-                error_code=error_code,
-            )
-        )
+        turn, box_id = self._address(head, head.turn_epoch), head.output_box_id
+        self._publish_later(end_event(turn, end_status, box_id, deliverable_card_id, **error))
 
     def _publish_later(self, event: TurnEvent) -> None:
         publish = self._publish

@@ -13,7 +13,7 @@ from cardbox_cli.context.tool_calls import arguments_of, arguments_text, input_o
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
-from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_tool_call_id
+from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_id
 
 # Which of some tool-call ids the project holds already.
 Held = Callable[[Sequence[str]], Collection[str]]
@@ -89,7 +89,7 @@ def own_ids(given: Sequence[str], held: Held) -> list[str]:
     taken = set(held(fit)) if fit else set()
     ids = []
     for call_id in given:
-        ids.append(call_id if call_id in fit and call_id not in taken else new_tool_call_id())
+        ids.append(call_id if call_id in fit and call_id not in taken else new_id("tc"))
         taken.add(call_id)
     return ids
 
@@ -125,11 +125,7 @@ def result_card(
         TOOL_RESULT,
         content,
         author_id=author.agent_id,
-        metadata={
-            **author.metadata,
-            "tool_call_id": call.tool_call_id,
-            "function_name": call.tool_name,
-        },
+        metadata={**author.metadata, "tool_call_id": call.tool_call_id, "function_name": call.tool_name},
         tool_call_id=call.tool_call_id,
     )
 

@@ -5,7 +5,7 @@ A box references cards and never holds them, so reading one can find references 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal
@@ -36,6 +36,16 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     card_id: str
     card: Card | None
     state: CardState
+
+
+# What an id stands for; an id that is not there dangles.
+Known = Mapping[str, tuple[Card, CardState]]
+
+
+def slot_of(position: int, card_ids: Sequence[str], known: Known) -> Slot:
+    """The place at `position` of these ids, which stand for what is `known` of them."""
+    card_id = card_ids[position]
+    return Slot(position, card_id, *known.get(card_id, (None, "dangling")))
 
 
 class BoxTurn(msgspec.Struct, frozen=True):

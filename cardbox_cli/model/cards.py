@@ -84,7 +84,7 @@ _decoder = msgspec.json.Decoder(Card, float_hook=exact_json.exact_number)
 
 
 def decode_card(row: str | bytes) -> Card:
-    """The card that a row's JSON projection (query `card_json`) spells."""
+    """The card that a row's JSON projection (query `card_json`) is."""
     try:
         return _decoder.decode(row)
     except msgspec.ValidationError:
@@ -179,7 +179,7 @@ _GIVEN_BY_THE_STORE = frozenset({"project_id", "created_at", "expires_at", "dele
 
 
 def draft_from_mapping(data: Any) -> CardDraft:
-    """The draft that a card's JSON spells, in the shape that `cbx card show -o json` prints.
+    """The draft that a card's JSON is, in the shape that `cbx card show -o json` prints.
 
     Raises InvalidCard for an unknown key, and for the old name `meta`.
     """

@@ -1,4 +1,4 @@
-"""What a card can hold: the content classes, a union told apart by the key `__type__`.
+"""What a card can hold: the content classes, a union tagged by the key `__type__`.
 
 Names, keys and rules are those of the card-box library (cardbox 0.0.1, `structures.py`), so that both
 read each other's rows. A key that a stored row leaves out stays left out. Owns decoding and refusing;
@@ -194,7 +194,7 @@ else:
 
 
 def parse_content(data: Any) -> Content:
-    """The content that `data`, an object with `__type__`, spells. Raises InvalidCard naming the key."""
+    """The content that `data`, an object with `__type__`, is. Raises InvalidCard naming the key."""
     if not isinstance(data, dict) or "__type__" not in data:
         raise InvalidCard(
             "content must be an object with the key '__type__'",

@@ -167,19 +167,16 @@ def _check_tool_name(name: str) -> None:
             hint="providers take no other names",
         )
     if name in INTERNAL_TOOLS:
-        raise InvalidInput(
-            f"the tool name {name!r} is that of an internal handler", hint="choose another name"
-        )
+        hint = "choose another name"
+        raise InvalidInput(f"the tool name {name!r} is that of an internal handler", hint=hint)
 
 
 def _check_parameters(parameters: object) -> None:
     """The outside of the schema; what stands in the properties is for the provider to judge."""
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         kind = json_kind(parameters) if not isinstance(parameters, dict) else "an object without it"
-        raise InvalidInput(
-            f'the schema must be a JSON object with "type": "object", found {kind}',
-            hint='for example {"type": "object", "properties": {"city": {"type": "string"}}}',
-        )
+        hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}}'
+        raise InvalidInput(f'the schema must be a JSON object with "type": "object", found {kind}', hint=hint)
     properties = parameters.get("properties", {})
     if not isinstance(properties, dict):
         raise InvalidInput(f'"properties" of the schema must be an object, found {json_kind(properties)}')
@@ -203,9 +200,8 @@ def _check_required(required: object, properties: dict[str, Any]) -> None:
 
 def _check_options(options: dict[str, Any]) -> None:
     if "exec" in options and not str(options["exec"]).strip():
-        raise InvalidInput(
-            "the command of a tool must not be blank", hint="without one, it waits for a report"
-        )
+        hint = "without one, it waits for a report"
+        raise InvalidInput("the command of a tool must not be blank", hint=hint)
     if "timeout_seconds" in options and not _is_duration(options["timeout_seconds"]):
         raise InvalidInput(
             "the timeout of a tool must be a number of seconds above 0 and up to "

@@ -111,11 +111,11 @@ def asked_by(profile: Mapping[str, Any]) -> Asked:
     Profiles of other programs may hold anything there: what is not understood asks for nothing.
     """
     layers = profile.get("layers")
-    said = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
-    knowledge = said.get(KNOWLEDGE)
+    named = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
+    knowledge = named.get(KNOWLEDGE)
     words = knowledge.get("query") if isinstance(knowledge, dict) else None
     return Asked(
-        texts={name: value for name, value in said.items() if isinstance(value, str)},
-        to_collect=frozenset(name for name, value in said.items() if value is True),
+        texts={name: value for name, value in named.items() if isinstance(value, str)},
+        to_collect=frozenset(name for name, value in named.items() if value is True),
         knowledge=words if isinstance(words, str) and words.strip() else None,
     )

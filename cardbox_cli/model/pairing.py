@@ -27,7 +27,7 @@ class Pairing(msgspec.Struct, frozen=True):
 
 
 class Pairer:
-    """Pairs calls and results as they come, told of in the order of their positions."""
+    """Pairs calls and results as they come, in the order of their positions."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[int]] = {}

@@ -4,15 +4,15 @@ Reads what the recipe's rules need, lets `packing/plan.py` decide, writes the ne
 makes or writes an output box.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import CardState, Provenance, Slot, digest
+from cardbox_cli.model.boxes import Provenance, digest, slot_of
 from cardbox_cli.model.cards import OPERATOR, Card, card_of
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
@@ -76,9 +76,14 @@ def pack(
         plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id)
         profiles.refuse_lost_box(profile)
         inherited = _read(database, project_id, plan) if with_digest else {}
-        contents = _digest(plan, inherited) if with_digest else None
+        contents = None
+        if with_digest:
+            contents = digest(place.draft or inherited.get(place.card_id) for place in plan.cards)
         if check is not None:
-            check(_lint(_entries(database, project_id, profile.profile_box_id, plan)))
+            # Most packs are not checked, and the rules take a while to load.
+            from cardbox_cli.context.lint.check import check as lint
+
+            check(lint(_entries(database, project_id, profile.profile_box_id, plan)))
         box_id = None
         if not dry_run:
             provenance = Provenance(
@@ -114,7 +119,7 @@ def pack_context(
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 
     recipe = recipe_from_mapping(handover) if isinstance(handover, Mapping) else handover
-    with _database(conn) as database:
+    with Database.open() if conn is None else nullcontext(Database.adopt(conn)) as database:
         packed = pack(
             database,
             project_id,
@@ -129,12 +134,6 @@ def pack_context(
     return packed.context_box_id, packed.profile_box_id, packed.plan.card_ids
 
 
-@contextmanager
-def _database(conn: "Connection[Any] | None") -> Iterator[Database]:
-    with Database.open() if conn is None else nullcontext(Database.adopt(conn)) as database:
-        yield database
-
-
 def _plan(
     database: Database,
     project_id: str,
@@ -143,17 +142,11 @@ def _plan(
     tool_suffix: str,
     source_agent_id: str,
 ) -> Plan:
-    from_arguments = planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix)
+    sections = {"pack_arguments": planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix)}
     boxes = planning.inherited_boxes(recipe, arguments)
-    inherited, left_out = _inherit(database, project_id, recipe, boxes)
-    return planning.arrange(
-        recipe,
-        pack_arguments=from_arguments,
-        inherit_context=inherited,
-        include_parent=planning.parent_card(recipe, source_agent_id=source_agent_id),
-        parents=boxes,
-        left_out=left_out,
-    )
+    sections["inherit_context"], left_out = _inherit(database, project_id, recipe, boxes)
+    sections["include_parent"] = planning.parent_card(recipe, source_agent_id=source_agent_id)
+    return planning.arrange(recipe, sections, parents=boxes, left_out=left_out)
 
 
 def _inherit(
@@ -189,25 +182,11 @@ def _entries(database: Database, project_id: str, profile_box_id: str, plan: Pla
     entries = [RequestEntry(slot=slot, box_id=profile_box_id) for slot in boxes.slots(profile_box_id)]
     known = boxes.known(plan.inherited_ids)
     known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
-    dangling: tuple[None, CardState] = (None, "dangling")
-    for position, place in enumerate(plan.cards):
-        card, state = known.get(place.card_id, dangling)
-        entries.append(
-            RequestEntry(slot=Slot(position, place.card_id, card, state), box_id="", rule=place.rule)
-        )
-    return entries
-
-
-def _lint(entries: list[RequestEntry]) -> "list[LintFinding]":
-    # Most packs are not checked, and the rules take a while to load.
-    from cardbox_cli.context.lint.check import check
-
-    return check(entries)
-
-
-def _digest(plan: Plan, inherited: Mapping[str, Card]) -> str:
-    contents = (place.draft or inherited.get(place.card_id) for place in plan.cards)
-    return digest(contents)
+    card_ids = plan.card_ids
+    return entries + [
+        RequestEntry(slot=slot_of(position, card_ids, known), box_id="", rule=place.rule)
+        for position, place in enumerate(plan.cards)
+    ]
 
 
 def _write(database: Database, project_id: str, plan: Plan, provenance: Provenance, title: str) -> str:
@@ -215,10 +194,6 @@ def _write(database: Database, project_id: str, plan: Plan, provenance: Provenan
     for draft in plan.drafts:
         cards.add(draft)
     box = BoxStore(database, project_id).create(
-        plan.card_ids,
-        parent_ids=plan.parent_ids,
-        title=title,
-        provenance=provenance,
-        allow_dangling=True,
+        plan.card_ids, parent_ids=plan.parent_ids, title=title, provenance=provenance, allow_dangling=True
     )
     return box.box_id

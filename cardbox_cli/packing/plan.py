@@ -15,7 +15,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import ProvenanceRule, runs
 from cardbox_cli.model.card_types import PARENT_POINTER, card_type
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
-from cardbox_cli.model.content import Content, JsonContent
+from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import exchanges
@@ -87,10 +87,8 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
     elif recipe.target_profile_config is not None:
         name, place = recipe.target_profile_config.profile_name, "target_profile_config.profile_name"
     else:
-        raise BadRequest(
-            "handover failed: profile_name is missing",
-            hint="pass --arg profile_name=NAME, or set target_profile_config.profile_name in the recipe",
-        )
+        hint = "pass --arg profile_name=NAME, or set target_profile_config.profile_name in the recipe"
+        raise BadRequest("handover failed: profile_name is missing", hint=hint)
     if not isinstance(name, str):
         raise BadRequest(f"{place} must be a string, not {json_kind(name)}")
     if not name.strip():
@@ -120,32 +118,22 @@ def _storable(arguments: Mapping[str, Any], key: str) -> Any:
 
 def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDraft:
     metadata = rule.card_metadata.model_dump()
-    role = metadata.pop("role")
+    role, kind = metadata.pop("role"), rule.as_card_type
     try:
-        return draft_card(
-            rule.as_card_type,
-            _argument_content(rule, value),
-            role=role,
-            author_id=tool_suffix,
-            metadata=metadata,
-        )
+        content = card_type(kind).content_of(value)
+        return draft_card(kind, content, role=role, author_id=tool_suffix, metadata=metadata)
     except InvalidCard as exc:
         raise BadRequest(f"argument {rule.arg_key!r}: {exc.message}", hint=exc.hint) from exc
 
 
-def _argument_content(rule: "PackArgument", value: Any) -> Content:
-    return card_type(rule.as_card_type).content_of(value)
-
-
 def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[InheritedBox]:
     """Rule 3, before anything is read: the boxes that the arguments name, of the right shape and allowed."""
-    boxes: list[InheritedBox] = []
-    for arg_key in recipe.context_packing_config.inherit_context.include_boxes_from_args:
-        if arg_key in arguments:
-            boxes += [
-                InheritedBox(box_id=as_box_id(box_id) or box_id, arg_key=arg_key)
-                for box_id in _box_ids(arg_key, arguments[arg_key])
-            ]
+    boxes = [
+        InheritedBox(box_id=as_box_id(box_id) or box_id, arg_key=arg_key)
+        for arg_key in recipe.context_packing_config.inherit_context.include_boxes_from_args
+        if arg_key in arguments
+        for box_id in _box_ids(arg_key, arguments[arg_key])
+    ]
     _refuse_unauthorized(recipe.authorized_inherit_box_ids, boxes)
     return boxes
 
@@ -155,23 +143,18 @@ def _box_ids(arg_key: str, value: Any) -> list[str]:
     for index, item in enumerate(items):
         blank = isinstance(item, str) and not item.strip()
         if blank or isinstance(item, bool) or not isinstance(item, str | int):
-            place = (
-                f"item {index} of argument {arg_key!r}"
-                if isinstance(value, list)
-                else f"argument {arg_key!r}"
-            )
+            place = f"item {index} of " if isinstance(value, list) else ""
             found = "an empty string" if blank else json_kind(item)
             raise BadRequest(
-                f"inherit_context.{arg_key} must be a box id or a list of box ids: {place} is {found}"
+                f"inherit_context.{arg_key} must be a box id or a list of box ids: "
+                f"{place}argument {arg_key!r} is {found}"
             )
     return [str(item).strip() for item in items]
 
 
 def _refuse_unauthorized(allowed: Sequence[str] | None, boxes: Sequence[InheritedBox]) -> None:
-    if allowed is None:
-        return
     for box in boxes:
-        if box.box_id not in allowed:
+        if allowed is not None and box.box_id not in allowed:
             raise BadRequest(
                 f"inherit_context: unauthorized box_id: {box.box_id!r} (argument {box.arg_key!r})",
                 hint="authorized_inherit_box_ids in the recipe lists the boxes that may be inherited",
@@ -206,10 +189,15 @@ def narrow(
     """
     readable = [cards[place.card_id] for place in planned if place.card_id in cards]
     reasons = {place.card_id: "no such card" for place in planned if place.card_id not in cards}
-    budget = _Budget(inherit)
+    cards_so_far = tokens = 0
+    full: str | None = None  # once a limit is exceeded nothing fits any more
     for group in reversed(exchanges(readable)):
         members = [readable[position] for position in group]
-        reason = _type_refusal(members, inherit) or budget.refusal(members)
+        reason = _type_refusal(members, inherit)
+        if reason is None:
+            cards_so_far += len(members)
+            tokens += sum(map(card_tokens, members)) if inherit.max_tokens is not None else 0
+            reason = full = full or _beyond(inherit, cards_so_far, tokens)
         if reason is not None:
             reasons.update((card.card_id, reason) for card in members)
     return (
@@ -233,24 +221,12 @@ def _type_refusal(members: Sequence[Card], inherit: "InheritContext") -> str | N
     return None
 
 
-class _Budget:
-    """How many cards and tokens may still be inherited. Once it is exceeded nothing fits any more."""
-
-    def __init__(self, inherit: "InheritContext") -> None:
-        self._max_cards, self._max_tokens = inherit.max_cards, inherit.max_tokens
-        self._cards = self._tokens = 0
-        self._full: str | None = None
-
-    def refusal(self, members: Sequence[Card]) -> str | None:
-        """Why these do not fit with those before them; None where they do."""
-        self._cards += len(members)
-        if self._max_tokens is not None:
-            self._tokens += sum(map(card_tokens, members))
-        if self._max_cards is not None and self._cards > self._max_cards:
-            self._full = self._full or f"beyond max_cards {self._max_cards}"
-        if self._max_tokens is not None and self._tokens > self._max_tokens:
-            self._full = self._full or f"beyond max_tokens {self._max_tokens}"
-        return self._full
+def _beyond(inherit: "InheritContext", cards: int, tokens: int) -> str | None:
+    if inherit.max_cards is not None and cards > inherit.max_cards:
+        return f"beyond max_cards {inherit.max_cards}"
+    if inherit.max_tokens is not None and tokens > inherit.max_tokens:
+        return f"beyond max_tokens {inherit.max_tokens}"
+    return None
 
 
 def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
@@ -265,19 +241,12 @@ def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
 
 def arrange(
     recipe: "Recipe",
+    sections: Mapping[str, list[PlannedCard]],
     *,
-    pack_arguments: list[PlannedCard],
-    inherit_context: list[PlannedCard],
-    include_parent: list[PlannedCard],
     parents: Sequence[InheritedBox],
     left_out: list[LeftOut],
 ) -> Plan:
-    """The plan: what the rules bring, in the recipe's order."""
-    sections = {
-        "pack_arguments": pack_arguments,
-        "inherit_context": inherit_context,
-        "include_parent": include_parent,
-    }
+    """The plan: what the rules bring, each its section, in the recipe's order."""
     return Plan(
         cards=[card for section in recipe.context_packing_config.order for card in sections[section]],
         parent_ids=unique(box.box_id for box in parents),

@@ -69,8 +69,16 @@ def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
 
 
 def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
-    """The file of each recipe that can be used by name, sorted by it; none is read."""
-    return dict(sorted(_known(folders).items()))
+    """The file of each recipe that can be used by name, sorted by it; none is read.
+
+    An earlier folder hides a later one, and what ships comes last.
+    """
+    known: dict[str, Path] = {}
+    for folder in [*folders, shipped("handovers")]:
+        for path in sorted(folder.glob("*.y*ml")):
+            if path.suffix in _ENDINGS:
+                known.setdefault(path.stem, path)
+    return dict(sorted(known.items()))
 
 
 def _recipe(document: Document) -> "Recipe":
@@ -85,24 +93,14 @@ def _is_path(name_or_path: str) -> bool:
     return "/" in name_or_path or name_or_path.endswith((*_ENDINGS, ".json"))
 
 
-def _known(folders: Sequence[Path]) -> dict[str, Path]:
-    """The recipe files by name; an earlier folder hides a later one, and what ships comes last."""
-    known: dict[str, Path] = {}
-    for folder in [*folders, shipped("handovers")]:
-        for path in sorted(folder.glob("*.y*ml")):
-            if path.suffix in _ENDINGS:
-                known.setdefault(path.stem, path)
-    return known
-
-
 def _named(name: str, folders: Sequence[Path]) -> Path:
-    known = _known(folders)
+    known = recipe_files(folders)
     if name in known:
         return known[name]
     raise NotFound(
         f"no handover recipe is named {name!r}{did_you_mean(name, known)}",
-        hint=f"there are {', '.join(sorted(known))}; a file is named by its path, such as ./{name}.yaml",
-        details={"name": name, "known": sorted(known)},
+        hint=f"there are {', '.join(known)}; a file is named by its path, such as ./{name}.yaml",
+        details={"name": name, "known": list(known)},
     )
 
 

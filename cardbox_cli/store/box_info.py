@@ -16,12 +16,8 @@ class BoxInfoStore(ProjectStore):
     def keep(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
         """Keep the title and the provenance of a box, in place of earlier ones, if it has either."""
         if self.database.keeps_box_info and (title is not None or provenance is not None):
-            self._run(
-                "insert_box_info",
-                box_id=box_id,
-                title=title,
-                provenance=None if provenance is None else jsonb(provenance),
-            )
+            packed = None if provenance is None else jsonb(provenance)
+            self._run("insert_box_info", box_id=box_id, title=title, provenance=packed)
 
     def keep_titles(self, titles: Iterable[tuple[str, str | None]]) -> None:
         """Keep the titles of new boxes, given with their ids, in one statement."""

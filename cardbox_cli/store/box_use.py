@@ -6,6 +6,7 @@ in use.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from cardbox_cli.errors import BoxConflict
 from cardbox_cli.model.boxes import BoxTurn
@@ -37,10 +38,8 @@ class BoxUseStore(ProjectStore):
         row = self._row("agents_using_box", box_id=box_id)
         if row is not None:
             use, agent_id = row
-            raise BoxConflict(
-                f"box {box_id} is the {use} of agent {agent_id!r}",
-                hint="a box can be deleted when no agent names it",
-            )
+            hint = "a box can be deleted when no agent names it"
+            raise BoxConflict(f"box {box_id} is the {use} of agent {agent_id!r}", hint=hint)
 
     def turns_of(self, box_ids: Sequence[str]) -> dict[str, list[BoxTurn]]:
         """The turns that read or write these boxes, newest first, by box.
@@ -55,13 +54,10 @@ class BoxUseStore(ProjectStore):
             found.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
         return found
 
-    def _turns(self, box_ids: Sequence[str]) -> list[tuple[str, str, str, str, bool]]:
+    def _turns(self, box_ids: Sequence[str]) -> list[tuple[Any, ...]]:
         if not box_ids or not self.database.tables.issuperset(_TABLES):
             return []
-        return [
-            (row[0], row[1], row[2], row[3], row[4])
-            for row in self._rows("turns_using_boxes", box_ids=list(box_ids))
-        ]
+        return self._rows("turns_using_boxes", box_ids=list(box_ids))
 
 
 def _in_use(box_id: str, what: str, agent_id: str, *, active: bool) -> BoxConflict:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
+from cardbox_cli.errors import BoxConflict, InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, CardState, Provenance, Reference, Slot, digest
 from cardbox_cli.model.cards import Card, decode_card
@@ -29,6 +29,7 @@ from cardbox_cli.store.heads import HeadStore
 if TYPE_CHECKING:
     from cardbox_cli.model.diff.boxes import BoxDiff
 
+_NO_BOX = "`cbx box list` shows the newest boxes"
 _BY_CHANGE = {"key": "box_id", "time": "updated_at"}
 
 
@@ -101,7 +102,7 @@ class BoxStore(ProjectStore):
             if length is None:
                 if not allow_dangling:
                     self._cards.refuse_absent(card_ids)
-                raise self._no_box(box_id)
+                raise self._absent("box", box_id, _NO_BOX)
             if fence is None:
                 # Only now that the box is held: a turn may have been asked for until then.
                 self._use.refuse_change([_uuid(box_id)])
@@ -193,9 +194,7 @@ class BoxStore(ProjectStore):
 
     def get(self, box_id: str) -> Box:
         """The box of this id. Raises NotFound, also for a text that is no UUID."""
-        for box in self.get_many([box_id]).boxes:
-            return box
-        raise self._no_box(box_id)
+        return self._found(next(iter(self.get_many([box_id]).boxes), None), "box", box_id, _NO_BOX)
 
     def get_many(self, box_ids: Sequence[str]) -> FoundBoxes:
         """The boxes of these ids in the order of `box_ids`, each once. A missing one is no error."""
@@ -220,7 +219,7 @@ class BoxStore(ProjectStore):
     def require(self, box_id: str) -> None:
         """Raise NotFound unless the box exists."""
         if not self.existing([box_id]):
-            raise self._no_box(box_id)
+            raise self._absent("box", box_id, _NO_BOX)
 
     def share(self, box_id: str) -> bool:
         """Keep the box from changes until the end of the transaction; False for an unknown box."""
@@ -339,30 +338,22 @@ class BoxStore(ProjectStore):
         return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
 
     def _lock(self, box_id: str) -> Box:
-        for row in self._column("lock_box", box_id=_uuid(box_id)):
-            return self._with_titles([_decode_box(row)])[0]
-        raise self._no_box(box_id)
+        row = self._found(self._value("lock_box", box_id=_uuid(box_id)), "box", box_id, _NO_BOX)
+        return self._with_titles([_decode_box(row)])[0]
 
     def _check_output(self, fence: Fence, box_id: str) -> None:
         head = HeadStore(self.database, self.project_id).hold(fence)
         if head.output_box_id != _uuid(box_id):
-            raise BoxConflict(
-                f"box {box_id} is not the output box of turn {fence.agent_turn_id}",
-                hint=f"that is box {head.output_box_id}",
-            )
+            hint = f"that is box {head.output_box_id}"
+            raise BoxConflict(f"box {box_id} is not the output box of turn {fence.agent_turn_id}", hint=hint)
 
     def _refuse_profile_box(self, box_id: str) -> None:
         if "resource.profiles" not in self.database.tables:
             return
         name = self._value("boxes_of_profile", box_id=box_id)
         if name is not None:
-            raise BoxConflict(
-                f"box {box_id} holds the profile {name!r}",
-                hint="import the profile again; the name then points to a new box",
-            )
-
-    def _no_box(self, box_id: str) -> NotFound:
-        return self._absent("box", box_id, "`cbx box list` shows the newest boxes")
+            hint = "import the profile again; the name then points to a new box"
+            raise BoxConflict(f"box {box_id} holds the profile {name!r}", hint=hint)
 
 
 _HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")

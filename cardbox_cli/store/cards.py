@@ -116,8 +116,9 @@ class CardStore(ProjectStore):
             self.database.run("empty_incoming")
             copied = self.database.copy_in("copy_incoming", _incoming_rows(drafts, streamed))
             inserted = dict(self._rows("insert_incoming"))
-            if sum(inserted.values()) < copied:
-                self._check_incoming()
+            if sum(inserted.values()) < copied and (conflict := self._row("incoming_conflict")):
+                card_id, tool_call_id, held, deleted = conflict
+                raise self._conflict(card_id, tool_call_id, held=held, deleted=deleted)
         return {
             label: Counts(inserted.get(label, 0), total - inserted.get(label, 0))
             for label, total in streamed.items()
@@ -135,9 +136,7 @@ class CardStore(ProjectStore):
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
         """The card of this id. Raises NotFound, also for a deleted or expired one unless included."""
         found = self.get_many([card_id], include_deleted=include_deleted)
-        if not found.cards:
-            raise self._absent("card", card_id, _NO_CARD)
-        return found.cards[0]
+        return self._found(next(iter(found.cards), None), "card", card_id, _NO_CARD)
 
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> Found:
         """The cards of these ids in the order of `card_ids`, each once. A missing one is no error."""
@@ -182,10 +181,7 @@ class CardStore(ProjectStore):
 
         Raises NotFound, or AmbiguousId with the candidates.
         """
-        patterns = {
-            "pattern": f"{like_escape(wanted)}%",
-            "reversed_pattern": f"{like_escape(wanted[::-1])}%",
-        }
+        patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
         rows = self._rows("find_card_ids", wanted=wanted, **patterns)
         whole = [card_id for card_id, is_whole in rows if is_whole]
         return the_one("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
@@ -206,18 +202,11 @@ class CardStore(ProjectStore):
             return True
         return asked["words"] is not None and bool(self.database.value("text_index_exists"))
 
-    def _check_incoming(self) -> None:
-        conflict = self._row("incoming_conflict")
-        if conflict is not None:
-            card_id, tool_call_id, held, deleted = conflict
-            raise self._conflict(card_id, tool_call_id, held=held, deleted=deleted)
-
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:
             restore = f"cbx card show {card_id} --deleted -o json | cbx card add --card - --repair"
-            return CardConflict(
-                f"the card id {card_id!r} is that of a deleted card", hint=f"`{restore}` brings it back"
-            )
+            hint = f"`{restore}` brings it back"
+            return CardConflict(f"the card id {card_id!r} is that of a deleted card", hint=hint)
         if not held and tool_call_id is not None and self.database.unique_tool_results:
             other = self._value("result_card_of_call", tool_call_id=tool_call_id)
             if other is not None:
@@ -225,10 +214,8 @@ class CardStore(ProjectStore):
                     f"card {card_id!r} answers the tool call {tool_call_id!r}, as {other!r} does already",
                     hint="this database allows one result per tool-call id; import with --remap-tool-ids",
                 )
-        return CardConflict(
-            f"the card id {card_id!r} is taken",
-            hint="use another id, or --repair to overwrite a card of this project",
-        )
+        hint = "use another id, or --repair to overwrite a card of this project"
+        return CardConflict(f"the card id {card_id!r} is taken", hint=hint)
 
 
 def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> None:

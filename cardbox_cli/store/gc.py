@@ -6,6 +6,8 @@ changed; the references that then lead nowhere are reported.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -62,10 +64,11 @@ class Collector(ProjectStore):
 
         Must not be called within a transaction: the batches would be none.
         """
+        purge = partial(_purge, limit=batch_size, advance=advance)
         return Rubbish(
-            expired=self._purge_cards("purge_expired", "-infinity", batch_size, advance),
-            deleted=self._purge_cards("purge_deleted", "", batch_size, advance) if deleted else 0,
-            box_info=self._purge_box_info(batch_size, advance) if self.database.keeps_box_info else 0,
+            expired=purge(partial(self._cards, "purge_expired"), "-infinity"),
+            deleted=purge(partial(self._cards, "purge_deleted"), "") if deleted else 0,
+            box_info=purge(self._box_info, _NIL) if self.database.keeps_box_info else 0,
         )
 
     def dangling(self, *, without_expired: bool = False, without_deleted: bool = False) -> list[Dangling]:
@@ -78,31 +81,28 @@ class Collector(ProjectStore):
         )
         return [Dangling(self.project_id, box_id, count) for box_id, count in rows]
 
-    def _purge_cards(self, query: str, after: str, batch_size: int, advance: Advance) -> int:
-        purged = 0
-        while True:
-            row = self._row(query, after=after, limit=batch_size)
-            assert row is not None
-            count, last = row
-            if not count:
-                return purged
-            after = last
-            purged += count
-            advance(count)
+    def _cards(self, query: str, after: str, limit: int) -> tuple[Any, ...]:
+        row = self._row(query, after=after, limit=limit)
+        assert row is not None
+        return row
 
-    def _purge_box_info(self, batch_size: int, advance: Advance) -> int:
-        purged = 0
-        after = _NIL
-        while True:
-            with self.database.transaction():
-                orphans = self._column("lock_orphaned_box_info", after=after, limit=batch_size)
-                # A box of this id may have come back before the lock was ours; this statement sees it.
-                count = self._run("purge_box_info", box_ids=orphans) if orphans else 0
-            if not orphans:
-                return purged
-            after = orphans[-1]
-            purged += count
-            advance(count)
+    def _box_info(self, after: str, limit: int) -> tuple[int, str | None]:
+        with self.database.transaction():
+            orphans = self._column("lock_orphaned_box_info", after=after, limit=limit)
+            # A box of this id may have come back before the lock was ours; this statement sees it.
+            return (self._run("purge_box_info", box_ids=orphans), orphans[-1]) if orphans else (0, None)
+
+
+def _purge(batch: Callable[[str, int], tuple[Any, ...]], after: str, *, limit: int, advance: Advance) -> int:
+    """Purge batch by batch, each of which answers its size and where the next begins, None at the end."""
+    purged = 0
+    while True:
+        count, last = batch(after, limit)
+        if last is None:
+            return purged
+        after = last
+        purged += count
+        advance(count)
 
 
 def projects(database: Database) -> list[str]:

@@ -45,9 +45,7 @@ class InboxStore(ProjectStore):
     def get(self, inbox_id: str) -> InboxRow:
         """The row of this id. Raises NotFound."""
         row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
-        if row is None:
-            raise self._absent("inbox row", inbox_id, "`cbx inbox list` shows them")
-        return row
+        return self._found(row, "inbox row", inbox_id, "`cbx inbox list` shows them")
 
     def lock(self, inbox_id: str) -> InboxRow | None:
         """The row of this id, held until the end of the transaction."""

@@ -38,14 +38,12 @@ class ProfileStore(ProjectStore):
             author_id=author_id,
             metadata={key: profile[key] for key in ("name", "worker_target", "tags")},
         )
-        prompt = profile.get("system_prompt", profile.get("system_prompt_template"))
+        name = profile["name"]
         with self.database.transaction():
             ensure_project(self.database, self.project_id, author_id)
             CardStore(self.database, self.project_id).add(card)
-            box = BoxStore(self.database, self.project_id).create(
-                [card.card_id], title=f"profile {profile['name']}"
-            )
-            name = profile["name"]
+            boxes = BoxStore(self.database, self.project_id)
+            box = boxes.create([card.card_id], title=f"profile {name}")
             self._run("lock_profile_name", name=name)
             self._run("drop_profile_name", name=name)
             self._run(
@@ -54,17 +52,14 @@ class ProfileStore(ProjectStore):
                 name=name,
                 worker_target=profile["worker_target"],
                 tags=jsonb(profile["tags"]),
-                system_prompt=prompt,
+                system_prompt=profile.get("system_prompt", profile.get("system_prompt_template")),
             )
             return self.get(name)
 
     def get(self, name: str) -> ProfileEntry:
         """The profile of this name, in whatever case. Raises NotFound."""
-        entry = self.find(name)
-        if entry is None:
-            hint = "`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one"
-            raise self._absent("profile", name, hint)
-        return entry
+        hint = "`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one"
+        return self._found(self.find(name), "profile", name, hint)
 
     def find(self, name: str) -> ProfileEntry | None:
         """The profile of this name, or None."""
@@ -84,10 +79,8 @@ class ProfileStore(ProjectStore):
         """Raise NotFound where the box of a profile is gone."""
         boxes = BoxStore(self.database, self.project_id)
         if boxes.get_many([entry.profile_box_id]).missing_box_ids:
-            raise NotFound(
-                f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone",
-                hint="import the profile again",
-            )
+            hint = "import the profile again"
+            raise NotFound(f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone", hint=hint)
 
     def all(self) -> list[ProfileEntry]:
         """All profiles of the project by name."""

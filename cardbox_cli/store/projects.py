@@ -51,10 +51,8 @@ class ProjectsStore:
             "insert_project", project_id=project_id, title=title, status="active", owner_id=owner_id
         )
         if row is None:
-            raise Conflict(
-                f"the project {project_id!r} exists",
-                hint="`cbx project update` changes its title, status and owner",
-            )
+            hint = "`cbx project update` changes its title, status and owner"
+            raise Conflict(f"the project {project_id!r} exists", hint=hint)
         return decoded(Project, row)
 
     def update(

@@ -5,11 +5,11 @@ an agent does afterwards is in its head, which others write. Methods take part i
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.model.execution.turns import new_edge_id
+from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Further, ProjectStore, paged
@@ -17,8 +17,7 @@ from cardbox_cli.store.connection.rows import decoded
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"
-
-_Agent = TypeVar("_Agent", bound=Agent)
+_NO_AGENT = "`cbx agent list` shows the agents, `cbx agent provision` makes one"
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +32,7 @@ class RosterStore(ProjectStore):
 
     def get(self, agent_id: str) -> Agent:
         """The agent of this id. Raises NotFound."""
-        return self._known(self.find(agent_id), agent_id)
+        return self._found(self.find(agent_id), "agent", agent_id, _NO_AGENT)
 
     def find(self, agent_id: str) -> Agent | None:
         """The agent of this id, or None."""
@@ -46,7 +45,8 @@ class RosterStore(ProjectStore):
     def entry(self, agent_id: str) -> RosterEntry:
         """The agent of this id and its head. Raises NotFound."""
         self._require(_TABLE, _HEADS)
-        return self._known(self._one(RosterEntry, "roster_entry", agent_id=agent_id), agent_id)
+        entry = self._one(RosterEntry, "roster_entry", agent_id=agent_id)
+        return self._found(entry, "agent", agent_id, _NO_AGENT)
 
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
         """Agents and their heads by id, page by page."""
@@ -84,7 +84,7 @@ class RosterStore(ProjectStore):
         values = {name: getattr(agent, name) for name in _RECORDED}
         self._run(
             "insert_identity_edge",
-            edge_id=new_edge_id(),
+            edge_id=new_id("edge"),
             action=action,
             source_agent_id=source_agent_id,
             agent_id=agent.agent_id,
@@ -94,12 +94,6 @@ class RosterStore(ProjectStore):
     def _agent(self, query: str, agent_id: str) -> Agent | None:
         self._require(_TABLE)
         return self._one(Agent, query, agent_id=agent_id)
-
-    def _known(self, agent: _Agent | None, agent_id: str) -> _Agent:
-        if agent is None:
-            hint = "`cbx agent list` shows the agents, `cbx agent provision` makes one"
-            raise self._absent("agent", agent_id, hint)
-        return agent
 
 
 # What the edge keeps of an agent.

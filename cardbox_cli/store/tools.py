@@ -68,10 +68,7 @@ class ToolStore(ProjectStore):
 
     def get(self, tool_name: str) -> Tool:
         """The tool of this name. Raises NotFound."""
-        tool = self.find(tool_name)
-        if tool is None:
-            raise self._absent("tool", tool_name, _NO_TOOL)
-        return tool
+        return self._found(self.find(tool_name), "tool", tool_name, _NO_TOOL)
 
     def find(self, tool_name: str) -> Tool | None:
         """The tool of this name, or None."""
@@ -93,11 +90,8 @@ class ToolStore(ProjectStore):
 
 def _with_what_others_keep(tool: Tool, stored: Tool) -> Tool:
     theirs = {name: value for name, value in stored.options.items() if name not in _OWN_OPTIONS}
-    return msgspec.structs.replace(
-        tool,
-        target_subject=tool.target_subject or stored.target_subject,
-        options={**theirs, **tool.options},
-    )
+    subject = tool.target_subject or stored.target_subject
+    return msgspec.structs.replace(tool, target_subject=subject, options={**theirs, **tool.options})
 
 
 def _written(tool: Tool) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class TurnStore(ProjectStore):
         """Write down what was done to a turn that was at `fence`."""
         self._run(
             "write_audit",
-            audit_id=model.new_audit_id(),
+            audit_id=model.new_id("audit"),
             agent_id=fence.agent_id,
             agent_turn_id=fence.agent_turn_id or None,
             action=action,

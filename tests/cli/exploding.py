@@ -1,6 +1,6 @@
 """A command that fails as only a bug can, for the test of what is said then."""
 
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx explode")

@@ -213,6 +213,16 @@ class TestWhatItCosts:
     ) -> None:
         assert self.imported(shell, *command) == set()
 
+    @pytest.mark.parametrize("command", [("--version",), ("--help",), ("box", "--help")], ids=" ".join)
+    def test_what_lists_commands_loads_none(self, command: tuple[str, ...], shell: Shell) -> None:
+        code = (
+            "import contextlib, io, sys\n"
+            "from cardbox_cli.cli.main import main\n"
+            f"with contextlib.redirect_stdout(io.StringIO()): main({list(command)!r})\n"
+            "print([name for name in sys.modules if name == 'typer' or name.startswith('cardbox_cli.cli.commands.box.')])"
+        )
+        assert succeed(shell.python(code)) == "[]\n"
+
     def test_validating_a_recipe_needs_no_database_driver(self, shell: Shell) -> None:
         (shell.folder / "mine.yaml").write_text("context_packing_config: {}\n")
         assert self.imported(shell, "handover", "validate", "mine.yaml") == {"pydantic", "yaml", "msgspec"}

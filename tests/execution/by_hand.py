@@ -4,7 +4,7 @@ from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.execution.turns import Fence, new_step_id
+from cardbox_cli.model.execution.turns import Fence, new_id
 
 OWNER = "w"
 
@@ -25,7 +25,7 @@ def enter(runtime: Runtime, fence: Fence) -> str:
 
 def begin_step(runtime: Runtime, fence: Fence) -> str:
     """Begin a step of a running turn; its id."""
-    step_id = new_step_id()
+    step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(fence)
         runtime.turns.begin_step(head, step_id, status="started", request_box_id=None)

@@ -545,7 +545,7 @@ def test_the_order_that_needs_no_word() -> None:
 
 def arranged_by(loaded: Recipe, parents: Sequence[InheritedBox] = ()) -> Plan:
     sections = {step: places(card_ids) for step, card_ids in STEPS.items()}
-    return arrange(loaded, **sections, parents=parents, left_out=[])
+    return arrange(loaded, sections, parents=parents, left_out=[])
 
 
 def test_each_inherited_box_is_a_parent_once() -> None:

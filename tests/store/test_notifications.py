@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable, UsageError
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import LONGEST, Listener, Wanted, notify, payload
+from cardbox_cli.store.connection.notifications import LONGEST, Listener, notify, payload, wanted
 from cardbox_cli.store.connection.target import Target, find_listen_target
 from cardbox_cli.store.connection.waker import Waker
 from tests.conftest import PROJECT, Databases
@@ -38,7 +38,7 @@ def listen(target: Target, announced: list[str]) -> Iterator[Listen]:
     made = []
 
     def make(project_id: str | None = PROJECT, targets: tuple[str, ...] | None = ("writers",)) -> Listener:
-        listener = Listener(target, Wanted(project_id, targets), announced.append)
+        listener = Listener(target, wanted(project_id, targets), announced.append)
         made.append(listener)
         assert listener.wait(PATIENCE), "the first wait says that it listens"
         return listener
@@ -146,11 +146,11 @@ class TestPayload:
         assert len(said.encode()) <= LONGEST
         for projects in (project, None):
             for targets in ([target, more], None):
-                assert Wanted(projects, targets)(said)
+                assert wanted(projects, targets)(said)
 
     @given(st.text(), st.text(), st.text(), st.text())
     def test_an_exact_listener_wants_nothing_else(self, project: str, target: str, a: str, b: str) -> None:
-        assert Wanted(project, {target})(payload(a, b)) == (f"{project}/{target}" == f"{a}/{b}")
+        assert wanted(project, {target})(payload(a, b)) == (f"{project}/{target}" == f"{a}/{b}")
 
 
 class TestALostConnection:
@@ -188,7 +188,7 @@ class TestWhereToListen:
 
     def test_one_that_leads_nowhere_is_announced_without_its_password(self, announced: list[str]) -> None:
         target = Target("host=127.0.0.1 port=1 user=u password=hunter2", "CBX_LISTEN_URL", Path())
-        listener = Listener(target, Wanted("p", None), announced.append)
+        listener = Listener(target, wanted("p", None), announced.append)
         assert not listener.wait(0.3)
         listener.close()
         (said,) = announced

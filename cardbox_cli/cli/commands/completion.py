@@ -7,7 +7,7 @@ import click
 from typer import Argument
 
 from cardbox_cli.cli.parameters.types import OneOf
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")

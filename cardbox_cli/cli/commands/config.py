@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.types import SETTING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.home import default_home
 from cardbox_cli.store.connection.target import find_listen_target, hide_password

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cardbox_cli.cli.root import root
 from cardbox_cli.cli.session import Session, announce, session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.shipped import shipped
 

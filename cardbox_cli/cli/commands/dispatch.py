@@ -13,7 +13,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.findings import gate
 from cardbox_cli.cli.terminal.turns import print_end, refuse
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
 

@@ -12,7 +12,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
 from cardbox_cli.cli.terminal.findings import gate
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.request import model_of, profile_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft

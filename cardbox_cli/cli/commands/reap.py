@@ -4,7 +4,7 @@ from functools import partial
 
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx reap", "cbx --project shop reap -o jsonl")

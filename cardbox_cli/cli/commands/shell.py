@@ -15,7 +15,7 @@ from cardbox_cli.cli.parameters.inputs import read_text, source_name, standard_i
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import Shell
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 
 

@@ -12,7 +12,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import PROJECT, settings_from
 

@@ -37,7 +37,6 @@ def _lost(kind: LossKind, says: str) -> DiagnosisRule:
     return DiagnosisRule(
         name=f"{kind}-card",
         proves=f"A card of the context or profile {_LOSSES[kind]}: a model would see less than was packed.",
-        verdict="stuck",
         severity="warning",
         rank=_LOSS_RANKS[kind],
         holds=holds,
@@ -65,14 +64,8 @@ def _end(s: Snapshot, reason: str) -> Command:
 def _shared_output(s: Snapshot) -> Proof:
     if s.at_head is None or len(s.sharers) < 2:
         return None
-    return tuple(
-        Evidence(
-            "state.agent_state_head",
-            sharer.agent_id,
-            f"turn {sharer.agent_turn_id} writes to output box {sharer.box_id}",
-        )
-        for sharer in s.sharers
-    )
+    shows = "turn {0.agent_turn_id} writes to output box {0.box_id}"
+    return tuple(Evidence("state.agent_state_head", each.agent_id, shows.format(each)) for each in s.sharers)
 
 
 _LOSSES: dict[LossKind, str] = {
@@ -82,15 +75,13 @@ _LOSSES: dict[LossKind, str] = {
 }
 _LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
 _END = Remedy(
-    "`cbx turn fail`; `cbx turn stop` while it is queued",
-    lambda s: _end(s, "a box of the turn is gone"),
+    "`cbx turn fail`; `cbx turn stop` while it is queued", lambda s: _end(s, "a box of the turn is gone")
 )
 
 RULES = (
     DiagnosisRule(
         name="missing-box",
         proves="The profile, context or output box that the turn points to does not exist.",
-        verdict="stuck",
         rank=90,
         holds=_missing_box,
         actor="the operator: `cbx turn rebox` with another box, or end the turn",
@@ -102,7 +93,6 @@ RULES = (
     DiagnosisRule(
         name="history-refused",
         proves="By its documentation, the provider refuses what the turn asks its model next, or asked last.",
-        verdict="stuck",
         severity="warning",
         rank=57,
         holds=lambda s: show.refused(s) or None,
@@ -114,11 +104,9 @@ RULES = (
     DiagnosisRule(
         name="shared-output",
         proves="Two agents are at turns that write to one output box.",
-        verdict="stuck",
         severity="warning",
         rank=45,
         holds=_shared_output,
-        actor="the operator",
         fix=STOP_SHARER,
     ),
 )

@@ -1,4 +1,4 @@
-"""Rules about ends that were to be reported and were not."""
+"""Rules about turns that are over, and about ends that were to be reported and were not."""
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
@@ -35,11 +35,30 @@ def _child_not_reported(s: Snapshot) -> Proof:
     return (show.head(s), *proof) if proof else None
 
 
+def _ended(s: Snapshot) -> Proof:
+    if not s.ended:
+        return None
+    if s.record is not None and s.record.end_status is not None:
+        return (show.record(s), *show.last_audit(s))
+    if s.turn_row is not None:
+        return (show.row(s, s.turn_row), show.head(s))
+    return tuple(Evidence("state.agent_steps", step.step_id, step.status) for step in s.steps[-1:])
+
+
 RULES = (
+    DiagnosisRule(
+        name="ended",
+        proves="The turn is over.",
+        verdict="ended",
+        severity="ok",
+        rank=10,
+        holds=_ended,
+        actor=None,
+        after_end=True,
+    ),
     DiagnosisRule(
         name="not-reported",
         proves="The turn has ended, and the tool call that waits for its end was never answered.",
-        verdict="stuck",
         rank=40,
         holds=_not_reported,
         actor=REAPER,
@@ -49,7 +68,6 @@ RULES = (
     DiagnosisRule(
         name="answer-not-reported",
         proves="A turn that was to answer a call of this one has ended, and its end was never reported.",
-        verdict="stuck",
         rank=67,
         holds=_child_not_reported,
         actor=REAPER,

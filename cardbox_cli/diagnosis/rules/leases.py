@@ -24,24 +24,15 @@ def _abandoned(s: Snapshot, row: InboxRow) -> bool:
 
 def _crashed(s: Snapshot) -> tuple[InboxRow, ...]:
     """Claimed rows that nobody works on, other than the one that carries a running turn."""
-    claimed = (row for row in s.rows if row.status == PROCESSING)
-    return tuple(
-        row
-        for row in claimed
-        if not (s.running and row is s.carrier) and (_expired(s, row) or _abandoned(s, row))
-    )
+    claimed = (row for row in s.rows if row.status == PROCESSING and not (s.running and row is s.carrier))
+    return tuple(row for row in claimed if _expired(s, row) or _abandoned(s, row))
 
 
 def _crashed_claim(s: Snapshot) -> Proof:
-    rows = _crashed(s)
-    if not rows:
-        return None
-    proof = tuple(
-        each
-        for row in rows
-        for each in (show.row(s, row, f", claimed {show.instant(s, row.processed_at)}"), show.lease(s, row))
-    )
-    return (show.head(s), *proof, *_owner(s, rows[0]))
+    proof: list[Evidence] = []
+    for row in (rows := _crashed(s)):
+        proof += (show.row(s, row, f", claimed {show.instant(s, row.processed_at)}"), show.lease(s, row))
+    return (show.head(s), *proof, *_owner(s, rows[0])) if rows else None
 
 
 def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
@@ -51,10 +42,8 @@ def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
         return ()
     if entry is None:
         return (Evidence("cbx.workers", lease.owner, "no such row"),)
-    alive = "alive" if entry.live else "dead"
-    shows = (
-        f"{alive}, last heartbeat {show.instant(s, entry.heartbeat_at)}, on {entry.host}, process {entry.pid}"
-    )
+    alive, last = "alive" if entry.live else "dead", show.instant(s, entry.heartbeat_at)
+    shows = f"{alive}, last heartbeat {last}, on {entry.host}, process {entry.pid}"
     return (Evidence("cbx.workers", lease.owner, shows),)
 
 
@@ -132,7 +121,6 @@ RULES = (
         name="crashed-claim",
         proves="A row is claimed and its lease is over; or it has no lease, and was claimed more than"
         f" {FOREIGN_SILENCE} ago or at no known time.",
-        verdict="stuck",
         rank=70,
         holds=_crashed_claim,
         actor=f"{REAPER}, or the operator",
@@ -142,7 +130,6 @@ RULES = (
     DiagnosisRule(
         name="dead-while-running",
         proves="A worker entered the turn and its lease is over: it has missed its heartbeats.",
-        verdict="stuck",
         rank=69,
         holds=_dead,
         actor=f"{REAPER}, or the operator",
@@ -152,7 +139,6 @@ RULES = (
         name="suspect-while-running",
         proves=f"The turn runs without a lease of cbx and nothing of it was written for {FOREIGN_SILENCE}:"
         " its worker may be dead.",
-        verdict="stuck",
         severity="warning",
         rank=68,
         holds=_suspect,
@@ -172,7 +158,6 @@ RULES = (
     DiagnosisRule(
         name="orphan-lease",
         proves="There is a lease on a row that nobody has claimed.",
-        verdict="stuck",
         severity="warning",
         rank=25,
         holds=_orphan_lease,

@@ -28,10 +28,6 @@ def _behind_evidence(s: Snapshot) -> tuple[Evidence, ...]:
     return (show.row(s, s.turn_row, queue), show.head(s))
 
 
-def _queued_behind(s: Snapshot) -> Proof:
-    return _behind_evidence(s) if _behind(s) and not _blocker_is_stuck(s) else None
-
-
 def _queued_behind_stuck(s: Snapshot) -> Proof:
     if not _behind(s) or not _blocker_is_stuck(s) or s.blocker is None:
         return None
@@ -49,9 +45,8 @@ def _agent_is_idle(s: Snapshot) -> bool:
 
 
 def _queued_on_idle(s: Snapshot) -> Proof:
-    if not s.queued or not _agent_is_idle(s) or _settling(s):
+    if not s.queued or s.turn_row is None or not _agent_is_idle(s) or _settling(s):
         return None
-    assert s.turn_row is not None
     return (show.head(s), show.row(s, s.turn_row))
 
 
@@ -63,9 +58,7 @@ def _settling(s: Snapshot) -> bool:
 
 
 def _promotion(s: Snapshot) -> Proof:
-    if not s.queued or not _agent_is_idle(s) or not _settling(s):
-        return None
-    return (show.head(s),)
+    return (show.head(s),) if s.queued and _agent_is_idle(s) and _settling(s) else None
 
 
 # --- promoted
@@ -113,13 +106,8 @@ def _never_entered(s: Snapshot) -> Proof:
 
 
 def _retry_far(s: Snapshot) -> Proof:
-    limit = timedelta(seconds=2 * s.settings.backoff_cap)
-    far = tuple(row for row in _retries(s) if row.next_retry_at - s.now > limit)
-    return tuple(_next_try(s, row) for row in far) or None
-
-
-def _retrying(s: Snapshot) -> Proof:
-    return tuple(_next_try(s, row) for row in _retries(s)) or None
+    limit = s.now + timedelta(seconds=2 * s.settings.backoff_cap)
+    return tuple(_next_try(s, row) for row in _retries(s) if row.next_retry_at > limit) or None
 
 
 def _retries(s: Snapshot) -> tuple[InboxRow, ...]:
@@ -158,7 +146,6 @@ def _claim_is_late(s: Snapshot) -> datetime | None:
 
 
 def _database_lock(s: Snapshot) -> Proof:
-    held = tuple(lock for lock in s.locks or () if lock.seconds > LOCK_HELD.value)
     proof = tuple(
         Evidence(
             lock.table,
@@ -166,7 +153,8 @@ def _database_lock(s: Snapshot) -> Proof:
             f"{lock.mode} lock of process {lock.pid} ({lock.application or 'no name'},"
             f" {lock.state or 'unknown'}) for {int(lock.seconds)} s; {lock.blocked} sessions wait for it",
         )
-        for lock in held
+        for lock in s.locks or ()
+        if lock.seconds > LOCK_HELD.value
     )
     return proof or None
 
@@ -176,7 +164,6 @@ RULES = (
         name="database-lock",
         proves="A transaction of another session has held a row or a table of the turn for more than"
         f" {LOCK_HELD}.",
-        verdict="stuck",
         rank=100,
         holds=_database_lock,
         actor="the owner of database process {pids}: end its transaction",
@@ -184,7 +171,6 @@ RULES = (
     DiagnosisRule(
         name="queued-behind-stuck",
         proves="The agent is at another turn, and that one is stuck.",
-        verdict="stuck",
         rank=35,
         holds=_queued_behind_stuck,
         actor="{blocker_actor}",
@@ -197,14 +183,13 @@ RULES = (
         verdict="waiting",
         severity="ok",
         rank=35,
-        holds=_queued_behind,
+        holds=lambda s: _behind_evidence(s) if _behind(s) and not _blocker_is_stuck(s) else None,
         actor="{blocker_actor}, for turn {blocker}",
         due=_blockers_due,
     ),
     DiagnosisRule(
         name="queued-on-idle",
         proves="The turn is queued although its agent is at none: nobody promoted it.",
-        verdict="stuck",
         rank=48,
         holds=_queued_on_idle,
         actor="whoever promotes: a worker's next look, `cbx reap`, or the operator",
@@ -222,7 +207,6 @@ RULES = (
     DiagnosisRule(
         name="no-live-worker",
         proves="Work is due for longer than {unclaimed}, and no live worker serves its target.",
-        verdict="stuck",
         rank=55,
         holds=_no_live_worker,
         actor="the operator: start a worker, `cbx worker run --target {target} --exec CMD`",
@@ -230,7 +214,6 @@ RULES = (
     DiagnosisRule(
         name="lost-doorbell",
         proves="The turn is due for longer than {unclaimed}, and no worker has claimed it.",
-        verdict="stuck",
         rank=50,
         holds=_lost_wakeup,
         actor="a worker of target {target}, once it looks or is notified",
@@ -248,7 +231,6 @@ RULES = (
     DiagnosisRule(
         name="never-entered",
         proves="A live worker claimed the turn longer ago than {lease} and has not begun its first step.",
-        verdict="stuck",
         rank=58,
         holds=_never_entered,
         actor="worker {owner}, or the operator, who takes the claim away",
@@ -257,10 +239,8 @@ RULES = (
     DiagnosisRule(
         name="retry-far-ahead",
         proves="The next try is further away than twice {backoff_cap}.",
-        verdict="stuck",
         rank=46,
         holds=_retry_far,
-        actor="the operator",
         due=_first_retry,
         fix=fenced("requeue", "its next try is far ahead"),
     ),
@@ -270,7 +250,7 @@ RULES = (
         verdict="waiting",
         severity="ok",
         rank=20,
-        holds=_retrying,
+        holds=lambda s: tuple(_next_try(s, row) for row in _retries(s)) or None,
         actor="a worker of target {target}",
         due=_first_retry,
     ),

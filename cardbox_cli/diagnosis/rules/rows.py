@@ -86,10 +86,6 @@ def _dead(s: Snapshot) -> tuple[InboxRow, ...]:
     return tuple(row for row in dead if is_turn(row) or row.correlation_id in waiting)
 
 
-def _dead_letter(s: Snapshot) -> Proof:
-    return tuple(show.row(s, row) for row in _dead(s)) or None
-
-
 def _poison(s: Snapshot) -> Proof:
     if s.at_head is None or s.worked_on:
         return None
@@ -114,55 +110,44 @@ RULES = (
     DiagnosisRule(
         name="head-lost",
         proves="The turn was promoted, and its agent has no head.",
-        verdict="stuck",
         rank=95,
         holds=_head_lost,
-        actor="the operator",
         fix=REBUILD,
     ),
     DiagnosisRule(
         name="wrong-epoch",
         proves="The promoted row or the lease of the turn is of another epoch than the head, stale or future,"
         " or the agent is not at the turn: no worker may enter it.",
-        verdict="stuck",
         rank=80,
         holds=_wrong_epoch,
-        actor="the operator",
         fix=fenced("requeue", "its row is of another epoch"),
     ),
     DiagnosisRule(
         name="consumed-not-applied",
         proves="The row of the turn is consumed, and the turn has not ended: nobody will go on with it.",
-        verdict="stuck",
         rank=77,
         holds=_consumed,
-        actor="the operator",
         fix=fenced("requeue", "its row was consumed before it ran"),
     ),
     DiagnosisRule(
         name="edge-without-row",
         proves="The turn was asked for, and there is no inbox row that would make a worker run it.",
-        verdict="stuck",
         rank=76,
         holds=_edge_alone,
-        actor="the operator",
         fix=Remedy("`cbx turn requeue`; `cbx turn fail` where the agent is not at the turn", _make_anew),
     ),
     DiagnosisRule(
         name="row-lost",
         proves="The agent is at the turn, and neither an inbox row nor a request of it is there.",
-        verdict="stuck",
         rank=75,
         holds=_row_alone_is_gone,
-        actor="the operator",
         fix=fenced("requeue", "its inbox row is gone"),
     ),
     DiagnosisRule(
         name="dead-letter",
         proves="A row of the turn was given up, and the turn has not ended.",
-        verdict="stuck",
         rank=74,
-        holds=_dead_letter,
+        holds=lambda s: tuple(show.row(s, row) for row in _dead(s)) or None,
         actor="the operator, after the cause of its last error is gone",
         fix=Remedy(
             "`cbx inbox retry`; `cbx turn requeue` where the agent is at the turn and its own row is dead",
@@ -172,11 +157,9 @@ RULES = (
     DiagnosisRule(
         name="poison-retry",
         proves=f"A row of the turn has failed {POISON} or more.",
-        verdict="stuck",
         severity="warning",
         rank=72,
         holds=_poison,
-        actor="the operator",
         fix=fenced("fail", "every try of it failed"),
     ),
 )

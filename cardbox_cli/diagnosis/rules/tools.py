@@ -15,11 +15,10 @@ def _deadline(s: Snapshot) -> datetime | None:
 
 def _suspension(s: Snapshot) -> Evidence:
     assert s.head is not None
-    until = (
-        f"; deadline {show.instant(s, s.head.resume_deadline)}" if s.head.resume_deadline else "; no deadline"
-    )
+    deadline = s.head.resume_deadline
+    until = f"deadline {show.instant(s, deadline)}" if deadline else "no deadline"
     found = show.head(s)
-    waits = f"{found.shows}, waits for {s.head.waiting_tool_count}{until}"
+    waits = f"{found.shows}, waits for {s.head.waiting_tool_count}; {until}"
     return Evidence(found.table, found.row, waits)
 
 
@@ -98,11 +97,8 @@ def _report_or_requeue(s: Snapshot) -> Command | None:
 def _report_arrives(s: Snapshot) -> Proof:
     if not s.suspended:
         return None
-    claimed = tuple(
-        row
-        for row in s.open_reports
-        if row.status == PROCESSING and (s.lives(s.lease_of(row)) or not s.keeps_turns)
-    )
+    taken = (row for row in s.open_reports if row.status == PROCESSING)
+    claimed = (row for row in taken if s.lives(s.lease_of(row)) or not s.keeps_turns)
     fresh = (row for row in s.due_rows if row not in s.unclaimed)
     return tuple(show.row(s, row) for row in (*claimed, *fresh)) or None
 
@@ -131,15 +127,8 @@ def _count_drift(s: Snapshot) -> Proof:
     waiting = [call for call in s.open_calls if call.wait_status == WAITING]
     if s.head.waiting_tool_count in (len(s.open_calls), len(waiting)) and s.open_calls:
         return None
-    known = tuple(show.call(s, call) for call in s.waiting) or (
-        Evidence("state.turn_waiting_tools", s.agent_turn_id, "no such row"),
-    )
-    return (_suspension(s), *known)
-
-
-def _calls_wait(s: Snapshot) -> bool:
-    """The calls that are known will wake the turn, whatever the head counts."""
-    return bool(s.open_calls)
+    none = Evidence("state.turn_waiting_tools", s.agent_turn_id, "no such row")
+    return (_suspension(s), *([show.call(s, call) for call in s.waiting] or [none]))
 
 
 def _stale_calls(s: Snapshot) -> Proof:
@@ -171,7 +160,6 @@ RULES = (
     DiagnosisRule(
         name="deadline-passed",
         proves="The deadline of the calls that the turn waits for has passed, and nobody acted.",
-        verdict="stuck",
         rank=64,
         holds=_deadline_passed,
         actor=REAPER,
@@ -180,7 +168,6 @@ RULES = (
     DiagnosisRule(
         name="no-deadline",
         proves="The turn waits for results without any deadline: nobody will wake it if they do not come.",
-        verdict="stuck",
         severity="warning",
         rank=62,
         holds=_no_deadline,
@@ -190,7 +177,6 @@ RULES = (
     DiagnosisRule(
         name="report-not-claimed",
         proves="A report is due for longer than {unclaimed}, and no worker has claimed it.",
-        verdict="stuck",
         rank=66,
         holds=_report_waits,
         actor="a worker of target {target}, once it looks or is notified",
@@ -199,7 +185,6 @@ RULES = (
     DiagnosisRule(
         name="result-not-applied",
         proves="The result of a call is stored, and no report of it is on its way to the turn.",
-        verdict="stuck",
         rank=65,
         holds=_result_is_unreported,
         actor=f"{REAPER}; the operator where the result itself is gone",
@@ -208,30 +193,25 @@ RULES = (
     DiagnosisRule(
         name="report-consumed-not-applied",
         proves="The report of a result is consumed, and its call still waits for it.",
-        verdict="stuck",
         rank=78,
         holds=_consumed_report,
-        actor="the operator",
         fix=Remedy("`cbx inbox retry`", _retry_report),
     ),
     DiagnosisRule(
         name="waiting-count-drift",
         proves="The head counts other calls than wait: with none left, nobody will wake the turn.",
-        verdict="stuck",
         severity="warning",
         rank=61,
         holds=_count_drift,
-        actor="the operator",
         fix=fenced("requeue", "it waits for calls that are not there"),
-        aside=_calls_wait,
+        # The calls that are known will wake the turn, whatever the head counts.
+        aside=lambda s: bool(s.open_calls),
     ),
     DiagnosisRule(
         name="stale-calls",
         proves="The calls that the suspended turn waits for are of another epoch than its head.",
-        verdict="stuck",
         rank=79,
         holds=_stale_calls,
-        actor="the operator",
         fix=fenced("requeue", "its calls are of another epoch"),
     ),
 )

@@ -32,16 +32,12 @@ class Admission:
         """The agent that is asked."""
         agent_id = self._request.target_agent_id
         if not agent_id.strip():
-            refuse("rejected", "missing_agent_id", "no agent is named")
+            refuse("missing_agent_id", "no agent is named")
         agent = self._runtime.roster.find(agent_id)
         if agent is None:
-            refuse(
-                "rejected",
-                "agent_not_found",
-                f"no agent {agent_id!r} in project {self._runtime.project_id!r}",
-            )
+            refuse("agent_not_found", f"no agent {agent_id!r} in project {self._runtime.project_id!r}")
         if not agent.worker_target.strip():
-            refuse("error", "worker_target_missing", f"agent {agent_id!r} has no worker target")
+            refuse("worker_target_missing", f"agent {agent_id!r} has no worker target", "error")
         return agent
 
     def profile_box(self, agent: Agent) -> str:
@@ -50,13 +46,11 @@ class Admission:
         view = self._view(as_box_id(box_id))
         if view is None:
             refuse(
-                "rejected",
-                "profile_not_found",
-                f"the profile box {box_id!r} of agent {agent.agent_id!r} is not there",
+                "profile_not_found", f"the profile box {box_id!r} of agent {agent.agent_id!r} is not there"
             )
         profile = next((card for card in view.cards if card.type == PROFILE), None)
         if profile is None:
-            refuse("rejected", "profile_not_found", f"the box {box_id!r} holds no sys.profile card")
+            refuse("profile_not_found", f"the box {box_id!r} holds no sys.profile card")
         self._check_recipe_profile(getattr(profile.content, "data", None), agent)
         return view.box.box_id
 
@@ -74,7 +68,6 @@ class Admission:
         named = profile.get("name") if isinstance(profile, dict) else None
         if not isinstance(named, str) or named.lower() != wanted.lower():
             refuse(
-                "rejected",
                 "profile_mismatch",
                 f"the recipe packs for profile {wanted!r}, agent {agent.agent_id!r} has profile {named!r}",
             )
@@ -83,15 +76,11 @@ class Admission:
         """The box that the turn reads, held."""
         given = self._request.context_box_id
         if not given:
-            refuse("rejected", "missing_context_box_id", "no context box is named")
+            refuse("missing_context_box_id", "no context box is named")
         box_id = as_box_id(given)
         # Held, so that nobody who found it unused changes it while the turn is being asked for.
         if box_id is None or not self._runtime.boxes.share(box_id):
-            refuse(
-                "rejected",
-                "context_box_not_found",
-                f"no box {given!r} in project {self._runtime.project_id!r}",
-            )
+            refuse("context_box_not_found", f"no box {given!r} in project {self._runtime.project_id!r}")
         return box_id
 
     @cached_property
@@ -101,7 +90,7 @@ class Admission:
             return None
         row = self._runtime.inbox.turn_row(parent.agent_turn_id)
         if row is None:
-            refuse("rejected", "parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
+            refuse("parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
         return row
 
     def lineage(self) -> Lineage:
@@ -109,14 +98,11 @@ class Admission:
         request, row = self._request, self._parent_row
         above = None if row is None else row.lineage
         if request.trace_id is not None and as_trace_id(request.trace_id) is None:
-            refuse(
-                "rejected", "protocol_violation", f"the trace id {request.trace_id!r} is not 32 hex digits"
-            )
+            refuse("protocol_violation", f"the trace id {request.trace_id!r} is not 32 hex digits")
         depths = {"root": 0, "peer": above.depth if above else 0, "descend": above.depth + 1 if above else 0}
         depth = depths[request.depth_policy]
         if depth >= MAX_DEPTH:
             refuse(
-                "rejected",
                 "recursion_depth_exceeded",
                 f"the turn would be {depth} descents deep; the limit is {MAX_DEPTH - 1}",
             )
@@ -136,7 +122,6 @@ class Admission:
         source = self._request.source_agent_id
         if not source.startswith(PLATFORM) and self._runtime.roster.find(source) is None:
             refuse(
-                "rejected",
                 "invalid_source_actor",
                 f"the source {source!r} is no agent of project {self._runtime.project_id!r}",
             )
@@ -146,7 +131,7 @@ class Admission:
         waiting = self._runtime.inbox.oldest_queued(head.agent_id)
         if head.status != "idle" or waiting is not None:
             turn = head.active_agent_turn_id or (waiting.turn_id if waiting else "")
-            refuse("busy", "agent_busy", f"agent {head.agent_id!r} is at turn {turn}")
+            refuse("agent_busy", f"agent {head.agent_id!r} is at turn {turn}", "busy")
 
     def output_box(self, agent_id: str) -> str:
         """The box that the turn writes, made if it is not there, and that no other agent's turn writes."""
@@ -155,18 +140,16 @@ class Admission:
             return self._runtime.boxes.ensure(new_box_id()).box_id
         box_id = as_box_id(given)
         if box_id is None:
-            refuse("rejected", "output_box_not_found", f"the output box {given!r} is no box id")
+            refuse("output_box_not_found", f"the output box {given!r} is no box id")
         try:
             self._runtime.boxes.ensure(box_id)
         except BoxConflict as exc:
-            refuse("rejected", "output_box_not_found", exc.message)
+            refuse("output_box_not_found", exc.message)
         self._runtime.turns.lock_box(box_id)
         user = self._runtime.inbox.output_box_user(box_id, agent_id, to_come=True)
         if user is not None:
             refuse(
-                "rejected",
-                "output_box_in_use",
-                f"the output box {box_id} is that of turn {user[0]} of agent {user[1]!r}",
+                "output_box_in_use", f"the output box {box_id} is that of turn {user[0]} of agent {user[1]!r}"
             )
         return box_id
 

@@ -5,7 +5,7 @@ and edge `queue/messages.py`'s, promotion, which follows in the same transaction
 """
 
 import hashlib
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -23,14 +23,7 @@ from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.headers import Lineage
-from cardbox_cli.model.execution.turns import (
-    DEFAULT_CHANNEL,
-    QUEUED,
-    Fence,
-    Head,
-    InboxRow,
-    new_turn_id,
-)
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, QUEUED, Fence, Head, InboxRow, new_id
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.packing.pack import Check, Packed, pack
@@ -93,9 +86,9 @@ class _Dispatch:
         head = runtime.heads.lock(agent.agent_id)
         if head is None:
             refuse(
-                "error",
                 "head_missing",
                 f"agent {agent.agent_id!r} has lost its head: `cbx turn rebuild {agent.agent_id}`",
+                "error",
             )
         profile_box_id = self._admission.profile_box(agent)
         lineage = self._admission.lineage()
@@ -121,13 +114,17 @@ class _Dispatch:
         report_to = self._admission.report_to()
         row = self._send(agent.agent_id, lineage, payload, request_sha256=digest, report_to=report_to)
         if row is None:
-            return self._replay_of_another(digest)
+            # Another transaction took it meanwhile: what was written here is taken back.
+            raise CorrelationConflict(
+                f"the correlation id {request.correlation_id!r} was taken at the same moment",
+                hint="run the command again: it answers with that turn if the request is the same",
+                details={"request_sha256": digest},
+            )
         runtime.turns.begin_record(row.turn_id, agent.agent_id, output_start=None, report_to=report_to)
         promoted = promote_next(runtime, agent.agent_id)
-        if request.emit_state and promoted is not None:
-            assigned = runtime.heads.get(agent.agent_id)
-            if assigned is not None:
-                runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
+        assigned = runtime.heads.get(agent.agent_id) if request.emit_state and promoted is not None else None
+        if assigned is not None:
+            runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
         return Dispatched(self._result(runtime.inbox.get(row.inbox_id), created=True), packed=packed)
 
     # --- idempotency
@@ -141,14 +138,6 @@ class _Dispatch:
             seen = f"plan {planned.digest if planned else None}"
         parts = [agent.agent_id, profile_box_id, self.request.channel_id, depth, seen]
         return hashlib.sha256(exact_json.encode(parts)).hexdigest()
-
-    def _replay_of_another(self, digest: str) -> NoReturn:
-        """Another transaction took the correlation id meanwhile: take back what was written here."""
-        raise CorrelationConflict(
-            f"the correlation id {self.request.correlation_id!r} was taken at the same moment",
-            hint="run the command again: it answers with that turn if the request is the same",
-            details={"request_sha256": digest},
-        )
 
     def _replay(self, row: InboxRow, digest: str) -> Dispatched:
         edge = self.runtime.turns.enqueue_edge(row.turn_id)
@@ -190,7 +179,7 @@ class _Dispatch:
         self, agent_id: str, lineage: Lineage, payload: dict[str, Any], **details: Any
     ) -> InboxRow | None:
         request, parent = self.request, self.request.parent
-        turn_id = new_turn_id()
+        turn_id = new_id("turn")
         named = {"display_name": request.display_name, "metadata": request.metadata}
         message = Message(
             type=TURN,
@@ -201,11 +190,7 @@ class _Dispatch:
             payload={**payload, **{name: value for name, value in named.items() if value is not None}},
             inbox_id=turn_id,
         )
-        sender = Sender(
-            request.source_agent_id,
-            parent.agent_turn_id if parent else None,
-            parent.step_id if parent else None,
-        )
+        sender = Sender(request.source_agent_id, *((parent.agent_turn_id, parent.step_id) if parent else ()))
         return send(self.runtime, message, sender, details)
 
     def _result(self, row: InboxRow, *, created: bool) -> DispatchResult:

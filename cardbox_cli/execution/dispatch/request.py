@@ -86,10 +86,10 @@ class Dispatched(msgspec.Struct, frozen=True):
 class Refusal(Exception):
     """The answer to a request that is not accepted. Leaves the transaction, so that nothing of it stays."""
 
-    def __init__(self, status: str, error_code: str, message: str) -> None:
-        self.status, self.error_code, self.message = status, error_code, message
+    def __init__(self, error_code: str, message: str, status: str) -> None:
+        self.error_code, self.message, self.status = error_code, message, status
 
 
-def refuse(status: str, error_code: str, message: str) -> NoReturn:
+def refuse(error_code: str, message: str, status: str = "rejected") -> NoReturn:
     """Do not accept the request. Raises Refusal."""
-    raise Refusal(status, error_code, message)
+    raise Refusal(error_code, message, status)

@@ -39,29 +39,20 @@ Publish = Callable[[TurnEvent], None]
 
 
 def end_event(
-    turn: TurnAddress,
-    *,
-    status: EndStatus,
-    output_box_id: str | None,
-    deliverable_card_id: str | None,
-    error: str | None = None,
-    error_code: str | None = None,
+    turn: TurnAddress, status: EndStatus, output_box_id: str | None, card_id: str, **error: str | None
 ) -> TurnEvent:
-    """The turn has ended."""
+    """The turn has ended, with the deliverable `card_id`; as `error` and `error_code` say, if it failed."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
         "status": status,
         "output_box_id": output_box_id,
-        "deliverable_card_id": deliverable_card_id,
-        "error": error,
-        "error_code": error_code,
+        "deliverable_card_id": card_id,
+        **error,
     }
     return TurnEvent(turn, "task", body)
 
 
-def step_event(
-    turn: TurnAddress, *, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()
-) -> TurnEvent:
+def step_event(turn: TurnAddress, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> TurnEvent:
     """A step of the turn has come to `phase`."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
@@ -74,12 +65,7 @@ def step_event(
 
 
 def state_event(
-    turn: TurnAddress,
-    *,
-    status: str,
-    updated_at: datetime,
-    output_box_id: str | None = None,
-    **metadata: Any,
+    turn: TurnAddress, status: str, updated_at: datetime, output_box_id: str | None = None, **metadata: Any
 ) -> TurnEvent:
     """The agent's head is now `status`. Metadata: activity, current_tool and the like."""
     body = {

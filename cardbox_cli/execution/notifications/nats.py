@@ -240,9 +240,7 @@ class NatsConnection:
             self._quiet_until = self._loop.time() + _QUIET
             raise self._unavailable() from None
         except (NatsError, OSError) as exc:
-            raise ServiceUnavailable(
-                f"{self._where()}: {self._no_streams or _words(exc)}", hint=_HINT
-            ) from exc
+            raise self._unavailable(_words(exc)) from exc
 
     async def _send(self, message: NatsMessage) -> None:
         if self._client is None:
@@ -251,8 +249,9 @@ class NatsConnection:
             message.subject, message.body, headers=dict(message.headers)
         )
 
-    def _unavailable(self) -> ServiceUnavailable:
-        return ServiceUnavailable(f"{self._where()}: {self._no_streams or self._trouble}", hint=_HINT)
+    def _unavailable(self, trouble: str | None = None) -> ServiceUnavailable:
+        why = self._no_streams or trouble or self._trouble
+        return ServiceUnavailable(f"{self._where()}: {why}", hint=_HINT)
 
     def _where(self) -> str:
         return ", ".join(server.address for server in self._servers)

@@ -5,7 +5,7 @@ from threading import Thread
 
 from cardbox_cli.execution.notifications.notifier import Announce, Wakeup
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import Listener, Wanted, notify
+from cardbox_cli.store.connection.notifications import Listener, notify, wanted
 from cardbox_cli.store.connection.target import Target
 
 _LONG = 3600.0
@@ -36,8 +36,7 @@ class PostgresSubscription:
         on_notification: Callable[[], None],
         announce: Announce,
     ) -> None:
-        wanted = Wanted(project_id, worker_targets)
-        self._listener = Listener(target, wanted, announce)
+        self._listener = Listener(target, wanted(project_id, worker_targets), announce)
         self._on_notification = on_notification
         self._closing = False
         self._thread = Thread(target=self._listen, name="cbx listen", daemon=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.notifications.events import TurnEvent
+from cardbox_cli.execution.notifications.events import TurnAddress, TurnEvent
 from cardbox_cli.execution.notifications.notifier import Wakeup
 
 VERSION = "v1r4"
@@ -49,15 +49,7 @@ def wakeup_message(wakeup: Wakeup) -> NatsMessage:
         _part("worker target", wakeup.worker_target),
         "wakeup",
     )
-    headers = {
-        "CG-Project-Id": wakeup.project_id,
-        "CG-Agent-Id": wakeup.agent_id,
-        "CG-Channel-Id": wakeup.channel_id,
-        "CG-Turn-Id": wakeup.agent_turn_id,
-        "CG-Turn-Epoch": str(wakeup.turn_epoch),
-        "traceparent": wakeup.traceparent,
-    }
-    return _message(subject, headers, {"inbox_id": wakeup.inbox_id, "reason": wakeup.reason})
+    return _message(subject, wakeup, {"inbox_id": wakeup.inbox_id, "reason": wakeup.reason})
 
 
 def event_message(event: TurnEvent) -> NatsMessage:
@@ -70,16 +62,7 @@ def event_message(event: TurnEvent) -> NatsMessage:
         _part("agent", turn.agent_id),
         event.kind,
     )
-    headers = {
-        "CG-Project-Id": turn.project_id,
-        "CG-Agent-Id": turn.agent_id,
-        "CG-Channel-Id": turn.channel_id,
-        "CG-Turn-Id": turn.agent_turn_id,
-        "CG-Turn-Epoch": str(turn.turn_epoch),
-        "CG-Recursion-Depth": str(turn.recursion_depth),
-        "traceparent": turn.traceparent,
-    }
-    return _message(subject, headers, event.body)
+    return _message(subject, turn, event.body, {"CG-Recursion-Depth": str(turn.recursion_depth)})
 
 
 def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:
@@ -102,16 +85,24 @@ def _part(what: str, text: str) -> str:
     return text
 
 
-def _message(subject: str, headers: Mapping[str, str | None], body: Mapping[str, Any]) -> NatsMessage:
+def _message(
+    subject: str, about: Wakeup | TurnAddress, body: Mapping[str, Any], more: Mapping[str, str] = {}
+) -> NatsMessage:
     # The last four are what the protocol's own client adds.
-    all_headers = {
-        **headers,
+    headers = {
+        "CG-Project-Id": about.project_id,
+        "CG-Agent-Id": about.agent_id,
+        "CG-Channel-Id": about.channel_id,
+        "CG-Turn-Id": about.agent_turn_id,
+        "CG-Turn-Epoch": str(about.turn_epoch),
+        "traceparent": about.traceparent,
+        **more,
         "CG-Timestamp": str(time.time_ns() // 1_000_000),
         "CG-Version": VERSION,
         "CG-Msg-Type": subject.rpartition(".")[2],
         "CG-Sender": "cbx",
     }
-    return NatsMessage(subject, _without_none(all_headers), msgspec.json.encode(_without_none(body)))
+    return NatsMessage(subject, _without_none(headers), msgspec.json.encode(_without_none(body)))
 
 
 def _without_none(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ One per process; it owns the connection to NATS. Only with CBX_NATS_URL is anyth
 """
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from cardbox_cli.execution.notifications.events import Publish
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.jetstream import Nats
 
 
-class Wakeups:
+class Wakeups(ExitStack):
     """Open it before the work, so that settings that cannot be meant are refused before anything is written.
 
     `publish` is for events of turns, where anybody wants them. `announce` may be called from other threads.
@@ -26,6 +27,7 @@ class Wakeups:
     """
 
     def __init__(self, announce: Announce) -> None:
+        super().__init__()
         self._announce = announce
         self._nats: Nats | None = None
         self.publish: Publish | None = None
@@ -33,13 +35,14 @@ class Wakeups:
             from cardbox_cli.execution.notifications import jetstream
 
             self._nats = jetstream.Nats(url, announce)
-            self.publish = self._nats.events().publish
+            self.callback(self._nats.close)
+            self.publish = self._nats.publish
 
     def notifiers(self, database: Database) -> Notifiers:
         """What to notify by after commits on `database`."""
         notifiers: list[Notifier] = [PostgresNotifier(database)]
         if self._nats is not None:
-            notifiers.append(self._nats.notifier())
+            notifiers.append(self._nats)
         return Notifiers(notifiers, self._announce)
 
     def listener(
@@ -48,22 +51,8 @@ class Wakeups:
         """What to wait on for work of these targets. None stands for all: projects, or targets."""
         target = find_listen_target(target)
         listener = Listener()
-        listener.attach(
-            PostgresSubscription(target, project_id, worker_targets, listener.wake, self._announce)
-        )
-        if self._nats is not None:
-            subscription = self._nats.subscribe(project_id, worker_targets, listener.wake)
-            if subscription is not None:
-                listener.attach(subscription)
+        wanted = project_id, worker_targets, listener.wake
+        listener.callback(PostgresSubscription(target, *wanted, self._announce).close)
+        if self._nats is not None and (end := self._nats.subscribe(*wanted)):
+            listener.callback(end)
         return listener
-
-    def close(self) -> None:
-        """Close the connection to NATS."""
-        if self._nats is not None:
-            self._nats.close()
-
-    def __enter__(self) -> "Wakeups":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

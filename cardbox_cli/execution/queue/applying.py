@@ -11,13 +11,7 @@ import msgspec
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ended_by
-from cardbox_cli.model.execution.turns import (
-    EndStatus,
-    Fence,
-    Head,
-    InboxRow,
-    WaitingTool,
-)
+from cardbox_cli.model.execution.turns import EndStatus, Fence, Head, InboxRow, WaitingTool
 
 # When to look again at a report that came before its turn has suspended, or its card can be seen.
 TOO_EARLY = timedelta(seconds=1)
@@ -51,9 +45,8 @@ def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
     tool = next((each for each in reversed(tools) if each.tool_call_id == row.correlation_id), None)
     if head.status != "suspended":
         if tool is not None and not tool.is_open:
-            return Applied(
-                outcome="stale", fence=head.fence, reason=f"its result was {tool.wait_status} before"
-            )
+            why = f"its result was {tool.wait_status} before"
+            return Applied(outcome="stale", fence=head.fence, reason=why)
         return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
     if tool is None or not tool.is_open:
         return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
@@ -72,7 +65,8 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
     if left:
         runtime.heads.set_waiting(head.fence, len(left))
         return Applied(outcome="waiting", fence=head.fence, reason=f"{len(left)} more to come")
-    ended = _termination(runtime, [each for each in tools if each.step_id == tool.step_id])
+    ids = [each.tool_result_card_id for each in tools if each.step_id == tool.step_id]
+    ended = ended_by(runtime.cards.get_many(list(filter(None, ids))).cards)
     if ended is not None:
         return Applied(outcome="terminate", fence=head.fence, end_status=ended)
     epoch = runtime.heads.move(head.fence, "resume")
@@ -94,8 +88,3 @@ def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> No
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
         _show(runtime, head, card.card_id)
-
-
-def _termination(runtime: Runtime, tools: list[WaitingTool]) -> EndStatus | None:
-    ids = [tool.tool_result_card_id for tool in tools if tool.tool_result_card_id is not None]
-    return ended_by(runtime.cards.get_many(ids).cards)

@@ -18,15 +18,7 @@ from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.queue.stopping import carries, kill, release, stop_turn, take_away
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import (
-    DISPATCHED,
-    QUEUED,
-    WATCHDOG,
-    Fence,
-    Head,
-    InboxRow,
-    Lease,
-)
+from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, Fence, Head, InboxRow, Lease
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,11 +172,6 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None
             return
         _refuse_stale(runtime, row, head)
         runtime.inbox.consume([inbox_id], owner=owner)
-
-
-def ack_many(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
-    """Consume rows that carry no turn, in one statement; the ids of those that `owner` had."""
-    return runtime.inbox.consume(inbox_ids, owner=owner)
 
 
 def fail(

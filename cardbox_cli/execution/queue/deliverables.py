@@ -13,13 +13,7 @@ from cardbox_cli.model.execution.turns import Fence
 
 
 def fallback(
-    *,
-    agent_id: str,
-    agent_turn_id: str,
-    end_status: str,
-    error_code: str | None,
-    message: str,
-    details: dict[str, Any] | None = None,
+    fence: Fence, end_status: str, error_code: str | None, message: str, details: dict[str, Any] | None = None
 ) -> CardDraft:
     """A deliverable for a turn that made none; `details` is shown to people, such as the end of stderr."""
     data = {
@@ -38,9 +32,9 @@ def fallback(
     return draft_card(
         "task.deliverable",
         JsonContent(data),
-        author_id=agent_id,
+        author_id=fence.agent_id,
         metadata={
-            "agent_turn_id": agent_turn_id,
+            "agent_turn_id": fence.agent_turn_id,
             "partial": end_status != "success",
             "terminal_reason": error_code or end_status,
         },
@@ -61,17 +55,13 @@ def ensure_deliverable(
         if found is not None:
             return found
     runtime.cards.add(draft)
-    if output_box_id is None or not _is_ours(runtime, output_box_id):
+    try:
+        box_id = runtime.boxes.ensure(output_box_id).box_id if output_box_id is not None else None
+    except BoxConflict:
+        # Its id is that of another project's box.
+        box_id = None
+    if box_id is None:
         runtime.boxes.create([draft.card_id])
     else:
-        runtime.boxes.append(output_box_id, [draft.card_id], fence=fence)
+        runtime.boxes.append(box_id, [draft.card_id], fence=fence)
     return draft.card_id
-
-
-def _is_ours(runtime: Runtime, box_id: str) -> bool:
-    """Make the box if it is gone; False where its id is that of another project's box."""
-    try:
-        runtime.boxes.ensure(box_id)
-    except BoxConflict:
-        return False
-    return True

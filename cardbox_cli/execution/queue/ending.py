@@ -38,24 +38,13 @@ def end_turn(
             leave_agent(runtime, head, move, "failed", "its turn had ended before")
             runtime.inbox.close(turn_id)
             return ended_before(record, promote_next(runtime, fence.agent_id))
-        draft = fallback(
-            agent_id=fence.agent_id,
-            agent_turn_id=turn_id,
-            end_status=end_status,
-            error_code=error_code,
-            message=message or "the turn ended without a deliverable of its own",
-            details=details,
-        )
+        words = message or "the turn ended without a deliverable of its own"
+        draft = fallback(fence, end_status, error_code, words, details)
         deliverable = ensure_deliverable(
             runtime, draft, output_box_id=head.output_box_id, start=record.output_start or 0, fence=fence
         )
-        runtime.publish_end(
-            head,
-            end_status,
-            deliverable_card_id=deliverable,
-            error=message if error_code else None,
-            error_code=error_code,
-        )
+        error = message if error_code else None
+        runtime.publish_end(head, end_status, deliverable, error=error, error_code=error_code)
         step_status = "completed" if end_status == "success" else "failed"
         after = leave_agent(runtime, head, move, step_status, message)
         runtime.turns.end(

@@ -17,9 +17,7 @@ from cardbox_cli.model.execution.turns import (
     Edge,
     Fence,
     InboxRow,
-    edge_context,
-    new_edge_id,
-    new_inbox_id,
+    new_id,
 )
 from cardbox_cli.store.inbox import NewRow
 
@@ -45,8 +43,6 @@ class MessageType(msgspec.Struct, frozen=True, kw_only=True):
     brings: str = "a result"
 
 
-_REPORT = ("after_execution", "status", "tool_result_card_id")
-
 TURN = MessageType(
     name="turn",
     claim="run",
@@ -62,24 +58,13 @@ TOOL_RESULT = MessageType(
     claim="apply",
     primitive="report",
     edge_phase="response",
-    payload=_REPORT,
+    payload=("after_execution", "status", "tool_result_card_id"),
 )
-TIMEOUT = MessageType(
-    name="timeout",
-    claim="apply",
-    primitive="report",
-    edge_phase="response",
-    payload=_REPORT,
-    brings="a timeout",
-)
+TIMEOUT = msgspec.structs.replace(TOOL_RESULT, name="timeout", brings="a timeout")
 STOP = MessageType(name="stop", claim="stop", primitive="enqueue", edge_phase="request", payload=("reason",))
 # Rows of other programs, written as consumed: by it a report finds the turn that made a call.
 ANCHOR = MessageType(
-    name="command_anchor",
-    claim=None,
-    primitive="tool_call",
-    edge_phase="request",
-    payload=(),
+    name="command_anchor", claim=None, primitive="tool_call", edge_phase="request", payload=()
 )
 
 TYPES = {each.name: each for each in (TURN, TOOL_RESULT, TIMEOUT, STOP, ANCHOR)}
@@ -175,7 +160,7 @@ def write_row(runtime: Runtime, message: Message) -> InboxRow | None:
     assert not message.payload.keys() & CONTROL_KEYS, kind.name
     return runtime.inbox.insert(
         NewRow(
-            inbox_id=message.inbox_id or new_inbox_id(),
+            inbox_id=message.inbox_id or new_id("inbox"),
             agent_id=fence.agent_id,
             message_type=kind.name,
             status=message.status or kind.begins,
@@ -202,7 +187,7 @@ def _edge(message: Message, row: InboxRow, sender: Sender, details: Mapping[str,
     kind, lineage = message.type, message.lineage
     mode = {} if kind.enqueue_mode is None else {"enqueue_mode": kind.enqueue_mode}
     return Edge(
-        edge_id=new_edge_id(),
+        edge_id=new_id("edge"),
         channel_id=row.channel_id,
         primitive=kind.primitive,
         edge_phase=kind.edge_phase,
@@ -221,7 +206,21 @@ def _edge(message: Message, row: InboxRow, sender: Sender, details: Mapping[str,
             **mode,
             "inbox_id": row.inbox_id,
             "recursion_depth": lineage.depth,
-            "cg_ctx": edge_context(row, step_id=message.step_id, tool_call_id=message.tool_call_id),
+            # Who the row is for, as other programs read it.
+            "cg_ctx": {
+                "project_id": row.project_id,
+                "channel_id": row.channel_id,
+                "agent_id": row.agent_id,
+                "agent_turn_id": row.turn_id,
+                "turn_epoch": row.turn_epoch,
+                "step_id": message.step_id,
+                "tool_call_id": message.tool_call_id,
+                "trace_id": row.lineage.trace_id,
+                "recursion_depth": lineage.depth,
+                "parent_agent_id": lineage.parent_agent_id,
+                "parent_agent_turn_id": lineage.parent_turn_id,
+                "parent_step_id": lineage.parent_step_id,
+            },
             **details,
         },
         created_at=None,

@@ -103,13 +103,7 @@ def end_unpromoted(
     record = runtime.turns.begun_record(turn_id, fence.agent_id)
     if record.end_status is not None:
         return ended_before(record)
-    draft = fallback(
-        agent_id=fence.agent_id,
-        agent_turn_id=turn_id,
-        end_status=end_status,
-        error_code=error_code,
-        message=message,
-    )
+    draft = fallback(fence, end_status, error_code, message)
     card_id = ensure_deliverable(runtime, draft, output_box_id=None, start=0)
     runtime.turns.end(
         fence, end_status=end_status, deliverable_card_id=card_id, error_code=error_code, error=message

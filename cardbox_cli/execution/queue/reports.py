@@ -4,17 +4,12 @@ A report is a `tool.result` card and an inbox row that points to it; `claims.py`
 and `applying.py` applies it. The card's id is derived from the call: the same result twice is a replay.
 """
 
+from contextlib import suppress
+
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, NotFound
-from cardbox_cli.execution.queue.messages import (
-    TIMEOUT,
-    TOOL_RESULT,
-    Message,
-    MessageType,
-    Sender,
-    send,
-)
+from cardbox_cli.execution.queue.messages import TIMEOUT, TOOL_RESULT, Message, MessageType, Sender, send
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
@@ -117,23 +112,19 @@ def _card(runtime: Runtime, tool: WaitingTool, content: ToolResultContent, sourc
 
 
 def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported:
-    if tool.wait_status in (RECEIVED, APPLIED) and tool.tool_result_card_id == draft.card_id:
-        try:
-            runtime.cards.add(draft)
-        except CardConflict:
-            # Another result for the same call: see below.
-            pass
-        else:
-            return _reported(tool, draft.card_id, None)
-    if tool.wait_status in (RECEIVED, APPLIED):
+    if tool.wait_status not in (RECEIVED, APPLIED):
         raise Conflict(
-            f"the call {tool.tool_call_id!r} of turn {tool.agent_turn_id} has another result already: "
-            f"card {tool.tool_result_card_id}",
-            hint="nothing was written; a call has one result",
+            f"turn {tool.agent_turn_id} does not wait for the call {tool.tool_call_id!r} any more",
+            hint="`cbx turn show` tells why; nothing was written",
         )
+    if tool.tool_result_card_id == draft.card_id:
+        with suppress(CardConflict):
+            runtime.cards.add(draft)
+            return _reported(tool, draft.card_id, None)
     raise Conflict(
-        f"turn {tool.agent_turn_id} does not wait for the call {tool.tool_call_id!r} any more",
-        hint="`cbx turn show` tells why; nothing was written",
+        f"the call {tool.tool_call_id!r} of turn {tool.agent_turn_id} has another result already: "
+        f"card {tool.tool_result_card_id}",
+        hint="nothing was written; a call has one result",
     )
 
 
@@ -199,13 +190,8 @@ def report_end(
     content = result_of_end(runtime, record.agent_turn_id, end_status, deliverable_card_id, message)
     try:
         with runtime.transaction():
-            report_result(
-                runtime,
-                to["agent_turn_id"],
-                to["tool_call_id"],
-                content,
-                source_agent_id=record.agent_id,
-            )
+            turn_id, call_id = to["agent_turn_id"], to["tool_call_id"]
+            report_result(runtime, turn_id, call_id, content, source_agent_id=record.agent_id)
     except (NotFound, Conflict) as exc:
         if isinstance(exc, NotFound) and runtime.turns.head_of(to["agent_turn_id"]) is not None:
             return

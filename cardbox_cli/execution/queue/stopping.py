@@ -69,12 +69,7 @@ def put_back(
         runtime.inbox.move([each.inbox_id for each in rows if not is_turn(each)], "consume")
     runtime.inbox.drop_leases([each.inbox_id for each in rows])
     runtime.inbox.move(
-        [row.inbox_id],
-        "requeue",
-        turn_epoch=0,
-        attempts=-row.retry_count,
-        delay=timedelta(0),
-        error=reason,
+        [row.inbox_id], "requeue", turn_epoch=0, attempts=-row.retry_count, delay=timedelta(0), error=reason
     )
     promoted = promote_next(runtime, head.agent_id, reason="requeue")
     if epoch is None and promoted is not None and promoted.turn_id == row.turn_id:

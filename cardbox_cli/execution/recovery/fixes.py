@@ -5,7 +5,7 @@ the epoch (so that the old worker's writes fail), and writes the audit. What the
 `model/execution/lifecycle.py`'s.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,7 +21,6 @@ from cardbox_cli.model.execution.turns import (
     DEFAULT_CHANNEL,
     DISPATCHED,
     DUE,
-    OPEN,
     PENDING,
     PROCESSING,
     QUEUED,
@@ -52,18 +51,18 @@ def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
     runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
-        head = runtime.heads.lock(row.agent_id)
+        runtime.heads.lock(row.agent_id)
         promoted = promote_next(runtime, row.agent_id, reason="nudge")
         for each in runtime.inbox.of_turn(agent_turn_id):
             if each.status in DUE:
                 runtime.notify(each, "nudge")
-        now = runtime.heads.get(row.agent_id) or head
+        active = _active(runtime, row.agent_id, agent_turn_id)
     return Fixed(
         agent_turn_id=agent_turn_id,
         agent_id=row.agent_id,
         action="nudge",
-        turn_epoch=now.turn_epoch if now and now.active_agent_turn_id == agent_turn_id else None,
-        status=now.status if now and now.active_agent_turn_id == agent_turn_id else row.status,
+        turn_epoch=active.turn_epoch if active else None,
+        status=active.status if active else row.status,
         may_start_twice=[],
         promoted_turn_id=promoted.turn_id if promoted else None,
     )
@@ -99,9 +98,7 @@ def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str,
         return _fixed(runtime, fence, "fail", epoch, actor=actor, reason=reason, twice=twice, end=end)
 
 
-def reclaim(
-    runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str, attempts: int = 0
-) -> Fixed:
+def reclaim(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
     """Take a dispatched or running turn away from whoever has it, to be claimed anew.
 
     Raises StaleEpoch as `fail` does, Conflict for a suspended turn, and for one whose row cannot carry it.
@@ -122,7 +119,7 @@ def reclaim(
         twice = _may_start_twice(runtime, head.fence)
         epoch = runtime.heads.move(head.fence, "reclaim")
         if row.status == PROCESSING:
-            release(runtime, row, epoch, attempts=attempts, error=reason)
+            release(runtime, row, epoch, attempts=0, error=reason)
         else:
             runtime.notify(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
         return _fixed(runtime, head.fence, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
@@ -176,9 +173,9 @@ def rebox(
             waiting=head.waiting_tool_count,
             deadline=head.resume_deadline,
         )
-        _point(runtime, head, row, epoch, context_box_id=context_box_id, output_box_id=output_box_id)
-        detail = {"context_box_id": context_box_id, "output_box_id": output_box_id}
-        return _fixed(runtime, head.fence, "rebox", epoch, actor=actor, reason=reason, detail=detail)
+        boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
+        _point(runtime, head, row, epoch, boxes)
+        return _fixed(runtime, head.fence, "rebox", epoch, actor=actor, reason=reason, detail=boxes)
 
 
 # --- how
@@ -186,11 +183,16 @@ def rebox(
 
 def _turn_row(runtime: Runtime, agent_turn_id: str) -> InboxRow:
     row = runtime.inbox.turn_row(agent_turn_id)
-    if row is not None:
-        return row
-    raise NotFound(
-        f"no turn {agent_turn_id!r} in project {runtime.project_id!r}", hint="`cbx turn list` shows them"
-    )
+    if row is None:
+        what = f"no turn {agent_turn_id!r} in project {runtime.project_id!r}"
+        raise NotFound(what, hint="`cbx turn list` shows them")
+    return row
+
+
+def _active(runtime: Runtime, agent_id: str, agent_turn_id: str) -> Head | None:
+    """The agent's head, if it is at this turn."""
+    head = runtime.heads.get(agent_id)
+    return head if head is not None and head.active_agent_turn_id == agent_turn_id else None
 
 
 def _expect(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
@@ -225,8 +227,8 @@ def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
 
 def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     """The row that the turn goes on by: the claimed one, else the one that waits to be claimed."""
-    rows = [row for row in runtime.inbox.of_turn(head.fence.agent_turn_id) if row.status in OPEN]
-    rows = [row for row in rows if row.status != QUEUED]
+    rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
+    rows = [row for row in rows if row.status in (*DUE, PROCESSING)]
     at_epoch = [row for row in rows if carries(runtime, row, head)]
     asking = [row for row in rows if is_turn(row)]
     # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
@@ -283,23 +285,16 @@ def _check_boxes(runtime: Runtime, head: Head, context_box_id: str | None, outpu
 
 
 def _point(
-    runtime: Runtime,
-    head: Head,
-    row: InboxRow | None,
-    epoch: int,
-    *,
-    context_box_id: str | None,
-    output_box_id: str | None,
+    runtime: Runtime, head: Head, row: InboxRow | None, epoch: int, boxes: Mapping[str, str | None]
 ) -> None:
     turn_id = head.fence.agent_turn_id
-    runtime.heads.point(head.agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
-    runtime.inbox.point(turn_id, context_box_id=context_box_id, output_box_id=output_box_id)
+    runtime.heads.point(head.agent_id, **boxes)
+    runtime.inbox.point(turn_id, **boxes)
     if row is not None:
         runtime.inbox.carry(row.inbox_id, epoch)
     runtime.turns.move_waiting(Fence(head.agent_id, turn_id, epoch))
-    if output_box_id is not None:
-        start = runtime.turns.box_length(output_box_id) or 0
-        runtime.turns.reset_output_start(turn_id, start)
+    if boxes["output_box_id"] is not None:
+        runtime.turns.reset_output_start(turn_id, runtime.turns.box_length(boxes["output_box_id"]) or 0)
 
 
 def _fixed(
@@ -317,8 +312,7 @@ def _fixed(
 ) -> Fixed:
     """Write the audit of a fix of the turn that was at `fence`, and after it is at `epoch`; what it did."""
     runtime.turns.audit(fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail)
-    now = runtime.heads.get(fence.agent_id)
-    active = now if now is not None and now.active_agent_turn_id == fence.agent_turn_id else None
+    active = _active(runtime, fence.agent_id, fence.agent_turn_id)
     promoted_turn_id = end.promoted_turn_id if end else promoted.turn_id if promoted else None
     return Fixed(
         agent_turn_id=fence.agent_turn_id,

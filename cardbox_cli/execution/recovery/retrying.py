@@ -10,12 +10,7 @@ from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, 
 from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import (
-    CONSUMED,
-    ERROR,
-    SKIPPED,
-    InboxRow,
-)
+from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,20 +47,17 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
         raise _not_dead(row)
     above = row.lineage
     report_to = (record.report_to if record else None) or {}
-    parent_turn = above.parent_turn_id or report_to.get("agent_turn_id")
+    parent = None
+    if parent_turn := above.parent_turn_id or report_to.get("agent_turn_id"):
+        call_id = report_to.get("tool_call_id")
+        parent = Parent(agent_turn_id=parent_turn, step_id=above.parent_step_id, tool_call_id=call_id)
     request = DispatchRequest(
         target_agent_id=row.agent_id,
         context_box_id=row.pointer("context_box_id"),
         profile_box_id=row.pointer("profile_box_id"),
         channel_id=row.channel_id,
         source_agent_id=source_agent_id,
-        parent=None
-        if parent_turn is None
-        else Parent(
-            agent_turn_id=parent_turn,
-            step_id=above.parent_step_id,
-            tool_call_id=report_to.get("tool_call_id"),
-        ),
+        parent=parent,
         depth_policy="descend" if above.parent_turn_id else "root",
         display_name=row.pointer("display_name"),
         runtime_config=row.runtime_config,

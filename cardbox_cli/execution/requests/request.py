@@ -156,10 +156,7 @@ def _function_tool(tool: Tool) -> dict[str, Any]:
     """
     parameters = tool.parameters or {"type": "object", "properties": {}}
     described = {} if tool.description is None else {"description": tool.description}
-    return {
-        "type": "function",
-        "function": {"name": tool.tool_name, "parameters": parameters, **described},
-    }
+    return {"type": "function", "function": {"name": tool.tool_name, "parameters": parameters, **described}}
 
 
 def present_cards(slots: Iterable[Slot]) -> list[Card]:

@@ -11,12 +11,7 @@ import msgspec
 
 from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import NotFound
-from cardbox_cli.execution.requests.request import (
-    Source,
-    TurnBoxes,
-    offered_tools,
-    present_cards,
-)
+from cardbox_cli.execution.requests.request import Source, TurnBoxes, offered_tools, present_cards
 from cardbox_cli.model.execution.turns import Head, Step
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.store.boxes import BoxStore

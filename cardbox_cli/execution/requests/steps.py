@@ -4,7 +4,7 @@ Reads for whoever shows or proves requests; what they are made of is `source.py`
 Never writes; methods take part in the caller's snapshot.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -118,8 +118,7 @@ class TurnRequests:
         step = self._step(at) if at is not None else self._last_with_snapshot()
         if step is None:
             raise NotFound(
-                f"turn {self.turn.agent_turn_id!r} has no snapshot of a request",
-                hint=self._why_nothing(),
+                f"turn {self.turn.agent_turn_id!r} has no snapshot of a request", hint=self._why_nothing()
             )
         context = read_context(self._database, self._project_id, self.turn.agent_turn_id, step, self.turn)
         snapshot = read_snapshot(step.metadata)
@@ -153,6 +152,7 @@ class TurnRequests:
             snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
             format = _format_of(next(filter(None, snapshots), None), boxes.entries, options)
         asked = turn_request(boxes, context.tools, options, format=format, collector=collector)
+        end = ended_by_last_calls(boxes.own) if turn.status in ACTIVE and not awaited else None
         return StepRequest(
             step=None,
             format=format,
@@ -162,14 +162,9 @@ class TurnRequests:
             notes=[
                 "as cbx would compose it",
                 *(f"waits for {call_id}: its result is not in it yet" for call_id in awaited),
-                *self._end(boxes, awaited),
+                *([f"a result ends the turn ({end}): no worker will send it"] if end else []),
             ],
         )
-
-    def _end(self, boxes: TurnBoxes, awaited: Sequence[str]) -> Iterator[str]:
-        status = ended_by_last_calls(boxes.own) if self.turn.status in ACTIVE and not awaited else None
-        if status is not None:
-            yield f"a result ends the turn ({status}): no worker will send it"
 
     def _with_reports(self, boxes: TurnBoxes) -> tuple[TurnBoxes, list[str]]:
         """The boxes of an active turn once what is reported is applied, and the calls that wait even then."""

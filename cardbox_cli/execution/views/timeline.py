@@ -6,13 +6,7 @@ from datetime import datetime
 import msgspec
 
 from cardbox_cli.execution.queue.messages import ANCHOR, is_report, type_of
-from cardbox_cli.model.execution.turns import (
-    PROCESSING,
-    AuditEntry,
-    Edge,
-    InboxRow,
-    Step,
-)
+from cardbox_cli.model.execution.turns import PROCESSING, AuditEntry, Edge, InboxRow, Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.views.turns import StoredTurn, WrittenCard
 
@@ -141,9 +135,8 @@ def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, st
         case "agent.thought":
             if not text and not card.calls:
                 return "card", "said nothing"
-            asked = [
-                tool or "a tool without a name" for call_id, tool in card.calls or () if call_id not in called
-            ]
+            tools = [tool for call_id, tool in card.calls or () if call_id not in called]
+            asked = [tool or "a tool without a name" for tool in tools]
             texts = [f"said: {text}"] if text else []
             texts += [f"asked for {', '.join(asked)}"] if asked else []
             return "card", "; ".join(texts)

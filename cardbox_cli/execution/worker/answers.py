@@ -48,9 +48,7 @@ class BadAnswer(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    def __init__(self, error_code: str, message: str) -> None:
-        super().__init__(message)
-        self.bad = BadAnswer(error_code, message)
+    """With the code and the message of a BadAnswer."""
 
 
 def read_answer(stdout: bytes, author: Author, held: Held) -> Answer | BadAnswer:
@@ -58,7 +56,7 @@ def read_answer(stdout: bytes, author: Author, held: Held) -> Answer | BadAnswer
     try:
         return _answer(_decoded(stdout), author, held)
     except _Refused as refused:
-        return refused.bad
+        return BadAnswer(*refused.args)
     except MalformedAnswer as exc:
         return BadAnswer(INVALID, str(exc))
     except InvalidCard as exc:
@@ -69,9 +67,8 @@ def _decoded(stdout: bytes) -> str:
     try:
         text = stdout.decode("utf-8-sig").strip()
     except UnicodeDecodeError as exc:
-        raise _Refused(
-            INVALID, f"the output is no UTF-8: byte {exc.start} is {stdout[exc.start]:#04x}"
-        ) from exc
+        what = f"the output is no UTF-8: byte {exc.start} is {stdout[exc.start]:#04x}"
+        raise _Refused(INVALID, what) from exc
     if not text:
         raise _Refused(EMPTY, "the command printed nothing")
     return text

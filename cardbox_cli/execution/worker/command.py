@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from threading import Event
 from typing import IO
@@ -76,7 +76,7 @@ def run_command(
         env={**os.environ, **environment},
         start_new_session=True,
     )
-    with _Pipes(process, stdin, max_output) as pipes:
+    with closing(_Pipes(process, stdin, max_output)) as pipes:
         why = _until_over(process, pipes, stop, began + timeout)
         if why is not None:
             _signal_group(process, signal.SIGTERM)
@@ -155,10 +155,8 @@ class _Pipes:
         for output in self._outputs:
             self._register(output, selectors.EVENT_READ, partial(self._receive, output))
 
-    def __enter__(self) -> "_Pipes":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close them all."""
         self._selector.close()
         for pipe in (self._input, *self._outputs):
             pipe.close()

@@ -5,7 +5,8 @@ model is asked for the next step. What is done is read from the output box each 
 where whoever had it before left it. Knows no threads; a cancellation token stops it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from signal import Signals
 from threading import Event
 from typing import Annotated, Any, Literal, Protocol, TypeVar
@@ -210,7 +211,7 @@ class Run:
             end = self._attempt(lambda runtime: store_answer(runtime, turn, step, answer))
         except (CardConflict, InvalidInput) as exc:
             raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", _diagnostics(ran)) from exc
-        return None if end is None else self._ended(end)
+        return self._ended(end)
 
     def _wanted(self, turn: TurnState) -> Program:
         try:
@@ -226,15 +227,13 @@ class Run:
         waiting = [call for call in calls if _is_for_others(turn, call)]
         for call in calls:
             if call not in waiting:
-                self._store(turn, self._result(turn, call))
+                result = self._result(turn, call)
+                self._attempt(partial(add_result, turn=turn, draft=result))
         if not waiting:
             return self._complete(turn)
         self._attempt(lambda runtime: suspend(runtime, turn, self._work.row, waiting))
         ids = [call.tool_call_id for call in waiting]
         return self._outcome("suspended", f"waits for {', '.join(ids)}", waiting=ids)
-
-    def _store(self, turn: TurnState, draft: CardDraft) -> None:
-        self._attempt(lambda runtime: add_result(runtime, turn, draft))
 
     def _result(self, turn: TurnState, call: ToolCall) -> CardDraft:
         tool = turn.tool(call.tool_name)
@@ -245,19 +244,13 @@ class Run:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
             return result_card(call, author_of(turn), failure=failure)
         timeout = tool.timeout_seconds or self._program.timeout
-        ran = self._run(
-            tool.command,
-            exact_json.encode(call.input),
-            turn,
-            turn.step_id or "",
-            timeout,
-            **{TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id},
-        )
+        named = {TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id}
+        stdin = exact_json.encode(call.input)
+        ran = self._run(tool.command, stdin, turn, turn.step_id or "", timeout, **named)
         return _result_of(call, turn, tool, ran, timeout)
 
     def _complete(self, turn: TurnState) -> Outcome | None:
-        end = self._attempt(lambda runtime: complete_step(runtime, turn))
-        return None if end is None else self._ended(end)
+        return self._ended(self._attempt(lambda runtime: complete_step(runtime, turn)))
 
     # --- commands
 
@@ -291,17 +284,10 @@ class Run:
     # --- outcomes
 
     def _fail(self, failed: _Failed) -> Outcome:
-        end = self._attempt(
-            lambda runtime: end_turn(
-                runtime,
-                self._work.fence,
-                "failed",
-                error_code=failed.error_code,
-                message=failed.message,
-                details=failed.details,
-            )
-        )
-        return self._outcome("ended", failed.message, end=end, error_code=failed.error_code)
+        code, message = failed.error_code, failed.message
+        fail = partial(end_turn, error_code=code, message=message, details=failed.details)
+        end = self._attempt(lambda runtime: fail(runtime, self._work.fence, "failed"))
+        return self._outcome("ended", message, end=end, error_code=code)
 
     def _cancelled(self) -> Outcome:
         if self._cancellation.lost:
@@ -310,27 +296,18 @@ class Run:
         self._attempt(lambda runtime: hand_back(runtime, self._work.row, owner=self._owner, reason=reason))
         return self._outcome("handed_back", reason)
 
-    def _ended(self, end: End) -> Outcome:
-        return self._outcome("ended", end.end_status, end=end)
+    def _ended(self, end: End | None) -> Outcome | None:
+        return None if end is None else self._outcome("ended", end.end_status, end=end)
 
-    def _outcome(
-        self,
-        kind: Kind,
-        message: str,
-        *,
-        end: End | None = None,
-        error_code: str | None = None,
-        waiting: Sequence[str] = (),
-    ) -> Outcome:
+    def _outcome(self, kind: Kind, message: str, **more: Any) -> Outcome:
+        fence = self._work.fence
         return Outcome(
             kind=kind,
-            agent_id=self._work.fence.agent_id,
-            agent_turn_id=self._work.fence.agent_turn_id,
+            agent_id=fence.agent_id,
+            agent_turn_id=fence.agent_turn_id,
             steps=self._steps,
             message=message,
-            error_code=error_code,
-            end=end,
-            waiting=list(waiting),
+            **more,
         )
 
 
@@ -341,22 +318,18 @@ def _is_for_others(turn: TurnState, call: ToolCall) -> bool:
 
 
 def _result_of(call: ToolCall, turn: TurnState, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
+    answer = partial(result_card, call, author_of(turn), after_execution=tool.after_execution)
     if not ran.succeeded:
         code, message = _why_failed(ran, f"the tool {tool.tool_name!r}", timeout)
         tail = exact_json.storable_text(ran.stderr_tail)
-        return result_card(
-            call,
-            author_of(turn),
-            after_execution=tool.after_execution,
-            failure=(code.replace("command", "tool"), f"{message}\n{tail}".rstrip()),
-            status="timeout" if ran.timed_out else "failed",
-        )
+        failure = code.replace("command", "tool"), f"{message}\n{tail}".rstrip()
+        return answer(failure=failure, status="timeout" if ran.timed_out else "failed")
     try:
         result = _value(ran.stdout)
     except ValueError as exc:
-        failure = "invalid_result", f"what the tool {tool.tool_name!r} printed cannot be stored: {exc}"
-        return result_card(call, author_of(turn), after_execution=tool.after_execution, failure=failure)
-    return result_card(call, author_of(turn), after_execution=tool.after_execution, result=result)
+        what = f"what the tool {tool.tool_name!r} printed cannot be stored: {exc}"
+        return answer(failure=("invalid_result", what))
+    return answer(result=result)
 
 
 def _value(stdout: bytes) -> Any:

@@ -7,7 +7,6 @@ Owns how a turn is taken in from its boxes, and what is still to be done of it. 
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
@@ -18,8 +17,8 @@ from cardbox_cli.execution.notifications.events import Phase
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.request import TurnBoxes, TurnRequest, present_cards, turn_request
-from cardbox_cli.execution.requests.source import read_context
+from cardbox_cli.execution.requests.request import TurnRequest, present_cards, turn_request
+from cardbox_cli.execution.requests.source import TurnContext, read_context
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
@@ -33,7 +32,7 @@ from cardbox_cli.model.execution.turns import (
     Fence,
     Head,
     InboxRow,
-    new_step_id,
+    new_id,
 )
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import new_card_id
@@ -48,18 +47,12 @@ class InvalidLayers(Exception):
     """Layers that are asked for and cannot be had."""
 
 
-class TurnState(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last.
-
-    `config` is what the dispatch asked of the worker.
-    """
+class TurnState(TurnContext, frozen=True, kw_only=True):
+    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last."""
 
     head: Head
-    boxes: TurnBoxes
-    tools: list[Tool]
     steps: int
     step_id: str | None
-    config: dict[str, Any]
 
     @property
     def fence(self) -> Fence:
@@ -94,11 +87,9 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
         answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
     return TurnState(
         head=head,
-        boxes=context.boxes,
-        tools=context.tools,
         steps=len(answered),
         step_id=answered[-1].step_id if answered else None,
-        config=context.config,
+        **msgspec.structs.asdict(context),
     )
 
 
@@ -128,17 +119,14 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     with runtime.database.snapshot():
         settings = ProjectsStore(runtime.database).settings(runtime.project_id)
         asked = _composed(runtime, turn, settled(options, settings), format)
-    step_id = new_step_id()
+    step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        snapshots = request_cards(
-            runtime.project_id, asked.request, reproducible=settings.reproducible_layers
-        )
-        cards = [_stored(runtime, card) for card in snapshots]
-        box = runtime.boxes.create(
-            request_box_ids(cards, asked.history), title=f"request of {step_id}", allow_dangling=True
-        )
+        reproducible = settings.reproducible_layers
+        snapshots = request_cards(runtime.project_id, asked.request, reproducible=reproducible)
+        box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
+        box = runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True)
         runtime.turns.begin_step(
             head,
             step_id,
@@ -222,9 +210,8 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
         status = ended_by_last_calls(own)
         if status is not None:
             return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
-        if runtime.turns.last_deliverable(
-            turn.fence.agent_turn_id, turn.boxes.output.box_id, turn.boxes.output_start
-        ):
+        output, start = turn.boxes.output.box_id, turn.boxes.output_start
+        if runtime.turns.last_deliverable(turn.fence.agent_turn_id, output, start):
             return end_turn(runtime, turn.fence, "success")
     return None
 
@@ -236,7 +223,7 @@ def suspend(runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[To
     seconds = max((tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
-        step_id = turn.step_id or new_step_id()
+        step_id = turn.step_id or new_id("step")
         runtime.turns.wait_for(turn.fence, step_id, [(call.tool_call_id, call.tool_name) for call in calls])
         deadline = runtime.database.now() + timedelta(seconds=seconds)
         runtime.heads.move(turn.fence, "suspend", waiting=len(calls), deadline=deadline)

@@ -155,18 +155,16 @@ class Worker:
             self._listener.wait(self._settings.poll)
         return True
 
-    def _projects(self, connection: Connection) -> Sequence[str]:
+    def _projects(
+        self, connection: Connection, find: Callable[[Database, str], Sequence[str]] = workers.due_projects
+    ) -> Sequence[str]:
+        """The project that is served; of all those that `find` answers for the target."""
         if self._plan.project_id is not None:
             return [self._plan.project_id]
-        return connection.with_database(lambda database: workers.due_projects(database, self._plan.target))
+        return connection.with_database(lambda database: find(database, self._plan.target))
 
     def _reap_all(self, connection: Connection) -> None:
-        project_id, target = self._plan.project_id, self._plan.target
-        if project_id is not None:
-            projects = [project_id]
-        else:
-            projects = connection.with_database(lambda database: workers.unsettled_projects(database, target))
-        for each in projects:
+        for each in self._projects(connection, workers.unsettled_projects):
             reaped = self._tried(partial(connection.attempt, each, reap))
             if reaped is not None:
                 self._log_reaped(reaped)
@@ -281,13 +279,10 @@ class Worker:
                 self._journal.line(f"leaving once {len(self._running)} turns are done; asked again: at once")
             if self._at_once or (give_up is not None and time.monotonic() >= give_up):
                 self._at_once = True
-                self._cancel_all()
+                with self._lock:
+                    for running in self._running:
+                        running.cancellation.cancel()
             self._listener.wait(_LOOK)
-
-    def _cancel_all(self) -> None:
-        with self._lock:
-            for running in self._running:
-                running.cancellation.cancel()
 
     # --- heartbeats
 
@@ -301,7 +296,14 @@ class Worker:
                 self._over.wait(self._settings.heartbeat)
 
     def _beat(self, connection: Connection) -> None:
-        announcement = self._announcement()
+        announcement = workers.Announcement(
+            worker_id=self.worker_id,
+            served_project_id=self._plan.project_id,
+            worker_target=self._plan.target,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            concurrency=self._plan.concurrency,
+        )
         lease = self._settings.lease_time
         connection.with_database(lambda database: workers.announce(database, announcement, lease=lease))
         with self._lock:
@@ -311,16 +313,6 @@ class Worker:
             extend = partial(heartbeat, inbox_ids=[inbox_id], owner=self.worker_id)
             if inbox_id not in connection.attempt(project_id, extend):
                 each.cancellation.cancel(lost=True)
-
-    def _announcement(self) -> workers.Announcement:
-        return workers.Announcement(
-            worker_id=self.worker_id,
-            served_project_id=self._plan.project_id,
-            worker_target=self._plan.target,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            concurrency=self._plan.concurrency,
-        )
 
     def _dismiss(self, connection: Connection) -> None:
         try:

@@ -10,14 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from cardbox_cli.model.boxes import Box, CardState, Slot
-from cardbox_cli.model.cards import Card
+from cardbox_cli.model.boxes import Box, Known, Slot, slot_of
 from cardbox_cli.model.diff.sequences import Pair, longest_common, longest_rising
 
 Kind = Literal["removed", "added", "moved", "changed"]
 
-# What an id stands for; an id that is not there dangles.
-Known = Mapping[str, tuple[Card, CardState]]
 # Places of a box by their position, ascending.
 Slots = Mapping[int, Slot]
 
@@ -88,8 +85,8 @@ def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
     A removed and an added card are one *changed* card when the one was edited from the other, or when they
     stand at the same place and have the same type and role.
     """
-    old = {place: _slot(place, a.card_ids[place], known) for place in found.removed}
-    new = {place: _slot(place, b.card_ids[place], known) for place in found.added}
+    old = {place: slot_of(place, a.card_ids, known) for place in found.removed}
+    new = {place: slot_of(place, b.card_ids, known) for place in found.added}
     changed = _edited(old, new)
     changed += _replaced(*_others(old, new, changed), found)
     gone, come = _others(old, new, changed)
@@ -97,7 +94,7 @@ def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
     changes += [Change("added", None, slot) for slot in come.values()]
     changes += [Change("changed", old[pair.a], new[pair.b]) for pair in changed]
     changes += [
-        Change("moved", _slot(pair.a, a.card_ids[pair.a], known), _slot(pair.b, b.card_ids[pair.b], known))
+        Change("moved", slot_of(pair.a, a.card_ids, known), slot_of(pair.b, b.card_ids, known))
         for pair in found.moved
     ]
     return BoxDiff(
@@ -122,10 +119,6 @@ def patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dic
 
 def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
     return {"op": operation, "path": f"/card_ids/{place}", **more}
-
-
-def _slot(place: int, card_id: str, known: Known) -> Slot:
-    return Slot(place, card_id, *known.get(card_id, (None, "dangling")))
 
 
 def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:

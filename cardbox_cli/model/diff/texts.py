@@ -74,9 +74,7 @@ def _words_diff(old: str, new: str) -> list[Piece]:
     return pieces if shared >= _LEAST_SHARED * max(len(old), len(new)) else _apart(old, new)
 
 
-def _without_islands(
-    spans: Sequence[Span],
-) -> Iterator[tuple[bool, str, str]]:
+def _without_islands(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
     """The spans as texts; blanks between two changes belong to them, since no reader looks for a blank."""
     last = len(spans) - 1
     for index, (is_same, one, other) in enumerate(spans):

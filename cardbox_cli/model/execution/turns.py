@@ -35,37 +35,8 @@ MAX_DEPTH = RECURSION_DEPTH.value
 WATCHDOG = "sys.cbx"
 
 
-def new_turn_id() -> str:
-    """`turn_` and a UUIDv7 as 32 hex digits."""
-    return _new("turn")
-
-
-def new_step_id() -> str:
-    """`step_` and a UUIDv7."""
-    return _new("step")
-
-
-def new_edge_id() -> str:
-    """`edge_` and a UUIDv7."""
-    return _new("edge")
-
-
-def new_inbox_id() -> str:
-    """`inbox_` and a UUIDv7: for rows that are no turn, whose id is the turn's."""
-    return _new("inbox")
-
-
-def new_audit_id() -> str:
-    """`audit_` and a UUIDv7."""
-    return _new("audit")
-
-
-def new_tool_call_id() -> str:
-    """`tc_` and a UUIDv7: for a call whose own id the project holds already."""
-    return _new("tc")
-
-
-def _new(kind: str) -> str:
+def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "tc"]) -> str:
+    """`kind`, an underscore and a UUIDv7 as 32 hex digits; `tc` is for calls whose own ids are taken."""
     import uuid6
 
     return f"{kind}_{uuid6.uuid7().hex}"
@@ -244,27 +215,6 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     parent_step_id: str | None
     metadata: Any
     created_at: datetime | None
-
-
-def edge_context(
-    row: InboxRow, *, step_id: str | None = None, tool_call_id: str | None = None
-) -> dict[str, Any]:
-    """Who an edge's row is for, as other programs read it from the edge's metadata, under `cg_ctx`."""
-    lineage = row.lineage
-    return {
-        "project_id": row.project_id,
-        "channel_id": row.channel_id,
-        "agent_id": row.agent_id,
-        "agent_turn_id": row.turn_id,
-        "turn_epoch": row.turn_epoch,
-        "step_id": step_id,
-        "tool_call_id": tool_call_id,
-        "trace_id": lineage.trace_id,
-        "recursion_depth": lineage.depth,
-        "parent_agent_id": lineage.parent_agent_id,
-        "parent_agent_turn_id": lineage.parent_turn_id,
-        "parent_step_id": lineage.parent_step_id,
-    }
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,9 +69,8 @@ def _plain(value: object, where: Where, problems: list[Problem]) -> Any:
     elif isinstance(value, Mapping):
         odd_keys = [key for key in value if not isinstance(key, str)]
         problems += [Problem(where, f"a key must be a string, found {found(key)}") for key in odd_keys]
-        return {
-            key: _plain(item, (*where, key), problems) for key, item in value.items() if isinstance(key, str)
-        }
+        named = [(key, item) for key, item in value.items() if isinstance(key, str)]
+        return {key: _plain(item, (*where, key), problems) for key, item in named}
     elif isinstance(value, list | tuple):
         return [_plain(item, (*where, index), problems) for index, item in enumerate(value)]
     else:
@@ -110,10 +109,5 @@ def _sentence(source: str, problem: Problem, *, columns: bool) -> str:
 
 def _detail(source: str, problem: Problem) -> dict[str, Any]:
     line, column = problem.mark or (None, None)
-    return {
-        "file": source,
-        "line": line,
-        "column": column,
-        "path": dotted(problem.where),
-        "message": problem.message,
-    }
+    place = {"file": source, "line": line, "column": column, "path": dotted(problem.where)}
+    return {**place, "message": problem.message}

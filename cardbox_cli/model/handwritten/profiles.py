@@ -8,15 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictStr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, ValidationInfo, field_validator
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit, refuse
@@ -77,10 +69,9 @@ def _wrong_search(value: object) -> str | None:
     return None
 
 
-class DelegationPolicy(Section):
+class DelegationPolicy(Section, extra="allow"):
     """Whom an agent may ask: with target_profiles null or absent everybody, with [] nobody."""
 
-    model_config = ConfigDict(extra="allow")
     may_be_null = frozenset({"target_profiles"})
 
     target_profiles: list[Name] | None = Field(
@@ -91,10 +82,9 @@ class DelegationPolicy(Section):
     )
 
 
-class Profile(Section):
+class Profile(Section, extra="allow"):
     """The static configuration of an agent. Any other key is kept as it is."""
 
-    model_config = ConfigDict(extra="allow")
     may_be_null = frozenset({"allowed_tools"})
 
     name: Annotated[Trimmed, AfterValidator(_on_one_line)] = Field(description="Unique in its project.")
@@ -160,8 +150,5 @@ def parse_profile(text: str, source: str) -> dict[str, Any]:
 def unknown_keys(profile: Mapping[str, Any]) -> list[str]:
     """What to say of the keys that are kept, though cbx knows none of that name."""
     known = Profile.model_fields
-    return [
-        f"{key!r} is no key that cbx knows; it is kept{did_you_mean(key, known)}"
-        for key in profile
-        if key not in known
-    ]
+    unknown = [key for key in profile if key not in known]
+    return [f"{key!r} is no key that cbx knows; it is kept{did_you_mean(key, known)}" for key in unknown]

@@ -11,16 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, ValidationInfo, field_validator
 
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.model import exact_json
@@ -72,10 +63,8 @@ class ArgumentDeclaration(Section):
         return refuse(misfit) if misfit else default
 
 
-class CardMetadata(Section):
+class CardMetadata(Section, extra="allow"):
     """The metadata of a packed card. Any other key is kept as it is."""
-
-    model_config = ConfigDict(extra="allow")
 
     role: Name = Field(
         default="user", description="Who speaks in the LLM's eyes: system, user, assistant or tool."
@@ -207,19 +196,12 @@ class Recipe(Section):
         `arguments:` takes anything; see `unused_arguments`.
         """
         declared = self.arguments or {}
-        problems = {
-            **self._unknown(arguments),
-            **_missing(declared, arguments),
-            **_misfits(declared, arguments),
-        }
+        missing, misfits = _missing(declared, arguments), _misfits(declared, arguments)
+        problems = {**self._unknown(arguments), **missing, **misfits}
         if problems:
             raise _bad_arguments(problems)
-        defaults = {
-            name: copy.deepcopy(declaration.default)
-            for name, declaration in declared.items()
-            if declaration.default is not None
-        }
-        return {**defaults, **arguments}
+        defaults = {name: each.default for name, each in declared.items() if each.default is not None}
+        return {**copy.deepcopy(defaults), **arguments}
 
     def digest(self) -> str:
         """SHA-256 of what the recipe does, as hex: layout, defaults and descriptions make no difference."""
@@ -231,11 +213,8 @@ class Recipe(Section):
         if self.arguments is None:
             return {}
         known = list(dict.fromkeys([*self.arguments, *self.used_arguments]))
-        return {
-            name: f"unknown argument {shown(name)}{did_you_mean(name, known)}"
-            for name in arguments
-            if name not in known
-        }
+        unknown = [name for name in arguments if name not in known]
+        return {name: f"unknown argument {shown(name)}{did_you_mean(name, known)}" for name in unknown}
 
 
 def recipe_schema() -> dict[str, Any]:
@@ -244,11 +223,8 @@ def recipe_schema() -> dict[str, Any]:
 
 
 def _missing(declared: Mapping[str, ArgumentDeclaration], given: Mapping[str, object]) -> dict[str, str]:
-    return {
-        name: f"argument {name!r} is missing"
-        for name, declaration in declared.items()
-        if declaration.required and name not in given
-    }
+    missing = [name for name, each in declared.items() if each.required and name not in given]
+    return {name: f"argument {name!r} is missing" for name in missing}
 
 
 def _misfits(declared: Mapping[str, ArgumentDeclaration], given: Mapping[str, object]) -> dict[str, str]:

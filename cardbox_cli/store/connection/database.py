@@ -5,7 +5,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import count
@@ -39,7 +39,7 @@ def jsonb(value: Any) -> Jsonb:
     return Jsonb(value, dumps=exact_json.encode)
 
 
-class Database:
+class Database(AbstractContextManager["Database"]):
     """A connection and what its database offers. Use as a context manager; it closes the connection."""
 
     def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
@@ -86,9 +86,8 @@ class Database:
         if connection.info.server_version < OLDEST_SERVER:
             found = connection.info.server_version // 10000
             connection.close()
-            raise DatabaseUnavailable(
-                f"the server is PostgreSQL {found}", hint="cbx needs PostgreSQL 15 or later"
-            )
+            hint = "cbx needs PostgreSQL 15 or later"
+            raise DatabaseUnavailable(f"the server is PostgreSQL {found}", hint=hint)
         return cls(connection, target)
 
     @classmethod
@@ -108,9 +107,6 @@ class Database:
     def close(self) -> None:
         """Close the connection; harmless when it is closed already."""
         self.connection.close()
-
-    def __enter__(self) -> "Database":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -278,10 +274,8 @@ class Database:
     def require(self, table: str) -> None:
         """Raise SchemaMissing unless `table` exists."""
         if table not in self.tables:
-            raise SchemaMissing(
-                f"the database has no table {table}",
-                hint="`cbx db init` shows what it would add, and adds it",
-            )
+            hint = "`cbx db init` shows what it would add, and adds it"
+            raise SchemaMissing(f"the database has no table {table}", hint=hint)
 
     def forget_tables(self) -> None:
         """Look again: tables were made."""
@@ -319,9 +313,8 @@ class Database:
             add_missing_tables(self)
             return
         if missing:
-            raise SchemaMissing(
-                f"the database has no table {missing[0]}", hint="`cbx db init` makes the tables of cbx"
-            )
+            hint = "`cbx db init` makes the tables of cbx"
+            raise SchemaMissing(f"the database has no table {missing[0]}", hint=hint)
         self.check_version()
 
     def check_version(self) -> int | None:
@@ -341,11 +334,8 @@ def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connecti
         return psycopg.connect(target.conninfo, **options)
     except (psycopg.ProgrammingError, UnicodeError):
         # The message of a malformed string may quote it, password and all.
-        raise UsageError(
-            f"the connection string from {target.named_by} is malformed",
-            hint="postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'",
-        ) from None
+        hint = "postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'"
+        raise UsageError(f"the connection string from {target.named_by} is malformed", hint=hint) from None
     except psycopg.Error as exc:
-        raise driver_errors.connect_error(
-            exc, ": ".join(filter(None, [target.named_by, hide_password(target.conninfo)]))
-        ) from exc
+        where = ": ".join(filter(None, [target.named_by, hide_password(target.conninfo)]))
+        raise driver_errors.connect_error(exc, where) from exc

@@ -5,15 +5,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from cardbox_cli.errors import (
-    BoxConflict,
-    CardConflict,
-    CbxError,
-    Conflict,
-    DatabaseUnavailable,
-    InvalidInput,
-    SchemaMissing,
-)
+from cardbox_cli import errors
+from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
 
 _SCHEMA_HINT = "`cbx db init` adds what is missing, `cbx db upgrade` brings an older database up to date"
 _RETRY_HINT = "run the command again; nothing was written"
@@ -36,49 +29,42 @@ def translate(exc: psycopg.Error) -> CbxError:
     if state == "23505":
         return _taken(exc.diag.constraint_name or "")
     if state in ("42P01", "3F000", "42703", "42883"):
-        return SchemaMissing(
-            f"the database lacks something that this command needs: {text}", hint=_SCHEMA_HINT
-        )
+        what = f"the database lacks something that this command needs: {text}"
+        return errors.SchemaMissing(what, hint=_SCHEMA_HINT)
     if state == "42501":
-        return DatabaseUnavailable(
-            f"the database role may not do this: {text}", hint="GRANT it, or use another role"
-        )
+        what, hint = f"the database role may not do this: {text}", "GRANT it, or use another role"
+        return DatabaseUnavailable(what, hint=hint)
     if state == "25006":
-        return DatabaseUnavailable(
-            "the database is read-only (a replica?)", hint="write through the primary's --database-url"
-        )
+        hint = "write through the primary's --database-url"
+        return DatabaseUnavailable("the database is read-only (a replica?)", hint=hint)
     if state in ("40001", "40P01", "55P03"):
         return Conflict(f"another transaction was in the way: {text}", hint=_RETRY_HINT)
     if state == "53100":
         return DatabaseUnavailable(f"the disk of the database is full: {text}", hint=_ROOM_HINT)
     if state == "57014":
-        return DatabaseUnavailable(
-            f"the database cancelled the statement: {text}", hint="raise its statement_timeout"
-        )
+        hint = "raise its statement_timeout"
+        return DatabaseUnavailable(f"the database cancelled the statement: {text}", hint=hint)
     if state[:2] in ("22", "54") or (isinstance(exc, psycopg.DataError) and not state):
-        return InvalidInput(f"the database refused a value: {text}")
+        return errors.InvalidInput(f"the database refused a value: {text}")
     is_lost = isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
     # 25P03: the server ended a connection whose transaction lay idle for too long.
     if is_lost or state[:2] in ("08", "53", "57", "58") or state == "25P03":
-        return DatabaseUnavailable(
-            f"the database went away: {text}", hint="`cbx db status` shows whether it runs; then try again"
-        )
+        hint = "`cbx db status` shows whether it runs; then try again"
+        return DatabaseUnavailable(f"the database went away: {text}", hint=hint)
     return CbxError(f"the database reported {state or type(exc).__name__}: {text}")
 
 
 def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
     """Why no connection came about. `where` must hold no secret."""
-    return DatabaseUnavailable(
-        f"cannot connect ({where}): {_first_line(exc)}",
-        hint="check that the server runs and that the address, database and role are right",
-    )
+    hint = "check that the server runs and that the address, database and role are right"
+    return DatabaseUnavailable(f"cannot connect ({where}): {_first_line(exc)}", hint=hint)
 
 
 def _taken(constraint: str) -> CbxError:
     if "cards" in constraint:
-        return CardConflict("a card id is taken", hint=_RETRY_HINT)
+        return errors.CardConflict("a card id is taken", hint=_RETRY_HINT)
     if constraint.startswith(("card_boxes", "box_info")):
-        return BoxConflict("a box id is taken", hint=_RETRY_HINT)
+        return errors.BoxConflict("a box id is taken", hint=_RETRY_HINT)
     if "profile" in constraint:
         return Conflict("a profile of that name was made at the same moment", hint=_RETRY_HINT)
     return Conflict(f"something exists already (constraint {constraint!r})", hint=_RETRY_HINT)

@@ -25,6 +25,8 @@ _OPTIONS: dict[str, Any] = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
+Wanted = Callable[[str], bool]
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
 
@@ -51,27 +53,14 @@ def notify(database: Database, *receivers: tuple[str, str]) -> None:
         database.run("notify", payloads=payloads)
 
 
-class Wanted:
-    """Which notifications are for a listener: of one project, or of any, and of some targets, or of all."""
-
-    def __init__(self, project_id: str | None, worker_targets: Collection[str] | None) -> None:
-        self._project_id = project_id
-        self._worker_targets = worker_targets
-        self._exact: frozenset[str] | None = None
-        if project_id is not None and worker_targets is not None:
-            self._exact = frozenset(payload(project_id, target) for target in worker_targets)
-
-    def __call__(self, received: str) -> bool:
-        """Whether `received` may be meant for us. A digest tells nothing in part, so it may be."""
-        if self._exact is not None:
-            return received in self._exact
-        if received.startswith(_DIGEST):
-            return True
-        if self._project_id is not None:
-            return received.startswith(f"{self._project_id}/")
-        return self._worker_targets is None or received.endswith(
-            tuple(f"/{target}" for target in self._worker_targets)
-        )
+def wanted(project_id: str | None, worker_targets: Collection[str] | None) -> Wanted:
+    """Whether a notification may be for a listener to one project, or any, and to some targets, or all."""
+    if project_id is not None and worker_targets is not None:
+        return frozenset(payload(project_id, target) for target in worker_targets).__contains__
+    beginning = "" if project_id is None else f"{project_id}/"
+    ends = ("",) if worker_targets is None else tuple(f"/{target}" for target in worker_targets)
+    # A digest tells nothing in part, so it may be.
+    return lambda text: text.startswith(_DIGEST) or (text.startswith(beginning) and text.endswith(ends))
 
 
 class Listener:

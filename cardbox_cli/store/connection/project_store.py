@@ -93,6 +93,12 @@ class ProjectStore:
         for table in tables:
             self.database.require(table)
 
+    def _found(self, item: _Item | None, what: str, name: str, hint: str) -> _Item:
+        """`item`, or NotFound for none."""
+        if item is None:
+            raise self._absent(what, name, hint)
+        return item
+
     def _absent(self, what: str, name: str, hint: str) -> NotFound:
         return NotFound(f"no {what} {name!r} in project {self.project_id!r}", hint=hint)
 

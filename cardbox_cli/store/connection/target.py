@@ -84,19 +84,15 @@ def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.enviro
     try:
         _parts(url)
     except UsageError:
-        raise UsageError(
-            "the connection string from CBX_LISTEN_URL is malformed",
-            hint="name the same database as before the pooler, such as postgresql://USER@HOST:5432/DATABASE",
-        ) from None
+        hint = "name the same database as before the pooler, such as postgresql://USER@HOST:5432/DATABASE"
+        raise UsageError("the connection string from CBX_LISTEN_URL is malformed", hint=hint) from None
     return Target(url, LISTEN_URL.name, target.home, target.announce)
 
 
 def _refuse_broken(named_by: str, address: str | None) -> None:
     if address and _BROKEN_PASSWORD.match(address):
-        raise UsageError(
-            f"the connection string from {named_by} is malformed",
-            hint="write @ as %40 and / as %2F in a password",
-        )
+        hint = "write @ as %40 and / as %2F in a password"
+        raise UsageError(f"the connection string from {named_by} is malformed", hint=hint)
 
 
 _SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")

@@ -82,7 +82,8 @@ def account_for(environ: Mapping[str, str], owner: int | None = None) -> Account
     As root: `owner`, the uid that existing data belongs to, else CBX_SERVER_USER, else postgres, else nobody.
     """
     if os.geteuid() != 0:
-        return Account(_name(os.geteuid()), os.geteuid(), os.getegid(), lent=False)
+        own = _entry(os.geteuid())
+        return Account(own.pw_name if own else None, os.geteuid(), os.getegid(), lent=False)
     if owner:
         return _lent(_entry(owner), str(owner))
     if asked := SERVER_USER.text(environ):
@@ -120,8 +121,3 @@ def _entry(who: str | int) -> pwd.struct_passwd | None:
         return pwd.getpwnam(who) if isinstance(who, str) else pwd.getpwuid(who)
     except KeyError:
         return None
-
-
-def _name(uid: int) -> str | None:
-    entry = _entry(uid)
-    return entry.pw_name if entry else None

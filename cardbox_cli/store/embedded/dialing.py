@@ -91,10 +91,8 @@ def _meaning(exc: psycopg.OperationalError) -> Answer:
 
 def refusal(exc: psycopg.OperationalError) -> DatabaseUnavailable:
     """The error to raise for a connection that failed although the server was brought up."""
-    return DatabaseUnavailable(
-        f"the embedded Postgres refuses the connection: {_words(exc)}",
-        hint="`cbx db status` shows where its log is",
-    )
+    hint = "`cbx db status` shows where its log is"
+    return DatabaseUnavailable(f"the embedded Postgres refuses the connection: {_words(exc)}", hint=hint)
 
 
 def create_database(location: Location) -> None:

@@ -34,10 +34,8 @@ def make_folders(
         announce(_first_words(location, account))
         _make_data(home, location, account, lock)
     elif not _bears_marker(location.data):
-        raise DatabaseUnavailable(
-            f"{str(location.data)!r} was not made by cbx",
-            hint="move it away, or set CBX_HOME to another folder",
-        )
+        hint = "move it away, or set CBX_HOME to another folder"
+        raise DatabaseUnavailable(f"{str(location.data)!r} was not made by cbx", hint=hint)
 
 
 def check_removable(location: Location) -> None:
@@ -52,12 +50,11 @@ def check_removable(location: Location) -> None:
 def remove_folders(location: Location) -> list[Path]:
     """Remove the data and the socket folder of a stopped server; what was removed."""
     check_removable(location)
-    removed = []
     for folder in (location.data, location.socket):
         sweep(folder)
-    if location.data.exists():
-        shutil.rmtree(location.data)
-        removed.append(location.data)
+    removed = [location.data] if location.data.exists() else []
+    for folder in removed:
+        shutil.rmtree(folder)
     if _remove_socket_folder(location.socket):
         removed.append(location.socket)
     for place in {location.data.parent, location.socket.parent}:
@@ -69,17 +66,15 @@ def remove_folders(location: Location) -> list[Path]:
 
 def _first_words(location: Location, account: Account) -> str:
     if account.lent:
-        return (
-            f"running as root: Postgres runs as the account {account.name!r}; its data is in {location.data}"
-        )
+        who = f"running as root: Postgres runs as the account {account.name!r}"
+        return f"{who}; its data is in {location.data}"
     return f"first use: making a Postgres {location.major} database in {location.data}"
 
 
 def _make_system_folder(folder: Path, mode: int) -> None:
-    if folder.is_dir():
-        return
     try:
-        ROOT.make_folder(folder, mode)
+        if not folder.is_dir():
+            ROOT.make_folder(folder, mode)
     except OSError:
         if not folder.is_dir():  # else another root command made it at the same moment
             raise
@@ -100,16 +95,13 @@ def _make_data(home: Path, location: Location, account: Account, lock: int) -> N
 
 
 def _initdb(folder: Path, location: Location, account: Account, lock: int) -> None:
-    locale = ["--locale=C.UTF-8"]
-    if location.major >= 17:
-        locale.append("--locale-provider=builtin")
+    provider = ["--locale-provider=builtin"] if location.major >= 17 else []
     done = account.run(
         [
             location.binaries / "initdb",
             f"--pgdata={folder}",
             f"--username={SUPERUSER}",
-            "--encoding=UTF8",
-            *locale,
+            *("--encoding=UTF8", "--locale=C.UTF-8", *provider),
             # The socket's folder lets nobody else in: its mode is 0700.
             "--auth=trust",
             "--no-instructions",
@@ -150,10 +142,8 @@ def _check_or_make_socket_folder(folder: Path, account: Account) -> None:
         problem = f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
     else:
         return
-    raise DatabaseUnavailable(
-        f"the folder for the server's socket, {str(folder)!r}, {problem}",
-        hint="remove it if it is yours; else set CBX_HOME to another folder",
-    )
+    hint = "remove it if it is yours; else set CBX_HOME to another folder"
+    raise DatabaseUnavailable(f"the folder for the server's socket, {str(folder)!r}, {problem}", hint=hint)
 
 
 def _remove_socket_folder(folder: Path) -> bool:

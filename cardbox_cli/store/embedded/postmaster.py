@@ -54,7 +54,9 @@ def start(location: Location, account: Account) -> str | None:
 
     Returns None, or what is in the way when that passes by itself. Raises DatabaseUnavailable.
     """
-    _remove_stale_locks(location)
+    for lock in (location.data / "postmaster.pid", location.socket / f"{SOCKET_NAME}.lock"):
+        if _is_stale(lock, location.data):
+            lock.unlink(missing_ok=True)
     # No pipe and no file of ours: the server outlives us, and writes here until its log collector runs.
     began = time.time()
     with tempfile.TemporaryFile() as output:
@@ -68,7 +70,7 @@ def start(location: Location, account: Account) -> str | None:
             return None
         output.seek(0)
         printed = output.read().decode(errors="replace").splitlines()
-    reason = _reason(printed, _logged_since(began, location.log))
+    reason = _reason(printed, newest_log(location.log), began)
     if _PASSING.search(reason):
         return reason
     raise failure(f"did not start: {reason}", location)
@@ -123,16 +125,8 @@ def _settings(location: Location) -> str:
         "log_truncate_on_rotation": "on",
     }
     # pg_ctl itself would put the folder between double quotes, and the shell would read a $ in it.
-    words = ["-D", str(location.data)]
-    for name, value in settings.items():
-        words += ["-c", f"{name}={value}"]
-    return shlex.join(words)
-
-
-def _remove_stale_locks(location: Location) -> None:
-    for lock in (location.data / "postmaster.pid", location.socket / f"{SOCKET_NAME}.lock"):
-        if _is_stale(lock, location.data):
-            lock.unlink(missing_ok=True)
+    options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    return shlex.join(["-D", str(location.data), *options])
 
 
 def _is_stale(lock: Path, data: Path) -> bool:
@@ -161,9 +155,8 @@ def _serves(pid: int, folders: Iterable[Path]) -> bool:
 
 def _works_in(process: psutil.Process, folder: Path) -> bool:
     try:
-        if process.uids().effective != folder.stat().st_uid:
-            return False
-        return os.path.samefile(process.cwd(), folder)
+        is_owner = process.uids().effective == folder.stat().st_uid
+        return is_owner and os.path.samefile(process.cwd(), folder)
     except psutil.AccessDenied:
         return True  # the right name and owner: to believe that it is not ours would need proof
     except OSError:
@@ -172,9 +165,8 @@ def _works_in(process: psutil.Process, folder: Path) -> bool:
 
 def _lines(file: Path) -> list[str]:
     try:
-        if not stat.S_ISREG(file.lstat().st_mode):
-            return []
-        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+        is_file = stat.S_ISREG(file.lstat().st_mode)
+        return file.read_text(encoding="utf-8", errors="replace").splitlines() if is_file else []
     except OSError:
         return []
 
@@ -186,15 +178,9 @@ def _pid(lines: list[str]) -> int | None:
         return None
 
 
-def _logged_since(moment: float, folder: Path) -> list[str]:
-    newest = newest_log(folder)
-    # A file system may count time more coarsely than we do.
-    if newest is None or newest.stat().st_mtime < moment - 1:
-        return []
-    return _lines(newest)
-
-
-def _reason(printed: list[str], logged: list[str]) -> str:
+def _reason(printed: list[str], log: Path | None, began: float) -> str:
     """The end of what the server printed: at its start, or in its log when it had come as far as that."""
+    # A file system may count time more coarsely than we do.
+    logged = _lines(log) if log and log.stat().st_mtime >= began - 1 else []
     lines = printed if any(map(_FATAL.search, printed)) or not logged else logged
     return "\n  ".join(_PREFIX.sub("", line) for line in lines[-5:])

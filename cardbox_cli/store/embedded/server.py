@@ -16,23 +16,9 @@ import psycopg
 
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.faults import passing
-from cardbox_cli.store.embedded.dialing import (
-    DATABASE,
-    MAINTENANCE_DATABASE,
-    SUPERUSER,
-    Answer,
-    ask,
-    dial,
-    parameters,
-    refusal,
-)
-from cardbox_cli.store.embedded.location import (
-    PORT,
-    Location,
-    plan,
-    read_record,
-    record_file,
-)
+from cardbox_cli.store.embedded import dialing
+from cardbox_cli.store.embedded.dialing import DATABASE, SUPERUSER, Answer, dial
+from cardbox_cli.store.embedded.location import PORT, Location, plan, read_record, record_file
 
 # What only a start, a stop or a look at the process needs is imported there: connecting is the common case.
 
@@ -67,7 +53,7 @@ class EmbeddedServer:
 
     def conninfo(self, dbname: str = DATABASE) -> str:
         """A libpq keyword string for `dbname`; starts nothing. Only PGSERVICE and PGTZ can bend it."""
-        return psycopg.conninfo.make_conninfo(**parameters(self._location(), dbname))
+        return psycopg.conninfo.make_conninfo(**dialing.parameters(self._location(), dbname))
 
     def url(self, dbname: str = DATABASE) -> str:
         """A URL for `dbname` that other programs take, such as psql; starts nothing."""
@@ -84,10 +70,7 @@ class EmbeddedServer:
             with suppress(psycopg.OperationalError):
                 return dial(location, dbname, **options)
         self.start()
-        try:
-            return dial(self._location(), dbname, **options)
-        except psycopg.OperationalError as exc:
-            raise refusal(exc) from exc
+        return self.reach(dbname, **options)
 
     def reach(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
         """Connect to the server if it runs. Raises DatabaseUnavailable, and starts nothing."""
@@ -97,7 +80,7 @@ class EmbeddedServer:
         try:
             return dial(location, dbname, **options)
         except psycopg.OperationalError as exc:
-            raise refusal(exc) from exc
+            raise dialing.refusal(exc) from exc
 
     def start(self) -> bool:
         """Make, start and complete whatever is missing; False when the server ran already."""
@@ -120,7 +103,7 @@ class EmbeddedServer:
 
         location = self._location()
         process = postmaster.running(location.data)
-        answer, version = ask(location, MAINTENANCE_DATABASE)
+        answer, version = dialing.ask(location, dialing.MAINTENANCE_DATABASE)
         return ServerStatus(
             running=answer.is_up,
             server_version=version if answer is Answer.READY else None,

@@ -33,6 +33,12 @@ class Step(NamedTuple):
     whole: bool
     statements: list[str]
 
+    @property
+    def script(self) -> str:
+        """The step, as psql would run it."""
+        all_of_it = ["BEGIN;", *self.statements, "COMMIT;"] if self.whole else self.statements
+        return "\n".join([f"-- {self.name}", *all_of_it])
+
 
 class Plan(NamedTuple):
     """What brings a database from one schema version to another; both may be the same."""
@@ -44,15 +50,7 @@ class Plan(NamedTuple):
     @property
     def script(self) -> str:
         """All of it, as psql would run it."""
-        return "\n\n".join(_script(step) for step in self.steps)
-
-
-def _script(step: Step) -> str:
-    around = (["BEGIN;"], ["COMMIT;"]) if step.whole else ([], [])
-    return "\n".join([f"-- {step.name}", *around[0], *step.statements, *around[1]])
-
-
-# --- what is to be done
+        return "\n\n".join(step.script for step in self.steps)
 
 
 def missing_tables(database: "Database") -> dict[str, str]:
@@ -98,9 +96,6 @@ def _broken(database: "Database", *indexes: str) -> set[str]:
     return {name for (name,) in database.rows("broken_indexes", names=list(indexes))}
 
 
-# --- doing it
-
-
 def add_missing_tables(database: "Database") -> list[str]:
     """Make every table that does not exist, in one transaction; their names. Alters none that does.
 
@@ -110,16 +105,12 @@ def add_missing_tables(database: "Database") -> list[str]:
         with database.transaction():
             database.check_version()
             if database.value("try_lock_schema"):
-                return _add_missing_tables(database)
+                database.forget_tables()
+                missing = missing_tables(database)
+                _run(database, missing.values())
+                database.forget_tables()
+                return list(missing)
         sleep(_MOMENT)
-
-
-def _add_missing_tables(database: "Database") -> list[str]:
-    database.forget_tables()
-    missing = missing_tables(database)
-    _run(database, missing.values())
-    database.forget_tables()
-    return list(missing)
 
 
 def upgrade(database: "Database", announce: Announce = lambda text: None) -> Plan:

@@ -3,30 +3,11 @@
 Reads only. The caller opens the snapshot; database locks are looked up outside it. Judges nothing.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
-from cardbox_cli.model.execution.diagnosis import (
-    AwaitedCall,
-    Child,
-    Lock,
-    LostCard,
-    Place,
-    ResultCard,
-    Sharer,
-)
-from cardbox_cli.model.execution.turns import (
-    AuditEntry,
-    Edge,
-    Head,
-    InboxRow,
-    Lease,
-    Step,
-    TurnRecord,
-    WaitingTool,
-    WorkerEntry,
-)
+from cardbox_cli.model.execution import diagnosis as facts
+from cardbox_cli.model.execution import turns as model
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION
@@ -62,7 +43,7 @@ class DiagnosisStore(ProjectStore):
         """The full id of a turn, or of a unique beginning or end. Raises NotFound, AmbiguousId."""
         return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
-    def suspects(self) -> list[Place]:
+    def suspects(self) -> list[facts.Place]:
         """Every turn that something may be wrong with; none that waits behind an active one or is done.
 
         Follows partial indexes over what is open; of what is lost, up to `LOOKED_AT` of each kind count, the
@@ -80,7 +61,7 @@ class DiagnosisStore(ProjectStore):
             for (ended,) in self._rows("why_ended", turns=list(lost)):
                 del lost[ended]
             found |= dict(self._rows("why_orphans"))
-        return [Place(*place) for place in (lost | found).items()]
+        return [facts.Place(*place) for place in (lost | found).items()]
 
     def counts(self) -> tuple[int, int]:
         """How many agents are at a turn, and how many turns are queued."""
@@ -88,13 +69,13 @@ class DiagnosisStore(ProjectStore):
         assert row is not None
         return row[0], row[1]
 
-    def heads(self, agents: Collection[str]) -> dict[str, Head]:
+    def heads(self, agents: Collection[str]) -> dict[str, model.Head]:
         """The heads of agents."""
-        return {head.agent_id: head for head in self._all(Head, "why_heads", agents=list(agents))}
+        return {head.agent_id: head for head in self._all(model.Head, "why_heads", agents=list(agents))}
 
-    def rows(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[InboxRow]]:
+    def rows(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[model.InboxRow]]:
         """The inbox rows of turns, the oldest first."""
-        rows = self._all(InboxRow, "why_rows", turns=list(turns), agents=list(agents))
+        rows = self._all(model.InboxRow, "why_rows", turns=list(turns), agents=list(agents))
         rows.sort(key=lambda row: (row.created_at is not None, row.created_at, row.inbox_id))
         return _grouped(rows, "turn_id")
 
@@ -102,41 +83,43 @@ class DiagnosisStore(ProjectStore):
         """How many turns are queued for agents, where any is."""
         return dict(self._rows("why_queues", agents=list(agents)))
 
-    def steps(self, turns: Collection[str]) -> dict[str, list[Step]]:
+    def steps(self, turns: Collection[str]) -> dict[str, list[model.Step]]:
         """The steps of turns in order."""
-        return _grouped(self._all(Step, "why_steps", turns=list(turns)), "agent_turn_id")
+        return _grouped(self._all(model.Step, "why_steps", turns=list(turns)), "agent_turn_id")
 
-    def waiting_tools(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[WaitingTool]]:
+    def waiting_tools(
+        self, turns: Collection[str], agents: Collection[str]
+    ) -> dict[str, list[model.WaitingTool]]:
         """The calls that turns wait or waited for, of all their epochs."""
-        tools = self._all(WaitingTool, "why_waiting", turns=list(turns), agents=list(agents))
+        tools = self._all(model.WaitingTool, "why_waiting", turns=list(turns), agents=list(agents))
         return _grouped(tools, "agent_turn_id")
 
-    def requests(self, turns: Collection[str]) -> dict[str, list[Edge]]:
+    def requests(self, turns: Collection[str]) -> dict[str, list[model.Edge]]:
         """The edges by which turns were asked for."""
-        return _grouped(self._all(Edge, "why_edges", turns=list(turns)), "target_agent_turn_id")
+        return _grouped(self._all(model.Edge, "why_edges", turns=list(turns)), "target_agent_turn_id")
 
-    def records(self, turns: Collection[str]) -> dict[str, TurnRecord]:
+    def records(self, turns: Collection[str]) -> dict[str, model.TurnRecord]:
         """What cbx keeps of turns."""
-        records = all_decoded(TurnRecord, self._own("why_records", turns=list(turns)))
+        records = all_decoded(model.TurnRecord, self._own("why_records", turns=list(turns)))
         return {record.agent_turn_id: record for record in records}
 
-    def audit(self, turns: Collection[str]) -> dict[str, AuditEntry]:
+    def audit(self, turns: Collection[str]) -> dict[str, model.AuditEntry]:
         """The last thing that was done to turns from outside their runs."""
         rows = self._own("why_audit", turns=list(turns))
-        return {entry.agent_turn_id or "": entry for entry in all_decoded(AuditEntry, rows)}
+        return {entry.agent_turn_id or "": entry for entry in all_decoded(model.AuditEntry, rows)}
 
-    def leases(self, agents: Collection[str]) -> dict[str, list[Lease]]:
+    def leases(self, agents: Collection[str]) -> dict[str, list[model.Lease]]:
         """The leases of agents' rows, by agent."""
-        return _grouped(all_decoded(Lease, self._own("why_leases", agents=list(agents))), "agent_id")
+        return _grouped(all_decoded(model.Lease, self._own("why_leases", agents=list(agents))), "agent_id")
 
     def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
         """Which workers serve the agents that are on the roster; "" for nobody."""
         rows = self._rows("why_roster", agents=list(agents))
         return {agent_id: (target or "").strip() for agent_id, target in rows}
 
-    def workers(self, targets: Collection[str]) -> dict[str, list[WorkerEntry]]:
+    def workers(self, targets: Collection[str]) -> dict[str, list[model.WorkerEntry]]:
         """The workers that announced themselves for targets, by target."""
-        workers = all_decoded(WorkerEntry, self._own("why_workers", targets=list(targets)))
+        workers = all_decoded(model.WorkerEntry, self._own("why_workers", targets=list(targets)))
         return _grouped(workers, "worker_target")
 
     def loads(self, workers: Collection[str]) -> dict[str, int]:
@@ -147,34 +130,36 @@ class DiagnosisStore(ProjectStore):
         """Which of these boxes exist."""
         return frozenset(self._column("why_boxes", boxes=list(boxes)))
 
-    def lost_cards(self, boxes: Collection[str]) -> dict[str, list[LostCard]]:
+    def lost_cards(self, boxes: Collection[str]) -> dict[str, list[facts.LostCard]]:
         """The references of boxes that lead to no card that is seen."""
-        lost = [LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes))]
+        lost = [facts.LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes))]
         return _grouped(lost, "box_id")
 
-    def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[ResultCard]]:
+    def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[facts.ResultCard]]:
         """The results of calls that turns wait for, by turn."""
-        found = defaultdict[str, list[ResultCard]](list)
+        found = dict[str, list[facts.ResultCard]]()
         for turn, *card in self._rows("why_results", turns=list(turns), calls=list(calls)):
-            found[turn].append(ResultCard(*card))
-        return dict(found)
+            found.setdefault(turn, []).append(facts.ResultCard(*card))
+        return found
 
-    def children(self, turns: Collection[str]) -> dict[str, list[Child]]:
+    def children(self, turns: Collection[str]) -> dict[str, list[facts.Child]]:
         """The turns that turns asked for."""
         rows = self._rows("why_children", turns=list(turns))
         ends = dict(self._own("why_ends", turns=[row[0] for row in rows]))
-        children = [Child(*(*row, ends.get(row[0]))) for row in rows]
+        children = [facts.Child(*(*row, ends.get(row[0]))) for row in rows]
         return _grouped(children, "source_turn_id")
 
-    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], AwaitedCall]:
+    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], facts.AwaitedCall]:
         """The state of calls, given as (agent, turn, tool call), by the same."""
         agents, turns, calls = zip(*wanted, strict=True) if wanted else ((), (), ())
         rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
-        return {row[:3]: AwaitedCall(*row) for row in rows}
+        return {row[:3]: facts.AwaitedCall(*row) for row in rows}
 
-    def sharers(self, boxes: Collection[str]) -> dict[str, list[Sharer]]:
+    def sharers(self, boxes: Collection[str]) -> dict[str, list[facts.Sharer]]:
         """The active turns that write to boxes, by box."""
-        return _grouped([Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes))], "box_id")
+        return _grouped(
+            [facts.Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes))], "box_id"
+        )
 
     def locks_are_here(self) -> bool:
         """Whether this is a primary, where the locks are."""
@@ -182,22 +167,22 @@ class DiagnosisStore(ProjectStore):
 
     def row_locks(
         self, agents: Collection[str], inbox_ids: Collection[str], boxes: Collection[str]
-    ) -> list[Lock]:
+    ) -> list[facts.Lock]:
         """Who holds these rows."""
         rows = self._rows("why_row_locks", agents=list(agents), inbox_ids=list(inbox_ids), boxes=list(boxes))
-        return [Lock(*row) for row in rows]
+        return [facts.Lock(*row) for row in rows]
 
-    def table_locks(self) -> list[Lock]:
+    def table_locks(self) -> list[facts.Lock]:
         """Who keeps everybody from writing to a table that turns need. Waits for no lock itself."""
         tables = [*EXECUTION, *ESSENTIAL]
-        return [Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
+        return [facts.Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
 
     def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._rows(query, **parameters) if self.database.keeps_turns else []
 
 
 def _grouped(values: Iterable[_Value], key: str) -> dict[str, list[_Value]]:
-    groups = defaultdict[str, list[_Value]](list)
+    groups = dict[str, list[_Value]]()
     for value in values:
-        groups[getattr(value, key) or ""].append(value)
-    return dict(groups)
+        groups.setdefault(getattr(value, key) or "", []).append(value)
+    return groups

@@ -13,15 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.model.execution.turns import (
-    AuditEntry,
-    Edge,
-    InboxRow,
-    Lease,
-    Step,
-    TurnRecord,
-    WaitingTool,
-)
+from cardbox_cli.model.execution.turns import AuditEntry, Edge, InboxRow, Lease, Step, TurnRecord, WaitingTool
 from cardbox_cli.model.ids import MIN_SHORT, unique
 from cardbox_cli.store.connection.project_store import (
     COUNTED,
@@ -155,10 +147,8 @@ class TurnViews(ProjectStore):
 
     def get(self, turn_id: str) -> TurnRow:
         """The turn of this id. Raises NotFound."""
-        found = self.get_many([turn_id])
-        if not found:
-            raise self._absent("turn", turn_id, "`cbx turn list` shows the newest")
-        return found[0]
+        turn = next(iter(self.get_many([turn_id])), None)
+        return self._found(turn, "turn", turn_id, "`cbx turn list` shows the newest")
 
     def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
         """Those of these turns that are known, oldest first; those whose inbox rows are gone come last."""
@@ -210,18 +200,12 @@ class TurnViews(ProjectStore):
     def of_step(self, step_id: str) -> str:
         """The id of the turn that a step, by its whole id, is of. Raises NotFound."""
         self._require(*_TABLES)
-        turn_id = self._value("turn_of_step", step_id=step_id)
-        if turn_id is None:
-            hint = "`cbx turn show TURN` lists the steps of a turn; name that with --turn"
-            raise self._absent("step", step_id, hint)
-        return str(turn_id)
+        hint = "`cbx turn show TURN` lists the steps of a turn; name that with --turn"
+        return str(self._found(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
 
     def _candidates(self, wanted: str) -> list[str]:
         """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
-        patterns = {
-            "beginning": f"{like_escape(wanted)}%",
-            "reversed_end": f"{like_escape(wanted[::-1])}%",
-        }
+        patterns = {"beginning": f"{like_escape(wanted)}%", "reversed_end": f"{like_escape(wanted[::-1])}%"}
         if len(wanted) < MIN_SHORT:
             return []
         kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
@@ -233,7 +217,7 @@ class TurnViews(ProjectStore):
         return (turn for turn in turns if _allows(where, turn))
 
     def _page(self, where: TurnFilter, after: TurnRow | None, size: int) -> list[TurnRow]:
-        query = "list_turns" if _may_have_ended(where) else "list_unfinished_turns"
+        query = "list_turns" if where.status in (None, ENDED) else "list_unfinished_turns"
         return self._with_ends(self._all(TurnRow, query, **place(where, after, size, key="inbox_id")))
 
     def _with_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
@@ -243,16 +227,11 @@ class TurnViews(ProjectStore):
         unkept = [turn_id for turn_id in ended if turn_id not in records]
         left = self._all(Remains, "turn_remains", turn_ids=unkept) if unkept else []
         remains = {each.agent_turn_id: each for each in left}
+        ends = [(records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id)) for turn in turns]
         return [
-            msgspec.structs.replace(
-                turn, record=records.get(turn.agent_turn_id), remains=remains.get(turn.agent_turn_id)
-            )
-            for turn in turns
+            msgspec.structs.replace(turn, record=record, remains=left)
+            for turn, (record, left) in zip(turns, ends, strict=True)
         ]
-
-
-def _may_have_ended(where: TurnFilter) -> bool:
-    return where.status in (None, ENDED)
 
 
 def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
@@ -287,4 +266,4 @@ def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
         for edge in edges
         if edge.primitive == "enqueue" and edge.source_agent_turn_id == turn_id
     )
-    return [child for child in unique(child for child in given if child) if child != turn_id]
+    return unique(child for child in given if child and child != turn_id)

@@ -17,7 +17,7 @@ from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.execution.headers import depth_of, lineage_of, trace_id_of
-from cardbox_cli.model.execution.turns import MAX_DEPTH, QUEUED, new_turn_id
+from cardbox_cli.model.execution.turns import MAX_DEPTH, QUEUED, new_id
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.store.connection.database import Database
@@ -317,7 +317,7 @@ class TestIdempotency:
             payload={},
             context_headers={},
             correlation_id="c",
-            agent_turn_id=new_turn_id(),
+            agent_turn_id=new_id("turn"),
         )
         runtime.inbox.insert(foreign)
         with pytest.raises(CorrelationConflict):
@@ -433,7 +433,7 @@ class TestPromotion:
 
     def put(self, runtime: Runtime, **odd: Any) -> str:
         """A queued row of another program, behind the active turn."""
-        turn_id = new_turn_id()
+        turn_id = new_id("turn")
         boxes = {name: new_box_id() for name in ("profile_box_id", "context_box_id", "output_box_id")}
         values = {
             "payload": boxes,

@@ -58,7 +58,7 @@ def nats_listener(nats: Nats, project_id: str | None = "p", target: str = "write
     with Listener() as listener:
         listening = nats.subscribe(project_id, [target], listener.wake)
         assert listening is not None
-        listener.attach(listening)
+        listener.callback(listening)
         assert listener.wait(PATIENCE)
         yield listener
 
@@ -181,8 +181,8 @@ class TestNats:
         with nats_listener(nats) as listener:
             listening = nats.subscribe("p", ["writers"], lambda: heard.append(1))
             assert listening is not None
-            listening.close()
-            nats.notifier().notify([WAKEUP])
+            listening()
+            nats.notify([WAKEUP])
             assert listener.wait(PATIENCE)
         nats.close()
         assert len(heard) <= 1, "as it began to listen, and never again"
@@ -192,19 +192,10 @@ class TestNats:
     ) -> None:
         publish = open_wakeups(shared_nats.url).publish
         assert publish is not None
-        publish(
-            end_event(
-                TURN,
-                status="failed",
-                output_box_id="box",
-                deliverable_card_id="card",
-                error="it broke",
-                error_code="broken",
-            )
-        )
-        publish(step_event(TURN, step_id="step_1", phase="completed", new_card_ids=("c1", "c2")))
+        publish(end_event(TURN, "failed", "box", "card", error="it broke", error_code="broken"))
+        publish(step_event(TURN, "step_1", "completed", ("c1", "c2")))
         moment = datetime(2026, 3, 1, 13, 0, 0, 5000, tzinfo=timezone(timedelta(hours=1)))
-        publish(state_event(TURN, status="running", updated_at=moment, activity="thinking"))
+        publish(state_event(TURN, "running", moment, activity="thinking"))
 
         place = "cg.v1r4.p.public.evt.agent.writer"
         headers, task, stream = kept(shared_nats, f"{place}.task")
@@ -247,7 +238,7 @@ class TestNats:
             until(lambda: "wakeups by NATS arrive again" in announced)
             while listener.wait(AT_ONCE):
                 pass
-            nats.notifier().notify([WAKEUP])
+            nats.notify([WAKEUP])
             assert listener.wait(PATIENCE)
         nats.close()
         assert announced[0].startswith(f"warning: no wakeups by NATS: {server.url}: ")
@@ -296,12 +287,14 @@ class TestNatsInTrouble:
         assert publish is not None
         with Listener() as listener:
             began = time.monotonic()
-            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
+            listener.callback(
+                PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append).close
+            )
             assert listener.wait(PATIENCE)
             notifiers.notify(WAKEUP)
             for _ in range(1000):
                 notifiers.notify(WAKEUP)
-                publish(step_event(TURN, step_id="s", phase="started"))
+                publish(step_event(TURN, "s", "started"))
             assert listener.wait(PATIENCE)
         assert time.monotonic() - began < BLOCKED
         assert sum("no wakeup by NATS" in said for said in announced) == 1
@@ -343,11 +336,13 @@ class TestBothAtOnce:
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
         with nats_listener(nats) as listener:
-            listener.attach(PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append))
+            listener.callback(
+                PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append).close
+            )
             assert listener.wait(PATIENCE)
             PostgresNotifier(database).notify([WAKEUP])
             assert listener.wait(PATIENCE)
-            nats.notifier().notify([WAKEUP])
+            nats.notify([WAKEUP])
             assert listener.wait(PATIENCE)
         nats.close()
         assert announced == []

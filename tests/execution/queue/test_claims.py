@@ -12,7 +12,6 @@ from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import DispatchRequest
 from cardbox_cli.execution.queue.claims import (
     ack,
-    ack_many,
     begin,
     claim,
     defer,
@@ -25,7 +24,7 @@ from cardbox_cli.execution.queue.messages import STOP, TOOL_RESULT
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import PENDING, new_inbox_id
+from cardbox_cli.model.execution.turns import PENDING, new_id
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import NewRow
@@ -131,7 +130,7 @@ def put(
 ) -> str:
     """A due row of another program, for the turn of `clerk`."""
     row = NewRow(
-        inbox_id=new_inbox_id(),
+        inbox_id=new_id("inbox"),
         agent_id="clerk",
         message_type=message_type,
         status=PENDING,
@@ -232,8 +231,8 @@ class TestGivingBack:
         for number in range(3):
             rows.append(put(desk.runtime, task.row.turn_id, TOOL_RESULT.name, str(number), epoch=0))
             claim(desk.runtime, target=None, owner="w1")
-        assert sorted(ack_many(desk.runtime, rows, owner="w1")) == sorted(rows)
-        assert ack_many(desk.runtime, rows, owner="w1") == []
+        assert sorted(desk.runtime.inbox.consume(rows, owner="w1")) == sorted(rows)
+        assert desk.runtime.inbox.consume(rows, owner="w1") == []
 
 
 def start(ask: Asked, desk: Desk) -> Any:

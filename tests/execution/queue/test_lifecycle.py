@@ -122,7 +122,7 @@ class TestInboxMoves:
 def put_row(runtime: Runtime, state: str) -> InboxRow:
     """A report of `turn_x` in this state."""
     row = NewRow(
-        inbox_id=t.new_inbox_id(),
+        inbox_id=t.new_id("inbox"),
         agent_id="clerk",
         message_type=TOOL_RESULT.name,
         status=state,

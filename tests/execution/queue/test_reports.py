@@ -17,7 +17,7 @@ from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.turns import PENDING, new_inbox_id
+from cardbox_cli.model.execution.turns import PENDING, new_id
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import NewRow
 from tests.execution.desk import Desk, unwatched
@@ -182,7 +182,7 @@ class TestApplying:
 def put_report(runtime: Runtime, turn_id: str, call: str, card_id: str, *, epoch: int) -> str:
     """The report of another program: a row, and nothing noted beside the call."""
     row = NewRow(
-        inbox_id=new_inbox_id(),
+        inbox_id=new_id("inbox"),
         agent_id="clerk",
         message_type=TOOL_RESULT.name,
         status=PENDING,

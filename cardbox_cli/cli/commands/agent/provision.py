@@ -8,7 +8,7 @@ from typer import Argument, Option
 from cardbox_cli.cli.parameters.types import AGENT, PROFILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchanged:"}
 

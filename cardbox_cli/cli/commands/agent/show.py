@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.identity import RosterEntry

@@ -4,7 +4,7 @@ from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_bo
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.worker_environment import own_output
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 

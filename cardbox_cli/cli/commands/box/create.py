@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx box create", "cbx card list --type task.instruction -o id | cbx box create - --title orders")

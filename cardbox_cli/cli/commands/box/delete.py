@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import BoxId, Yes
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx box delete 8b1f22c0 --yes")

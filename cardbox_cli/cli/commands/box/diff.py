@@ -13,7 +13,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import box_title, full_text, preview
 from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Slot

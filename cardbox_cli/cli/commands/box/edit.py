@@ -16,7 +16,7 @@ from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, preview
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot

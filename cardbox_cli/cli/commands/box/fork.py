@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.commands.box.members import emit_box
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx box fork 8b1f22c0 --title 'what if'")

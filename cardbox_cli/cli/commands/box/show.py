@@ -18,7 +18,7 @@ from cardbox_cli.cli.terminal.columns import Columns, Place, chosen, places
 from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time, token_count
 from cardbox_cli.cli.terminal.tables import print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot

@@ -12,7 +12,7 @@ from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source, held
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import CardIds, Yes
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id, unique
 
 

@@ -14,7 +14,7 @@ from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, is_same_content, replaced
 from cardbox_cli.context.sources import originals
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError

@@ -12,7 +12,7 @@ from cardbox_cli.cli.parameters.inputs import write_text
 from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.conversation import Rereadable
 from cardbox_cli.conversations.formats import format_named, format_names

@@ -16,7 +16,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.formats import choose_format
 from cardbox_cli.conversations.json_documents import Documents

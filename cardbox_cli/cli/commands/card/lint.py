@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesK
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.findings import answer
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.providers.registry import PROVIDERS
 from cardbox_cli.conversations.formats import choose_format

@@ -8,7 +8,7 @@ from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.terminal.watch import between_looks
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(

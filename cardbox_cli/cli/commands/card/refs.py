@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import REFERENCE, chosen, replaced
 from cardbox_cli.cli.terminal.lists import Listing, show_list
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb(

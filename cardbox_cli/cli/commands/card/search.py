@@ -6,7 +6,7 @@ from typer import Argument
 
 from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 

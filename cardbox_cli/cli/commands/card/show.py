@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import CardIds
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import answers, full_text, time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card

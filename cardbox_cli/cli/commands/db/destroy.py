@@ -4,7 +4,7 @@ from cardbox_cli.cli.commands.db.embedded_server import embedded_server
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import Yes
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx db destroy --yes")

@@ -12,7 +12,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish

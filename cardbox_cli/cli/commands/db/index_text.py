@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx db index-text")

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx db psql", "cbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)

@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx db upgrade --dry-run", "cbx db upgrade")

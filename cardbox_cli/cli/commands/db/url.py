@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.store.connection.target import hide_password
 
 

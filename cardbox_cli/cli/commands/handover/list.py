@@ -5,7 +5,7 @@ from typing import Any
 from cardbox_cli.cli.parameters.recipes import recipe_folders
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import Column
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx handover list", pages=True)

@@ -1,7 +1,7 @@
 """`cbx handover schema`."""
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx handover schema > handover.schema.json", pages=True)

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.recipes import load_recipe
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")]
 

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 
 

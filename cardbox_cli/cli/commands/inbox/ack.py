@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
 from cardbox_cli.cli.parameters.options import InboxId
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx inbox ack 1d5c8f72")

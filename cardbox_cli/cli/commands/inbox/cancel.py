@@ -3,7 +3,7 @@
 from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
 from cardbox_cli.cli.parameters.options import InboxId, OptionalReason
 from cardbox_cli.cli.runtime import actor, runtime
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")

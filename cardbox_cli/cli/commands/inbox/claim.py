@@ -13,7 +13,7 @@ from cardbox_cli.cli.runtime import listener, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import Column
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 
 

@@ -8,7 +8,7 @@ from typer import Option
 from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.parameters.types import Seconds
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")

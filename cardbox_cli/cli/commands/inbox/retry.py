@@ -5,7 +5,7 @@ from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.turns import refuse
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 

@@ -4,7 +4,7 @@ from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import InboxRow, Lease
 

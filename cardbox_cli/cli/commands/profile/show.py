@@ -7,7 +7,7 @@ from typer import Argument
 from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.commands.project import project_record as record
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 

@@ -4,7 +4,7 @@ from cardbox_cli.cli.commands.project.project_record import ProjectId, chosen_pr
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx project show", "cbx project show shop -o json", pages=True)

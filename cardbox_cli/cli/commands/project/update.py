@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.commands.project import project_record as record
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.identity import PROJECT_STATUSES
 from cardbox_cli.model.ids import unique

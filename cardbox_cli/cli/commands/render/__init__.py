@@ -16,7 +16,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.findings import answer
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
 from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.todo import new_item
 

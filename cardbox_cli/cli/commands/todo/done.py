@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.commands.todo.todo_list import Items, settle
 from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx todo done 8b1f22c0 1 3", "cbx todo done $CBX_OUTPUT_BOX 5f0c2a91")

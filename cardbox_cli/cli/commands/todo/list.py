@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.identity import NO_PARAMETERS, Tool
 

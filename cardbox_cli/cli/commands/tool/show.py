@@ -3,7 +3,7 @@
 from cardbox_cli.cli.parameters.options import ToolName
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.identity import Tool
 

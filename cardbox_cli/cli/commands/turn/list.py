@@ -11,7 +11,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import TURN, chosen
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 
 

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx turn nudge 1d5c8f72")

@@ -8,7 +8,7 @@ from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.runtime import actor
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.fixes import Fixed

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.options import OptionalReason
 from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.runtime import actor, runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx turn rebuild clerk")

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import AFTER, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR

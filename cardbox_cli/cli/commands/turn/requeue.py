@@ -3,7 +3,7 @@
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.runtime import actor
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")

@@ -10,7 +10,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked, short_or_nothing
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id

@@ -6,7 +6,7 @@ from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch

@@ -16,7 +16,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import EVENT
 from cardbox_cli.cli.terminal.turns import require_success
 from cardbox_cli.cli.terminal.watch import pauses
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.timeline import Event

@@ -8,7 +8,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx worker list", "cbx worker list --target gpu -o json", pages=True)

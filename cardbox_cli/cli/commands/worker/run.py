@@ -13,7 +13,8 @@ from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
 from cardbox_cli.cli.runtime import wired
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.tree import verb
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
 from cardbox_cli.store.connection.target import Target
@@ -41,7 +42,7 @@ def command(
     ] = "worker_generic",
     format_: Annotated[
         str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
-    ] = "openai",
+    ] = DEFAULT,
     model: composing.Model = None,
     concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
     once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,

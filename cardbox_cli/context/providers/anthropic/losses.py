@@ -1,7 +1,7 @@
 """What gets lost between Anthropic's blocks and the chat form, in words.
 
 What has rules of its own in the lint (ids that repeat, arguments that are no JSON, thinking without a
-signature) is not told here, nor are marks of what to cache, which change no answer.
+signature) has no place here, nor have marks of what to cache, which change no answer.
 """
 
 from collections.abc import Iterable, Iterator

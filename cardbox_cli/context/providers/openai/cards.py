@@ -34,9 +34,9 @@ _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 def original(card: Card | CardDraft) -> Body | None:
     """The message as it came that cards cannot hold, if this card keeps one."""
     source = card.metadata.get(sources.MESSAGE)
-    is_own = card.metadata.get(sources.FORMAT, NAME) == NAME
-    is_message = isinstance(source, dict) and isinstance(source.get("role"), str)
-    return dict(source) if is_own and is_message and source is not None else None
+    if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) != NAME:
+        return None
+    return dict(source) if isinstance(source.get("role"), str) else None
 
 
 def card_of_message(message: Body) -> CardDraft:

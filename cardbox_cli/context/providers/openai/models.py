@@ -41,7 +41,7 @@ _ENCODINGS = {
 # OpenAI Cookbook, How to count tokens with tiktoken: the models of which it says what a message costs.
 _DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
 
-# The models that reason. From 5.1 on they may be told not to; those that chat never do.
+# The models that reason. From 5.1 on they can be asked not to; those that chat never do.
 _REASONING = re.compile(r"(?:o[134]|gpt-5(?:\.\d+)?)(?=[-@]|$)(?!-chat)")
 _MAY_NOT_REASON = re.compile(r"gpt-5\.")
 
