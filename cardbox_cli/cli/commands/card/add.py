@@ -166,7 +166,7 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
             f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
         )
     try:
-        return card_type_named(card_type or "").content_of(value)
+        return card_type_named(card_type).content_of(value)
     except InvalidCard as exc:
         raise InvalidCard(f"--json: {exc.message}") from exc
 
