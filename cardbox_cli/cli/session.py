@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
@@ -24,7 +24,25 @@ if TYPE_CHECKING:
     from cardbox_cli.store.views.inbox import InboxViews
     from cardbox_cli.store.views.turns import TurnViews
 
-FORMATS = ("table", "json", "jsonl", "yaml", "id")
+
+class OutputFormat(NamedTuple):
+    """A value of `-o`. `kind`: text for people, one document in the end, or lines as items come."""
+
+    name: str
+    kind: Literal["text", "document", "lines"]
+    has_columns: bool = False
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        OutputFormat("table", "text", has_columns=True),
+        OutputFormat("json", "document"),
+        OutputFormat("jsonl", "lines"),
+        OutputFormat("yaml", "document"),
+        OutputFormat("id", "lines"),
+    )
+}
 
 
 class ProcessContext:
@@ -62,6 +80,11 @@ class Session:
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def format(self) -> OutputFormat:
+        """How the answer is printed."""
+        return FORMATS[self.output]
 
     def target(self) -> "Target":
         """The database that this run talks to."""
@@ -167,7 +190,7 @@ def common_options() -> list[click.Option]:
             "output",
             "--output",
             "-o",
-            type=click.Choice(FORMATS),
+            type=click.Choice(tuple(FORMATS)),
             help="How to print the answer. Default: table.",
         ),
         stored("debug", "--debug", is_flag=True, help="Show a traceback with an error."),

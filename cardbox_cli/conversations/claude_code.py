@@ -200,4 +200,5 @@ FORMAT = Format(
     draft=_draft,
     keep_original=anthropic.keep_original,
     export=_export,
+    names_itself_later=True,
 )

@@ -67,6 +67,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     entry, whose ids are the importer's business, and raises InvalidConversation naming the entry's place.
     `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text
     of a file with what cards hold, in pieces, and may iterate over the cards more than once.
+    `names_itself_later`: a conversation that grows may still have no id of its own.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     draft: Callable[[FileEntry], list[CardDraft]]
     keep_original: Callable[[CardDraft, CardDraft], CardDraft]
     export: Callable[[Iterable[Card]], Iterator[str]]
+    names_itself_later: bool = False
 
 
 def indented(value: Any, columns: int = 0) -> str:

@@ -1,7 +1,7 @@
 """What a rule of diagnosis is, and the one list of them.
 
 Adding a rule is adding one entry to the list of its subject in `rules/`. A rule looks at one snapshot and
-reads nothing itself.
+reads nothing itself. `why --all` asks only about the turns that the queries of `suspects` find.
 """
 
 from collections.abc import Callable

@@ -48,7 +48,7 @@ def chosen(columns: Columns, given: str | None) -> Columns:
     """The columns that `--columns` names, in any case; without it all but extras. Raises UsageError."""
     if given is None:
         return [column for column in columns if not column.extra]
-    if session().output != "table":
+    if not session().format.has_columns:
         raise UsageError(
             f"--columns is for tables, not for -o {session().output}",
             hint="pick keys out of -o json with jq, or print ids alone with -o id",

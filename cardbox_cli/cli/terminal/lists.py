@@ -82,7 +82,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
     def oldest_first() -> list[str]:
         return [_line(listing, item) for item in reversed(look()[0])]
 
-    if session().output in ("jsonl", "id"):
+    if session().format.kind == "lines":
         follow(oldest_first, interval=interval)
     else:
         keep_showing(look, show, interval=interval)

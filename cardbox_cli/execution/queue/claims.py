@@ -16,7 +16,7 @@ from cardbox_cli.errors import LeaseLost
 from cardbox_cli.execution.queue.applying import TOO_EARLY, Applied, apply_report
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.queue.messages import is_turn, type_of
-from cardbox_cli.execution.queue.stopping import carries, kill, release, stop_turn, take_away
+from cardbox_cli.execution.queue.stopping import cancel_turn, carries, kill, release, take_away
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, Fence, Head, InboxRow, Lease
 
@@ -107,8 +107,7 @@ def _stop(runtime: Runtime, row: InboxRow, head: Head | None) -> ClaimedWork:
     outcome = "its turn has ended before"
     if active or any(is_turn(each) and each.status == QUEUED for each in rows):
         outcome = "stopped its turn" if active else "stopped its turn before it began"
-        message = reason or "stopped"
-        stop_turn(runtime, head, row.fence, "canceled", error_code="stopped", message=message)
+        cancel_turn(runtime, head, row.fence, message=reason or "stopped")
     if head is not None and active:
         runtime.turns.audit(
             head.fence,

@@ -53,6 +53,11 @@ def stop_turn(
     return end_unpromoted(runtime, fence, end_status, error_code=error_code, message=message, report=report)
 
 
+def cancel_turn(runtime: Runtime, head: Head | None, fence: Fence, *, message: str) -> End:
+    """`stop_turn` because somebody asked for that, by a command or by a stop in the inbox."""
+    return stop_turn(runtime, head, fence, "canceled", error_code="stopped", message=message)
+
+
 def put_back(
     runtime: Runtime, head: Head, row: InboxRow, *, reason: str
 ) -> tuple[int | None, InboxRow | None]:

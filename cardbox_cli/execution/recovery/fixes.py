@@ -13,7 +13,7 @@ import msgspec
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.queue.messages import TURN, Message, is_report, is_turn, write_row
 from cardbox_cli.execution.queue.promotion import promote_next
-from cardbox_cli.execution.queue.stopping import carries, put_back, release, stop_turn
+from cardbox_cli.execution.queue.stopping import cancel_turn, carries, put_back, release, stop_turn
 from cardbox_cli.execution.recovery.orphans import Orphan, find_orphan
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.headers import Lineage
@@ -81,7 +81,7 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
             _refuse_inactive(runtime, agent_turn_id)
         twice = _may_start_twice(runtime, fence)
         message = reason or f"canceled by {actor}"
-        end = stop_turn(runtime, head, fence, "canceled", error_code="stopped", message=message)
+        end = cancel_turn(runtime, head, fence, message=message)
         return _fixed(runtime, fence, "stop", epoch, actor=actor, reason=reason, twice=twice, end=end)
 
 

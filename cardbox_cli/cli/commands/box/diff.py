@@ -58,7 +58,7 @@ def command(
     else:
         output.emit(
             # Making the patch takes time, and only these print it.
-            _answer(found) if session().output in ("json", "yaml") else None,
+            _answer(found) if session().format.kind == "document" else None,
             table=lambda: _print_text(found, titles, full=full),
             ids=[change.b.card_id for change in changes if change.b and change.kind != "moved"],
         )

@@ -18,7 +18,7 @@ from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.conversations.formats import choose_format, format_named
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
 from cardbox_cli.errors import InvalidConversation, UsageError
@@ -71,7 +71,7 @@ def _check_can_follow(file: str) -> None:
     if file == "-" or (os.path.exists(file) and not os.path.isfile(file)):
         name = "standard input" if file == "-" else repr(file)
         raise UsageError(f"--follow needs a file that grows, not {name}", hint="name such a file")
-    if session().output in ("json", "yaml"):
+    if session().format.kind == "document":
         raise UsageError(
             f"--follow prints as it goes, which -o {session().output} cannot", hint="use -o jsonl"
         )
@@ -195,7 +195,7 @@ class _TooYoung(Exception):
 def _with_ids(conversations: Iterable[Conversation]) -> Iterator[Conversation]:
     """`conversations`, if each can be told from the others when it has grown."""
     for conversation in conversations:
-        if conversation.own_id is None and conversation.format == "claude-code":
+        if conversation.own_id is None and format_named(conversation.format).names_itself_later:
             raise _TooYoung("waiting for a line that names the session")
         if conversation.own_id is None:
             raise InvalidConversation(

@@ -17,6 +17,12 @@ from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED
 STATES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 
 
+def _types() -> list[str]:
+    from cardbox_cli.execution.queue.messages import TYPES
+
+    return [each.name for each in TYPES.values() if each.claim is not None]
+
+
 @verb(
     "cbx inbox list --agent clerk --status queued",
     "cbx inbox list --dead --columns full-id,agent,tries,why",
@@ -34,7 +40,7 @@ def command(
         Option(
             "--type",
             "-t",
-            click_type=OneOf(lambda: ("turn", "tool_result", "timeout", "stop"), what=None),
+            click_type=OneOf(_types, what=None),
             help="Only of this type.",
         ),
     ] = None,

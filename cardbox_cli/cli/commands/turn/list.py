@@ -1,4 +1,4 @@
-"""`cbx turn list`."""
+"""`cbx turn list`. Its columns stand in `terminal/columns.py`."""
 
 from typing import Annotated
 

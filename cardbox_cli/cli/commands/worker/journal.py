@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.session import FORMATS, announce
 from cardbox_cli.cli.terminal import output
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Journal:
         """Print what is left for the end. Raises what made writing fail."""
         if self._unwritten is not None:
             raise self._unwritten
-        if self._format in ("json", "yaml"):
+        if FORMATS[self._format].kind != "lines":
             output.emit(self._rests, table=lambda: None)
 
 
