@@ -1,8 +1,8 @@
 """How the command tree is put together: groups whose commands are modules, loaded when they are called.
 
-Owns what is common to all groups, and the answer to a mistyped name. Knows nothing of typer, whose import would
-take more time than all else in help and completion. Which commands there are stands in `root.py`, and in the
-`__init__.py` of each noun.
+Owns what is common to all groups, and the answer to a mistyped name. Which commands there are stands in
+`root.py`, and in the `__init__.py` of each noun. Knows nothing of typer: its import takes longer than all
+else in help and completion.
 """
 
 from collections.abc import Iterator, Mapping
