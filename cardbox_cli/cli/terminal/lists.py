@@ -39,6 +39,11 @@ def held_whole(
     return lambda size: items[:size], lambda _: Further(len(items) - limit, True)
 
 
+def none_of(what: str, *, narrowed: bool) -> str:
+    """What to say of a list that is empty, in all of the project or where it was `narrowed`."""
+    return f"no {'such ' if narrowed else ''}{what} in project {session().project_id!r}"
+
+
 def nothing_here(database: "Database", what: str, hint: str) -> str:
     """What to say of a list that is empty: that the project is unknown, where that is why."""
     from cardbox_cli.store.projects import is_known

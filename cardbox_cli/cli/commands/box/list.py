@@ -4,7 +4,7 @@ from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import BOX, chosen, replaced
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 
@@ -38,8 +38,6 @@ def command(
             limit=limit,
             columns=shown if boxes.database.keeps_box_info else replaced(shown, TITLE=lambda _: "unknown"),
             item_id=lambda box: box.box_id,
-            empty=f"no such boxes in project {session().project_id!r}"
-            if since or until
-            else f"no boxes in project {session().project_id!r}",
+            empty=none_of("boxes", narrowed=bool(since or until)),
         )
         show_list(listing, boxes.database, interval=pause)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import CARD, chosen
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, none_of, show_list
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardFilter
@@ -19,6 +19,6 @@ def list_cards(where: "CardFilter", limit: int, columns: str | None, interval: f
             limit=limit,
             columns=shown,
             item_id=lambda card: card.card_id,
-            empty=f"no such cards in project {session().project_id!r}",
+            empty=none_of("cards", narrowed=True),
         )
         show_list(listing, cards.database, interval=interval)

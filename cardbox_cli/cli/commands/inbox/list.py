@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfA
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import INBOX, chosen
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -58,8 +58,6 @@ def command(
             limit=limit,
             columns=shown,
             item_id=lambda row: row.inbox_id,
-            empty=f"no inbox rows in project {session().project_id!r}"
-            if where == InboxFilter()
-            else f"no such inbox rows in project {session().project_id!r}",
+            empty=none_of("inbox rows", narrowed=where != InboxFilter()),
         )
         show_list(listing, inbox.database, interval=pause)

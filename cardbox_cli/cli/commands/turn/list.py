@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfA
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import TURN, chosen
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.turns import TURN_STATUSES
@@ -51,8 +51,6 @@ def command(
             limit=limit,
             columns=shown,
             item_id=lambda turn: turn.agent_turn_id,
-            empty=f"no turns in project {session().project_id!r}"
-            if where == TurnFilter()
-            else f"no such turns in project {session().project_id!r}",
+            empty=none_of("turns", narrowed=where != TurnFilter()),
         )
         show_list(listing, turns.database, interval=pause)
