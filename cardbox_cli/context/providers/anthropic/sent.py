@@ -15,7 +15,6 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import kind
 from cardbox_cli.context.providers.anthropic.body import conversation, results_first, runs
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks
-from cardbox_cli.context.providers.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
 
 
@@ -33,8 +32,6 @@ class SentMessages:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._messages, self.renamed = conversation(subject.request.messages)
-
-    renamed: list[RenamedCall]
 
     @property
     def merged(self) -> Iterator[MergedMessage]:
