@@ -51,11 +51,6 @@ def edited_content(card: Card, text: str, source: str) -> Content:
         raise InvalidInput(f"{source}: {exc}") from exc
 
 
-def is_same_content(card: Card, content: Content) -> bool:
-    """Whether `content` is what the card holds already, however its JSON is laid out."""
-    return sources.same_json(card.content, content)
-
-
 def edited_card(card: Card, content: Content, *, author_id: str) -> CardDraft:
     """The card that stands for `card` with other content. Raises InvalidCard for what cannot be stored."""
     dropped = _OWN.union(sources.originals(card))

@@ -36,11 +36,6 @@ def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
     return msgspec.structs.replace(card, metadata={**card.metadata, FORMAT: source_format, **source})
 
 
-def may_have_original(card: Card | CardDraft) -> bool:
-    """Whether a card may keep a message or blocks that its own fields cannot hold."""
-    return MESSAGE in card.metadata or BLOCKS in card.metadata
-
-
 def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, Any] | None:
     """What stood around the content, under `key`, if this card comes from that format and begins it."""
     source = card.metadata.get(key)

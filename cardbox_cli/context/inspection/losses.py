@@ -13,7 +13,7 @@ from cardbox_cli.context.messages import OF_ONE_FORMAT
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.sources import may_have_original
+from cardbox_cli.context.sources import BLOCKS, MESSAGE
 from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
@@ -64,7 +64,8 @@ def _of_card(card: Card, provider: Provider) -> Iterator[str]:
 def may_lose(card: Card) -> bool:
     """Whether some format may be unable to say all of a card."""
     return (
-        may_have_original(card)
+        BLOCKS in card.metadata
+        or MESSAGE in card.metadata
         or card.type in OF_ONE_FORMAT
         or type(card.content) in FILES
         or (bool(card.tool_calls) and not are_functions(card.tool_calls))

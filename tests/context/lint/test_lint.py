@@ -49,7 +49,7 @@ from cardbox_cli.model.content import (
 from cardbox_cli.model.pairing import pair_calls
 from tests import anthropic_types, jsonb_values, openai_types
 from tests.context.lint.cards import call, places, result, thought, user
-from tests.context.test_anthropic import messages as sent
+from tests.context.providers.test_anthropic import messages as sent
 from tests.context.test_request import card
 from tests.conversations import anthropic_messages
 from tests.conversations.reading import documents_in

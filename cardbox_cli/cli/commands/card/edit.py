@@ -15,8 +15,8 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.edits import editable_text, edited_card, edited_content, is_same_content, replaced
-from cardbox_cli.context.sources import originals
+from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced
+from cardbox_cli.context.sources import originals, same_json
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -71,7 +71,7 @@ def command(
         outcome = _Outcome(card, read, [])
         if is_new and not left:
             content = edited_content(card, new.text, new.source)
-            is_new = not is_same_content(card, content)
+            is_new = not same_json(card.content, content)
             outcome = _written(card, content, author, read) if is_new else outcome
     if left:
         decline("the text is empty: nothing was done; --text '' makes it so")

@@ -1,0 +1,41 @@
+"""The records of card types: the table that people read, and what holds for a type that has none."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.model.card_types import CARD_TYPES, card_type
+from cardbox_cli.model.cards import ROLES, draft_card
+
+TABLE = re.findall(
+    r"^\| `([\w.]+)` \| (\w+) \| (.*) \|$",
+    (Path(__file__).parents[2] / "docs/concepts.md").read_text(),
+    re.MULTILINE,
+)
+
+
+def test_the_documentation_has_the_same_types() -> None:
+    assert sorted(name for name, _, _ in TABLE) == sorted(CARD_TYPES)
+
+
+@pytest.mark.parametrize(("name", "role", "message"), TABLE)
+def test_the_documentation_says_what_a_card_becomes(name: str, role: str, message: str) -> None:
+    known = card_type(name)
+    assert known.role == (role if role in ROLES else "user")
+    expected = "nothing" if message.startswith("never") else "own-format" if "alone" in message else "message"
+    assert known.becomes == expected
+
+
+def test_what_is_no_message_says_why() -> None:
+    assert [
+        name for name, each in CARD_TYPES.items() if (each.becomes == "message") == bool(each.reason)
+    ] == []
+
+
+def test_a_type_that_nobody_described_is_a_message_and_no_more() -> None:
+    unknown = card_type("shop.note")
+    assert (unknown.becomes, unknown.role, unknown.layer) == ("message", "user", None)
+    flags = (unknown.is_knowledge, unknown.is_snapshot, unknown.is_late, unknown.may_be_empty)
+    assert flags == (False, False, False, False)
+    assert draft_card("shop.note", "hi").role == "user"
