@@ -9,9 +9,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer
+
 if TYPE_CHECKING:
     from cardbox_cli.context.providers.provider import Provider
-    from cardbox_cli.model.tokens import Tokenizer
 
 # The name of each format, and the package whose PROVIDER is its record.
 PROVIDERS = {
@@ -45,6 +46,8 @@ def window(model: str | None) -> int | None:
     return None if model is None else provider_for_model(model).models.window(model)
 
 
-def tokenizer_for(model: str | None) -> "Tokenizer":
+def tokenizer_for(model: str | None) -> Tokenizer:
     """The tokenizer of a model, if it is known by its name and at hand; else the estimate."""
-    return provider_for_model(model).models.tokenizer(model or "")
+    if model is None:
+        return ESTIMATE
+    return provider_for_model(model).models.tokenizer(model)
