@@ -2,18 +2,21 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below, print_table
-from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import LintFinding
 
-def answer(findings: list[LintFinding]) -> None:
+
+def answer(findings: "list[LintFinding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
     output.emit_items(
         findings, table=lambda: _print_text(findings), item_id=lambda found: found.card_id or ""
@@ -21,7 +24,7 @@ def answer(findings: list[LintFinding]) -> None:
     refuse(findings, hint=None)
 
 
-def tell(findings: list[LintFinding]) -> None:
+def tell(findings: "list[LintFinding]") -> None:
     """Print the findings on stderr: as JSON where the answer is JSON, else a line each."""
     if session().output in ("json", "jsonl"):
         announce(exact_json.encode(findings).decode())
@@ -31,7 +34,7 @@ def tell(findings: list[LintFinding]) -> None:
         announce(f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}")
 
 
-def gate(verb: str, *, check: bool, force: bool) -> Callable[[list[LintFinding]], None] | None:
+def gate(verb: str, *, check: bool, force: bool) -> Callable[["list[LintFinding]"], None] | None:
     """What --check and --force let through: it tells the findings, and raises Findings where one is an error.
 
     None without --check. `verb` is what happens then: "packs", say. Raises UsageError for --force alone.
@@ -43,12 +46,12 @@ def gate(verb: str, *, check: bool, force: bool) -> Callable[[list[LintFinding]]
     return tell if force else partial(_stop, verb=verb)
 
 
-def _stop(findings: list[LintFinding], *, verb: str) -> None:
+def _stop(findings: "list[LintFinding]", *, verb: str) -> None:
     tell(findings)
     refuse(findings, hint=f"nothing was written; --force {verb} it all the same")
 
 
-def refuse(findings: list[LintFinding], *, hint: str | None) -> None:
+def refuse(findings: "list[LintFinding]", *, hint: str | None) -> None:
     """Raise Findings where one is an error."""
     errors = sum(found.severity == "error" for found in findings)
     if errors:
@@ -61,13 +64,13 @@ def _numbers(errors: int, warnings: int) -> str:
     )
 
 
-def _place(found: LintFinding) -> str:
+def _place(found: "LintFinding") -> str:
     if found.card_id is None:
         return ""
     return f" at card {short_id(found.card_id)}, position {found.position}"
 
 
-def _print_text(findings: list[LintFinding]) -> None:
+def _print_text(findings: "list[LintFinding]") -> None:
     if not findings:
         announce("nothing found")
         return
