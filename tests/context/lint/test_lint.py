@@ -61,7 +61,7 @@ CHECK_BODY = {"openai": openai_types.check_body, "anthropic": anthropic_types.ch
 def conversations(real_data: Path) -> list[list[RequestEntry]]:
     """Every conversation of every file, as places of a box."""
     boxes = []
-    for file in sorted(real_data.glob("*.json*")):
+    for file in sorted([*real_data.glob("claude-code_*"), *real_data.glob("tau-bench_*")]):
         documents = documents_in(file.read_bytes())
         for conversation in choose_format(None, documents).read(documents):
             drafts = [each for drafted in drafts_of(conversation, "p") for each in drafted.cards]
