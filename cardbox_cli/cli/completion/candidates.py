@@ -44,7 +44,7 @@ def answer(shell: str) -> int:
 
 
 class _Hurried(ProcessContext):
-    """A process that may look at the database for `SECONDS`, and then is no more.
+    """A process that may look at the database for `SECONDS`; after that it ends itself.
 
     Nothing less stops a name lookup or a silent network: they wait in C, out of reach of any exception.
     """
