@@ -333,7 +333,30 @@ CREATE TABLE IF NOT EXISTS cbx.workers (
     concurrency   integer NOT NULL,
     started_at    timestamptz NOT NULL,
     heartbeat_at  timestamptz NOT NULL,
-    expires_at    timestamptz NOT NULL
+    expires_at    timestamptz NOT NULL,
+    last_error    text,
+    last_error_at timestamptz
+);
+
+-- part: cbx.logs
+CREATE SCHEMA IF NOT EXISTS cbx;
+-- What the commands of a turn wrote on stderr, bounded: its last bytes. tool_call_id: null for the model's command.
+-- stderr_bytes: how many it wrote. exit_code: negative where a signal ended it, null where cbx did.
+CREATE TABLE IF NOT EXISTS cbx.logs (
+    project_id    text COLLATE "C" NOT NULL,
+    agent_turn_id text COLLATE "C" NOT NULL,
+    log_id        text COLLATE "C" NOT NULL,
+    step_id       text COLLATE "C" NOT NULL,
+    tool_call_id  text COLLATE "C",
+    tool_name     text,
+    turn_epoch    bigint NOT NULL,
+    worker_id     text COLLATE "C" NOT NULL,
+    exit_code     integer,
+    stderr        text NOT NULL,
+    stderr_bytes  bigint NOT NULL,
+    started_at    timestamptz NOT NULL,
+    ended_at      timestamptz NOT NULL,
+    PRIMARY KEY (project_id, agent_turn_id, log_id)
 );
 
 -- part: cbx.audit
@@ -359,9 +382,12 @@ CREATE INDEX IF NOT EXISTS idx_audit_turn ON cbx.audit (project_id, agent_turn_i
 CREATE SCHEMA IF NOT EXISTS cbx;
 -- What public.projects has no column for. enable_share_context: null leaves it to each kind of process.
 CREATE TABLE IF NOT EXISTS cbx.project_settings (
-    project_id           text COLLATE "C" PRIMARY KEY,
-    enable_share_context boolean,
-    reproducible_layers  jsonb NOT NULL DEFAULT '[]'
+    project_id               text COLLATE "C" PRIMARY KEY,
+    enable_share_context     boolean,
+    reproducible_layers      jsonb NOT NULL DEFAULT '[]',
+    allow_incomplete_context boolean NOT NULL DEFAULT false,
+    knowledge_scope          text NOT NULL DEFAULT 'project'
+        CHECK (knowledge_scope IN ('project', 'boxes', 'none'))
 );
 
 -- part: cbx.schema_version
@@ -370,4 +396,4 @@ CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO cbx.schema_version (version) VALUES (6) ON CONFLICT DO NOTHING;
+INSERT INTO cbx.schema_version (version) VALUES (7) ON CONFLICT DO NOTHING;

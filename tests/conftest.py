@@ -53,6 +53,7 @@ TABLES = [
     "cbx.turns",
     "cbx.leases",
     "cbx.workers",
+    "cbx.logs",
     "cbx.audit",
     "cbx.project_settings",
     "cbx.schema_version",

@@ -26,6 +26,7 @@ KNOWN = (
     *EXECUTION,
     "cbx.box_info",
     *OWN_EXECUTION,
+    "cbx.logs",
     "cbx.project_settings",
     "cbx.schema_version",
 )
