@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from cardbox_cli.diagnosis.causes import causes
 from cardbox_cli.diagnosis.reading import Blocked, Reader, read_or_say_why
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import Diagnosis, idle, judge
@@ -60,9 +61,8 @@ class Diagnoser:
             snapshots, (active, queued) = read_or_say_why(self.reader, read)
         except Blocked as blocked:
             return Survey(problems=(self._blocked(blocked, ""),), active=0, queued=0, looked_at=0)
-        judged = [judge(each) for each in self.reader.locked(snapshots)]
-        problems = sorted((each for each in judged if not each.well), key=lambda each: each.turn or "")
-        return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(judged))
+        problems = causes(self.reader.locked(snapshots))
+        return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(snapshots))
 
     def _judged(
         self, read: Callable[[], list[Snapshot]], turn: str | None, agent_id: str = ""

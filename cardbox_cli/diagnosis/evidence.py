@@ -8,6 +8,9 @@ from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
 
+# What an operator must know before a turn is taken from a worker without a lease.
+UNFENCED = "a worker of another system, which cbx does not fence: what it writes may be kept"
+
 
 def instant(s: Snapshot, moment: datetime | None) -> str:
     """An instant in UTC and its distance from now."""
@@ -24,7 +27,7 @@ def head(s: Snapshot) -> Evidence:
         return Evidence("state.agent_state_head", s.agent_id, "no such row")
     at = s.head.active_agent_turn_id
     of = "" if at == s.agent_turn_id or at is None else f", at turn {at}"
-    shows = f"{s.head.status}, epoch {s.head.turn_epoch}{of}, since {instant(s, s.head.updated_at)}"
+    shows = f"{s.head.status}, epoch {s.head.turn_epoch}{of}, last written {instant(s, s.head.updated_at)}"
     return Evidence("state.agent_state_head", s.agent_id, shows)
 
 
@@ -50,9 +53,10 @@ def lease(s: Snapshot, row: InboxRow | None) -> Evidence:
     """Who has claimed a row, or that nobody is known to have."""
     name = row.inbox_id if row else s.agent_turn_id
     found = s.lease_of(row)
-    if not s.keeps_turns:
-        return Evidence("cbx.leases", name, "this database keeps no leases")
-    return Evidence("cbx.leases", name, "no such row" if found is None else _shown(s, found))
+    if found is not None:
+        return Evidence("cbx.leases", name, _shown(s, found))
+    absent = "no such row" if s.keeps_turns else "this database keeps no leases"
+    return Evidence("cbx.leases", name, absent + (f": {UNFENCED}" if s.running else ""))
 
 
 def _shown(s: Snapshot, lease: Lease) -> str:
@@ -83,6 +87,16 @@ def record(s: Snapshot) -> Evidence:
     ended = f"{found.end_status}, ended {instant(s, found.ended_at)}" if found.end_status else "no end"
     why = f": {found.error}" if found.error else ""
     return Evidence("cbx.turns", s.agent_turn_id, ended + why)
+
+
+def end(s: Snapshot) -> tuple[Evidence, ...]:
+    """How a turn ended whose end cbx did not keep, by what it left."""
+    if s.turn is None or s.turn.end_status is None:
+        return ()
+    shows = f"ended: {s.turn.end_status}, as its rows tell"
+    if s.turn.deliverable_card_id is None:
+        return (Evidence("state.agent_steps", s.agent_turn_id, shows),)
+    return (Evidence("public.cards", s.turn.deliverable_card_id, shows),)
 
 
 def workers(s: Snapshot) -> tuple[Evidence, ...]:

@@ -23,9 +23,14 @@ _LATELY = timedelta(days=1)
 
 
 def with_refused(database: Database, project_id: str, s: Snapshot) -> Snapshot:
-    """The snapshot with what would be refused, and so that of the turn before it. Joins the transaction."""
+    """The snapshot with what would be refused, and so those of the turns that it waits for.
+
+    Joins the transaction.
+    """
     blocker = None if s.blocker is None else with_refused(database, project_id, s.blocker)
-    return msgspec.structs.replace(s, blocker=blocker, refused=_refused(database, project_id, s))
+    awaited = tuple(with_refused(database, project_id, each) for each in s.awaited)
+    refused = _refused(database, project_id, s)
+    return msgspec.structs.replace(s, blocker=blocker, awaited=awaited, refused=refused)
 
 
 def _refused(database: Database, project_id: str, s: Snapshot) -> tuple[LintFinding, ...]:

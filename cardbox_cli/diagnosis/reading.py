@@ -9,15 +9,18 @@ from typing import TypeVar
 
 import msgspec
 
+from cardbox_cli.diagnosis.chains import followed, linked
 from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn
+from cardbox_cli.execution.views.turn_page import summary
 from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, Place
 from cardbox_cli.model.execution.turns import Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import LOCK_HELD, Settings
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
+from cardbox_cli.store.views.turns import TurnViews
 
 _Value = TypeVar("_Value")
 
@@ -47,8 +50,8 @@ class Reader:
         """What is known of these turns, in this order. Their cards, which may be many, are not looked at."""
         if not places:
             return []
-        facts = _Facts(self.store, self.settings, places)
-        return [facts.snapshot(place, facts.blocker(place)) for place in places]
+        facts = _Facts(self.store, self.settings, followed(self.store, places))
+        return [linked(place, facts.snapshot) for place in places]
 
     def locked(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
         """The same, with the locks on the tables and on their rows, and so the turns that they wait behind.
@@ -57,7 +60,7 @@ class Reader:
         """
         if not snapshots or not self.store.locks_are_here():
             return list(snapshots)
-        every = [*snapshots, *(each.blocker for each in snapshots if each.blocker is not None)]
+        every = [deep for each in snapshots for deep in each.deep]
         tables = self.store.table_locks()
         rows = self.store.row_locks(
             [each.agent_id for each in every],
@@ -70,6 +73,7 @@ class Reader:
                 s,
                 locks=(*tables, *(lock for lock in rows if _concerns(lock, s))),
                 blocker=None if s.blocker is None else with_locks(s.blocker),
+                awaited=tuple(with_locks(each) for each in s.awaited),
             )
 
         return [with_locks(each) for each in snapshots]
@@ -108,7 +112,12 @@ class _Facts:
         self.targets = store.worker_targets(agents)
         self.workers: dict[str, list[WorkerEntry]] = store.workers(set(self.targets.values()))
         self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
+        self.delivered = store.delivered(turns)
+        self.freed = store.freed(agents)
         self.children: dict[str, list[Child]] = store.children(turns)
+        asked = {child.agent_turn_id for group in self.children.values() for child in group}
+        views = TurnViews(store.database, store.project_id)
+        self.turns = {turn.agent_turn_id: summary(turn) for turn in views.get_many({*turns, *asked})}
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
         self.results = store.results(turns, calls)
         self.calls = store.calls([_report_to(record) for record in self.records.values() if record.report_to])
@@ -119,16 +128,8 @@ class _Facts:
         self.lost = store.lost_cards(known)
         self.sharers = store.sharers(known)
 
-    def blocker(self, place: Place) -> Snapshot | None:
-        """What is known of the turn that the agent of this one is at, where it is another."""
-        head = self.heads.get(place.agent_id)
-        at = None if head is None or head.status == "idle" else head.active_agent_turn_id
-        if at is None or at == place.agent_turn_id:
-            return None
-        return self.snapshot(Place(at, place.agent_id), None)
-
-    def snapshot(self, place: Place, blocker: Snapshot | None) -> Snapshot:
-        """What is known of one turn."""
+    def snapshot(self, place: Place) -> Snapshot:
+        """What is known of one turn, without the turns that it waits for."""
         turn, agent = place.agent_turn_id, place.agent_id
         target = self.targets.get(agent, "")
         waiting = self.waiting.get(turn, [])
@@ -140,7 +141,9 @@ class _Facts:
             now=self.now,
             settings=self.settings,
             keeps_turns=self.store.database.keeps_turns,
+            turn=self.turns.get(turn),
             head=self.heads.get(agent),
+            freed_at=self.freed.get(agent),
             rows=tuple(row for row in self.rows.get(turn, []) if row.agent_id == agent),
             queue_length=self.queue_lengths.get(agent, 0),
             steps=tuple(self.steps.get(turn, [])),
@@ -154,11 +157,15 @@ class _Facts:
             loads=self.loads,
             boxes=tuple(self._box(name, box_id) for name, box_id in pointers.items()),
             results=tuple(self.results.get(turn, [])),
-            children=tuple(self.children.get(turn, [])),
+            delivered=tuple(self.delivered.get(turn, [])),
+            children=tuple(self._with_end(child) for child in self.children.get(turn, [])),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
-            blocker=blocker,
         )
+
+    def _with_end(self, child: Child) -> Child:
+        turn = self.turns.get(child.agent_turn_id)
+        return msgspec.structs.replace(child, end_status=None if turn is None else turn.end_status)
 
     def _pointers(self, turn: str) -> dict[str, str]:
         """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""

@@ -11,9 +11,20 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
-from cardbox_cli.model.execution.diagnosis import AwaitedCall, BoxFacts, Child, Lock, ResultCard, Sharer
+from cardbox_cli.execution.views.turn_page import TurnSummary
+from cardbox_cli.model.execution.diagnosis import (
+    AwaitedCall,
+    BoxFacts,
+    Child,
+    Delivered,
+    Link,
+    Lock,
+    Place,
+    ResultCard,
+    Sharer,
+)
+from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
-    CONSUMED,
     DISPATCHED,
     DUE,
     IDLE,
@@ -21,8 +32,8 @@ from cardbox_cli.model.execution.turns import (
     PROCESSING,
     QUEUED,
     RUNNING,
-    SKIPPED,
     SUSPENDED,
+    WAITING,
     AuditEntry,
     Edge,
     Head,
@@ -40,10 +51,13 @@ from cardbox_cli.settings import FOREIGN_SILENCE, Settings
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
 
+    `turn` is what lists and pages say of it; `freed_at` is when its agent last ended a turn.
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
-    that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
-    are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
-    where that was looked at. `locks` is None where they were not looked up.
+    that the agent of a queued turn is at, `awaited` of the turns whose ends answer its open calls;
+    `closes` is the cycle that the turn closes, in which each waits for the next and the last for the
+    first. `loads`: how many live leases each worker has. `refused` are the errors that the lint finds in
+    what the turn asks its model next, or asked last before it failed, where that was looked at. `locks`
+    is None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -51,7 +65,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     now: datetime
     settings: Settings
     keeps_turns: bool
+    turn: TurnSummary | None = None
     head: Head | None = None
+    freed_at: datetime | None = None
     rows: tuple[InboxRow, ...] = ()
     queue_length: int = 0
     steps: tuple[Step, ...] = ()
@@ -65,19 +81,31 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     loads: dict[str, int] = {}
     boxes: tuple[BoxFacts, ...] = ()
     results: tuple[ResultCard, ...] = ()
+    delivered: tuple[Delivered, ...] = ()
     children: tuple[Child, ...] = ()
     call: AwaitedCall | None = None
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
     blocker: "Snapshot | None" = None
+    awaited: "tuple[Snapshot, ...]" = ()
+    closes: tuple[Link, ...] = ()
     locks: tuple[Lock, ...] | None = None
 
     # --- where the turn stands
 
     @cached_property
+    def turn_rows(self) -> tuple[InboxRow, ...]:
+        """The rows that asked for the turn: one, unless another system enqueued it again under its own id."""
+        return tuple(row for row in self.rows if is_turn(row))
+
+    @cached_property
     def turn_row(self) -> InboxRow | None:
-        """The row that asked for the turn."""
-        return next((row for row in self.rows if is_turn(row)), None)
+        """The row that asked for the turn; of several the first that is promoted, else queued, else any."""
+        for statuses in ((*DUE, PROCESSING), (QUEUED,)):
+            for row in self.turn_rows:
+                if row.status in statuses:
+                    return row
+        return next(iter(self.turn_rows), None)
 
     @cached_property
     def at_head(self) -> str | None:
@@ -112,28 +140,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The epoch that a fix must expect."""
         return 0 if self.head is None else self.head.turn_epoch
 
-    @cached_property
+    @property
     def ended(self) -> bool:
-        """Whether the turn is over: recorded so, or, for another system's, finished by all its rows.
-
-        Doubts more than the `ended` of a list of turns, which takes a row that is done or dead at its word.
-        """
-        if self.at_head is not None:
-            return False
-        if self.record is not None and self.record.end_status is not None:
-            return True
-        finished = last_is_over(self.steps)
-        still = {row.status for row in self.rows if is_turn(row) and row.status in OPEN}
-        if still:
-            # Other systems end a turn first, and its claimed row later.
-            return self.record is None and finished and QUEUED not in still
-        if self.turn_row is None:
-            # Rows of finished turns may have been cleaned up; their steps stay.
-            return finished
-        if self.turn_row.status == CONSUMED:
-            # Where cbx keeps an end, only another system's worker ends a turn without it.
-            return self.record is None or finished
-        return self.turn_row.status == SKIPPED
+        """Whether the turn is over, as lists and pages say."""
+        if self.turn is not None:
+            return self.turn.status == ENDED
+        # Nothing that asked for it is left.
+        return self.at_head is None and not self.promoted and last_is_over(self.steps)
 
     # --- who works on it
 
@@ -179,8 +192,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return next((lease for lease in self.leases if row and lease.inbox_id == row.inbox_id), None)
 
     def lives(self, lease: Lease | None) -> bool:
-        """Whether a lease is there and not over."""
-        return lease is not None and lease.expires_at > self.now
+        """Whether a lease is there and not over, or since so short a time that nobody may have acted."""
+        return lease is not None and self.now < lease.expires_at + self.grace
 
     @cached_property
     def worked_on(self) -> bool:
@@ -210,18 +223,29 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """How long ago; no time at all where nobody knows."""
         return self.now - moment if moment is not None else timedelta()
 
+    @property
+    def grace(self) -> timedelta:
+        """How long the next look at what is overdue may take."""
+        return timedelta(seconds=self.settings.poll)
+
     def due_since(self, row: InboxRow) -> datetime:
-        """Since when this row could have been claimed."""
-        promoted = self.head.updated_at if self.head is not None and is_turn(row) else None
-        return max(moment for moment in (row.next_retry_at, row.created_at, promoted) if moment is not None)
+        """Since when this row could have been claimed.
+
+        Other systems date no promotion, and touch the head of a turn that nobody claims: a turn was promoted
+        when it was asked for, or when its agent's last one ended.
+        """
+        known = [row.next_retry_at, row.created_at]
+        if is_turn(row) and self.freed_at is not None and self.freed_at <= self.now:
+            known.append(self.freed_at)
+        return max(moment for moment in known if moment is not None)
 
     @cached_property
     def last_sign(self) -> datetime | None:
         """When anything of a run without a lease was last written."""
-        head = self.head.updated_at if self.head is not None else None
         row = self.carrier.processed_at if self.carrier is not None else None
         steps = [moment for step in self.steps for moment in (step.started_at, step.ended_at)]
-        return max((moment for moment in (head, row, *steps) if moment is not None), default=None)
+        signs = [moment for moment in (row, *steps) if moment is not None]
+        return max(signs, default=None if self.head is None else self.head.updated_at)
 
     @cached_property
     def silent(self) -> bool:
@@ -243,6 +267,40 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def reports_of(self, call: WaitingTool) -> tuple[InboxRow, ...]:
         """The reports of a call, whatever became of them."""
         return tuple(row for row in self.rows if is_report(row) and row.correlation_id == call.tool_call_id)
+
+    @cached_property
+    def unanswered(self) -> tuple[WaitingTool, ...]:
+        """The open calls that wait for a result of which nothing is on its way."""
+        waiting = (call for call in self.open_calls if call.wait_status == WAITING)
+        return tuple(call for call in waiting if not self.reports_of(call))
+
+    @cached_property
+    def waits_for(self) -> tuple[Place, ...]:
+        """The turns that must go on before this one can: its agent's, or those that answer its calls."""
+        if self.suspended:
+            asked = (self.children_of(call) for call in self.unanswered)
+            # The one that was asked last answers the call.
+            last = (children[-1] for children in asked if children)
+            return tuple(
+                Place(child.agent_turn_id, child.agent_id) for child in last if child.end_status is None
+            )
+        if self.queued and self.head is not None and self.head.status != IDLE:
+            at = self.head.active_agent_turn_id
+            return () if at is None else (Place(at, self.agent_id),)
+        return ()
+
+    @cached_property
+    def deep(self) -> "tuple[Snapshot, ...]":
+        """This turn and all that it waits for, by as many turns between."""
+        below = (*([] if self.blocker is None else [self.blocker]), *self.awaited)
+        return (self, *(each for one in below for each in one.deep))
+
+    @cached_property
+    def cycle(self) -> tuple[Link, ...]:
+        """The turns that wait for each other, of which this is one."""
+        closed = (each.closes for each in self.deep)
+        mine = (cycle for cycle in closed if any(link.agent_turn_id == self.agent_turn_id for link in cycle))
+        return next(mine, ())
 
     def children_of(self, call: WaitingTool) -> tuple[Child, ...]:
         """The turns whose end answers a call."""

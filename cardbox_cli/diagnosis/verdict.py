@@ -2,6 +2,7 @@
 
 import shlex
 from datetime import datetime
+from typing import cast
 
 import msgspec
 
@@ -11,6 +12,7 @@ from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING
 
 NO_RULE = "no rule matched"
+_ELSEWHERE = "of another system, which cbx does not fence"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
     `turn` is None for an agent that has had none, or whose turn cannot be read.
-    `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`.
+    `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`. `root` is the
+    turn in which the cause lies, where that is another one; `waiting` counts the turns that wait for this.
     """
 
     turn: str | None
@@ -42,6 +45,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime | None = None
     fix: Command | None = None
     also: tuple[Seen, ...] = ()
+    root: str | None = None
+    waiting: int = 0
 
     @property
     def well(self) -> bool:
@@ -50,26 +55,41 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(snapshot: Snapshot) -> Diagnosis:
-    """The verdict on a turn."""
+    """The verdict on a turn. Rules ask for those of the turns that it waits for, so each is found once."""
+    known: dict[str, Diagnosis] = snapshot.__dict__
+    if _JUDGED not in known:
+        known[_JUDGED] = _judged(snapshot)
+    return known[_JUDGED]
+
+
+_JUDGED = "judged"
+
+
+def _judged(snapshot: Snapshot) -> Diagnosis:
     holding = [
         (rule, evidence)
         for rule in rules()
         if (rule.after_end or not snapshot.ended) and (evidence := rule.holds(snapshot)) is not None
     ]
     stuck = [each for each in holding if each[0].verdict == "stuck"]
-    well = [each for each in holding if each[0].verdict != "stuck"]
+    well = [each for each in holding if each[0].verdict not in ("stuck", "seen")]
     chief = next((each for each in stuck if not each[0].aside(snapshot)), next(iter(well), None))
-    others = [each for each in stuck if each is not chief]
+    others = [each for each in holding if each is not chief and each[0].verdict in ("stuck", "seen")]
     also = tuple(_seen(snapshot, *each) for each in others) + _unchecked(snapshot)
     if chief is None:
         return _unknown(snapshot, also)
     return Diagnosis(
         turn=snapshot.agent_turn_id,
         agent=snapshot.agent_id,
-        verdict=chief[0].verdict,
+        verdict=cast(Verdict, chief[0].verdict),
         also=also,
+        root=_other(snapshot, chief[0].root(snapshot)),
         **msgspec.structs.asdict(_seen(snapshot, *chief)),
     )
+
+
+def _other(s: Snapshot, turn: str | None) -> str | None:
+    return None if turn == s.agent_turn_id else turn
 
 
 def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> Seen:
@@ -78,7 +98,7 @@ def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> S
         severity=rule.severity,
         proves=rule.proves.format_map(s.settings.in_words),
         evidence=evidence,
-        next_actor=None if rule.actor is None else actor(s, rule.actor),
+        next_actor=actor(s, rule.actor) if isinstance(rule.actor, str) else rule.actor and rule.actor(s),
         due_at=rule.due(s),
         fix=None if rule.fix is None else rule.fix.build(s),
     )
@@ -114,10 +134,10 @@ def actor(s: Snapshot, text: str) -> str:
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(f"call {call.tool_call_id} ({call.tool_name})" for call in s.open_calls)
-    blocker = judge(s.blocker) if "{blocker" in text and s.blocker is not None else None
+    blocker = None if s.blocker is None else judge(s.blocker)
     return text.format(
         target=shlex.quote(s.worker_target or "?"),
-        owner=lease.owner if lease else "of another system" if claimed or s.running else "?",
+        owner=lease.owner if lease else _ELSEWHERE if claimed or s.running else "?",
         calls=calls or "its calls",
         pids=", ".join(sorted({str(lock.pid) for lock in s.locks or ()})),
         blocker=s.blocker.agent_turn_id if s.blocker else "?",

@@ -65,7 +65,7 @@ def reclaimed(world: World) -> str:
 def released_after_a_lost_lease(world: World) -> str:
     turn = world.ask()
     world.enter()
-    world.later(61)
+    world.later(66)
     reap(world.runtime)
     return turn
 
@@ -275,7 +275,7 @@ def given_up_after_too_many_tries(world: World) -> str:
     turn = world.ask()
     for number in range(5):
         world.enter(f"worker_{number}")
-        world.later(61)
+        world.later(66)
         reap(world.runtime)
     return turn
 

@@ -89,7 +89,7 @@ def a_card_is_deleted(world: World) -> str:
 @case("expired-card")
 def a_card_expires(world: World) -> str:
     _, turn = a_card(world, ttl_seconds=60)
-    world.later(61)
+    world.later(66)
     return turn
 
 
@@ -190,7 +190,7 @@ def it_is_deferred_for_an_hour(world: World) -> str:
 def a_worker_claims_and_dies(world: World) -> str:
     turn = world.ask()
     world.claim()
-    world.later(61)
+    world.later(66)
     return turn
 
 
@@ -218,7 +218,7 @@ def a_report_is_claimed_and_its_worker_dies(world: World) -> str:
     turn = world.suspend()
     world.report(turn)
     world.claim()
-    world.later(61)
+    world.later(66)
     return turn
 
 
@@ -226,7 +226,7 @@ def a_report_is_claimed_and_its_worker_dies(world: World) -> str:
 def a_worker_dies_in_its_step(world: World) -> str:
     turn = world.ask()
     world.enter()
-    world.later(61)
+    world.later(66)
     return turn
 
 
@@ -470,7 +470,7 @@ def it_kills_every_worker(world: World) -> str:
     turn = world.ask()
     for number in range(3):
         world.enter(f"worker_{number}")
-        world.later(61)
+        world.later(66)
         reap(world.runtime)
     return turn
 
@@ -556,7 +556,7 @@ def test_a_worker_that_is_killed_in_its_step_is_dead(world: World, tmp_path: Pat
         assert world.why(turn)["rule"] == "running"
         os.killpg(process.pid, signal.SIGKILL)
     assert world.why(turn)["rule"] == "running", "its lease is not over"
-    world.later(61)
+    world.later(66)
     found = world.why(turn)
     assert found["rule"] == "dead-while-running"
     assert [each["rule"] for each in found["also"]] == []

@@ -152,7 +152,7 @@ class TestWithoutTheTablesOfCbx:
         turn = world.ask()
         world.enter()
         self.forget(world)
-        world.later(61)
+        world.later(66)
         assert world.why(turn)["rule"] == "running"
         world.later(300)
         found = world.why(turn)

@@ -69,7 +69,7 @@ def _one(diagnosis: "Diagnosis") -> None:
 def _survey(diagnoser: "Diagnoser") -> None:
     survey = diagnoser.survey()
     output.emit_list(
-        [_as_json(each) for each in survey.problems],
+        [{**_as_json(each), "waiting": each.waiting} for each in survey.problems],
         columns=_PROBLEM,
         item_id=lambda each: each["turn"],
         empty="nothing is stuck",
@@ -86,6 +86,7 @@ _PROBLEM = (
     Column("TURN", lambda problem: problem["turn"]),
     Column("VERDICT", lambda problem: problem["verdict"]),
     Column("RULE", lambda problem: problem["rule"] or NOTHING),
+    Column("WAITING", lambda problem: str(problem["waiting"])),
     Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING),
 )
 _EVIDENCE = (

@@ -119,8 +119,8 @@ def _reclaim(reason: str) -> Remedy:
 RULES = (
     DiagnosisRule(
         name="crashed-claim",
-        proves="A row is claimed and its lease is over; or it has no lease, and was claimed more than"
-        f" {FOREIGN_SILENCE} ago or at no known time.",
+        proves="A row is claimed and its lease ended more than {poll} ago; or it has no lease, and was"
+        f" claimed more than {FOREIGN_SILENCE} ago or at no known time.",
         rank=70,
         holds=_crashed_claim,
         actor=f"{REAPER}, or the operator",
@@ -129,7 +129,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="dead-while-running",
-        proves="A worker entered the turn and its lease is over: it has missed its heartbeats.",
+        proves="A worker entered the turn and its lease ended more than {poll} ago: no heartbeats.",
         rank=69,
         holds=_dead,
         actor=f"{REAPER}, or the operator",
@@ -142,12 +142,13 @@ RULES = (
         severity="warning",
         rank=68,
         holds=_suspect,
-        actor="the system that runs it, or the operator",
+        actor="the system that runs it, whose worker cbx does not fence, or the operator",
         fix=_reclaim("its worker is silent"),
     ),
     DiagnosisRule(
         name="running",
-        proves="A worker is at it and sends heartbeats, or another system's worker wrote lately.",
+        proves="A worker is at it: its lease holds, or ended less than {poll} ago; or one of another system,"
+        " which cbx does not fence, wrote lately.",
         verdict="healthy",
         severity="ok",
         rank=20,

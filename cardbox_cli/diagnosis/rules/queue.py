@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
+from cardbox_cli.diagnosis.rules.waits import cause, root_of
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import NO_RULE, judge
+from cardbox_cli.diagnosis.verdict import judge
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
 from cardbox_cli.model.execution.turns import DUE, IDLE, PROCESSING, InboxRow
 from cardbox_cli.settings import LOCK_HELD
@@ -29,11 +30,9 @@ def _behind_evidence(s: Snapshot) -> tuple[Evidence, ...]:
 
 
 def _queued_behind_stuck(s: Snapshot) -> Proof:
-    if not _behind(s) or not _blocker_is_stuck(s) or s.blocker is None:
+    if not _behind(s) or not _blocker_is_stuck(s) or s.blocker is None or s.cycle:
         return None
-    cause = judge(s.blocker)
-    what = Evidence("cbx why", s.blocker.agent_turn_id, f"{cause.verdict}: {cause.rule or NO_RULE}")
-    return (*_behind_evidence(s), what, *cause.evidence)
+    return (*_behind_evidence(s), *cause(s.blocker))
 
 
 def _blockers_due(s: Snapshot) -> datetime | None:
@@ -176,6 +175,7 @@ RULES = (
         actor="{blocker_actor}",
         due=_blockers_due,
         fix=OF_BLOCKER,
+        root=lambda s: root_of(s.blocker),
     ),
     DiagnosisRule(
         name="queued-behind",

@@ -1,6 +1,6 @@
 """Rules about suspended turns: what they wait for, until when, and results that nobody applied."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
@@ -28,7 +28,7 @@ def _calls(s: Snapshot) -> tuple[Evidence, ...]:
 
 def _waiting_in_time(s: Snapshot) -> Proof:
     deadline = _deadline(s)
-    if not s.suspended or not s.open_calls or deadline is None or s.now > deadline + _grace(s):
+    if not s.suspended or not s.open_calls or deadline is None or s.now > deadline + s.grace:
         return None
     return (_suspension(s), *_calls(s), *_answering(s))
 
@@ -46,14 +46,9 @@ def _answering(s: Snapshot) -> tuple[Evidence, ...]:
     )
 
 
-def _grace(s: Snapshot) -> timedelta:
-    """How long the next look at what is overdue may take."""
-    return timedelta(seconds=s.settings.poll)
-
-
 def _deadline_passed(s: Snapshot) -> Proof:
     deadline = _deadline(s)
-    if not s.suspended or deadline is None or s.now <= deadline + _grace(s) or s.open_reports:
+    if not s.suspended or deadline is None or s.now <= deadline + s.grace or s.open_reports:
         return None
     return (_suspension(s), *_calls(s))
 
@@ -140,7 +135,7 @@ def _stale_calls(s: Snapshot) -> Proof:
 RULES = (
     DiagnosisRule(
         name="waiting-for-tool",
-        proves="The turn waits for the results of tool calls, and its deadline has not passed.",
+        proves="The turn waits for tool calls, and its deadline is ahead, or passed less than {poll} ago.",
         verdict="waiting",
         severity="ok",
         rank=15,
@@ -159,7 +154,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="deadline-passed",
-        proves="The deadline of the calls that the turn waits for has passed, and nobody acted.",
+        proves="The deadline of the calls that it waits for passed more than {poll} ago, and nobody acted.",
         rank=64,
         holds=_deadline_passed,
         actor=REAPER,

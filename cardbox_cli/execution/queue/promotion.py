@@ -5,6 +5,8 @@ looked at. One that asks again for a turn which has a row already is skipped: a 
 holds the head.
 """
 
+from datetime import timedelta
+
 from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
@@ -41,7 +43,7 @@ def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
     epoch = runtime.heads.assign(row)
     if epoch is None:
         return None
-    (promoted,) = runtime.inbox.move([row.inbox_id], "promote", turn_epoch=epoch)
+    (promoted,) = runtime.inbox.move([row.inbox_id], "promote", turn_epoch=epoch, delay=timedelta(0))
     start = runtime.turns.box_length(row.pointer("output_box_id") or "")
     runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start, report_to=None)
     runtime.notify(promoted, reason)

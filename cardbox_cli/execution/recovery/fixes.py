@@ -5,8 +5,8 @@ the epoch (so that the old worker's writes fail), and writes the audit. What the
 `model/execution/lifecycle.py`'s.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -34,7 +34,10 @@ from cardbox_cli.model.execution.turns import (
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fix did. `turn_epoch` is that after it; `may_start_twice`: what an old worker may still run."""
+    """What a fix did. `turn_epoch` is that after it; `may_start_twice`: what an old worker may still run.
+
+    `fenced`: whether whatever that writes is refused. cbx fences no worker of another system.
+    """
 
     agent_turn_id: str
     agent_id: str
@@ -42,8 +45,19 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     turn_epoch: int | None
     status: str
     may_start_twice: list[str]
+    fenced: bool = True
     promoted_turn_id: str | None = None
     end: End | None = None
+
+
+class _OldRun(NamedTuple):
+    """What a worker that lost its turn may still be running, in words. Claims without a lease are others'."""
+
+    running: list[str]
+    fenced: bool
+
+
+_NOBODY = _OldRun([], fenced=True)
 
 
 def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
@@ -236,15 +250,16 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     return next(iter(at_epoch or asking or resuming), None)
 
 
-def _may_start_twice(runtime: Runtime, fence: Fence) -> list[str]:
-    """What a worker that lost its turn may still be running, in words."""
+def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
     leases = runtime.inbox.leases_of_turn(fence.agent_id, fence.agent_turn_id)
+    claimed = any(row.status == PROCESSING for row in runtime.inbox.of_turn(fence.agent_turn_id))
     running = [f"the command of worker {lease.owner}" for lease in leases]
-    return running + [
+    running += [
         f"step {step.step_id}"
         for step in runtime.turns.steps(fence.agent_turn_id)
         if step.status not in ("completed", "failed", "suspended")
     ]
+    return _OldRun(running, fenced=bool(leases) or not claimed)
 
 
 def _write_again(runtime: Runtime, head: Head) -> InboxRow:
@@ -305,7 +320,7 @@ def _fixed(
     *,
     actor: str,
     reason: str | None,
-    twice: Sequence[str] = (),
+    twice: _OldRun = _NOBODY,
     promoted: InboxRow | None = None,
     end: End | None = None,
     detail: dict[str, Any] | None = None,
@@ -320,7 +335,8 @@ def _fixed(
         action=action,
         turn_epoch=active.turn_epoch if active else epoch,
         status="ended" if end else active.status if active else QUEUED,
-        may_start_twice=list(twice),
+        may_start_twice=twice.running,
+        fenced=twice.fenced,
         promoted_turn_id=promoted_turn_id,
         end=end,
     )

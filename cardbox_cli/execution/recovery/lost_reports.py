@@ -8,6 +8,7 @@ from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.queue.reports import report_result, report_stored, result_of_end
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.views.turn_page import summary
+from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import Fence, TurnRecord
 from cardbox_cli.store.views.lost_reports import LostReport, LostReportStore
 from cardbox_cli.store.views.turns import TurnViews
@@ -18,7 +19,14 @@ def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]
     lost = LostReportStore(runtime.database, runtime.project_id).find(
         agent_turn_id, age=runtime.settings.unclaimed_time
     )
-    return [each.tool_call_id for each in lost if _report(runtime, each)]
+    ended = _have_ended(runtime, [each.child_turn_id for each in lost if each.child_turn_id])
+    due = [each for each in lost if each.card_id is not None or each.child_turn_id in ended]
+    return [each.tool_call_id for each in due if _report(runtime, each)]
+
+
+def _have_ended(runtime: Runtime, turn_ids: list[str]) -> set[str]:
+    turns = TurnViews(runtime.database, runtime.project_id).get_many(turn_ids) if turn_ids else []
+    return {turn.agent_turn_id for turn in turns if turn.status == ENDED}
 
 
 def _report(runtime: Runtime, lost: LostReport) -> bool:

@@ -3,17 +3,9 @@
 import msgspec
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import (
-    CONSUMED,
-    OPEN,
-    PROCESSING,
-    QUEUED,
-    SKIPPED,
-    Fence,
-    Head,
-    InboxRow,
-    last_is_over,
-)
+from cardbox_cli.model.execution.standing import ENDED
+from cardbox_cli.model.execution.turns import QUEUED, Fence, Head, InboxRow
+from cardbox_cli.store.views.turns import TurnViews
 
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +31,7 @@ def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orph
         return None
     head = runtime.heads.lock(agent_id)
     row = runtime.inbox.turn_row(agent_turn_id)
-    if head is None or head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id, row):
+    if head is None or head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id):
         return None
     if head.turn_epoch != expect_epoch:
         raise runtime.heads.stale(Fence(agent_id, agent_turn_id, expect_epoch), head)
@@ -54,13 +46,7 @@ def _agent_of(runtime: Runtime, agent_turn_id: str) -> str | None:
     return None if edge is None else edge.target_agent_id
 
 
-def _over(runtime: Runtime, agent_turn_id: str, row: InboxRow | None) -> bool:
-    record = runtime.turns.record(agent_turn_id)
-    if record is not None and record.end_status is not None:
-        return True
-    if row is not None and row.status in OPEN and row.status != PROCESSING:
-        return row.status == QUEUED
-    if row is not None and (row.status == SKIPPED or (row.status == CONSUMED and record is None)):
-        return True
-    # Other systems end turns without closing the rows that a dead worker had claimed.
-    return last_is_over(runtime.turns.steps(agent_turn_id))
+def _over(runtime: Runtime, agent_turn_id: str) -> bool:
+    """Whether the turn has ended, or is still to begin."""
+    turns = TurnViews(runtime.database, runtime.project_id).get_many([agent_turn_id])
+    return any(turn.status in (ENDED, QUEUED) for turn in turns)

@@ -9,7 +9,7 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.queue.messages import is_turn
+from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import (
@@ -48,11 +48,13 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
         waiting = runtime.turns.open_waiting_of(agent_id)
         certain, guessed = [f"no epoch above {epoch - 1} is written down"], []
         row = next((each for each in rows if is_turn(each) and each.status != QUEUED), None)
-        if row is not None:
+        carrier = row or _resumed_by(runtime, rows, waiting)
+        if carrier is not None:
             status = DISPATCHED
-            _dispatched(runtime, row, epoch)
-            certain.append(f"the row of turn {row.turn_id} was {row.status}")
-            guessed.append("the turn had not suspended; it is claimed anew")
+            row = _dispatched(runtime, carrier, epoch)
+            what = "row" if is_turn(carrier) else f"report of call {carrier.correlation_id}, now applied,"
+            certain.append(f"the {what} of turn {row.turn_id} was {carrier.status}")
+            guessed.append("the turn had not suspended since; it is claimed anew")
         elif waiting:
             status = SUSPENDED
             row = _suspended(runtime, waiting, epoch)
@@ -83,23 +85,45 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
     )
 
 
-def _dispatched(runtime: Runtime, row: InboxRow, epoch: int) -> None:
+def _resumed_by(runtime: Runtime, rows: list[InboxRow], waiting: list[WaitingTool]) -> InboxRow | None:
+    """The report that a turn goes on by: open, though its result was applied and nothing is awaited since."""
+    since = max((tool.turn_epoch for tool in waiting), default=-1)
+    later = [row for row in rows if is_report(row) and row.turn_epoch > since]
+    reports = [row for row in later if _was_applied(runtime, row)]
+    return max(reports, key=lambda row: row.turn_epoch, default=None)
+
+
+def _was_applied(runtime: Runtime, report: InboxRow) -> bool:
+    tools = runtime.turns.waiting_tools(report.turn_id)
+    known = any(tool.tool_call_id == report.correlation_id for tool in tools)
+    return known and not any(tool.is_open for tool in tools)
+
+
+def _dispatched(runtime: Runtime, carrier: InboxRow, epoch: int) -> InboxRow:
+    """Let the turn be claimed anew by the row that carried it; the row that asked for the turn."""
+    row = carrier if is_turn(carrier) else _asking(runtime, carrier.turn_id, "was resumed")
     _assign(runtime, row, epoch)
-    row = runtime.inbox.carry(row.inbox_id, epoch)
-    if row.status == PROCESSING:
-        (row,) = runtime.inbox.move([row.inbox_id], "release", delay=timedelta(0))
-        runtime.inbox.drop_leases([row.inbox_id])
-    runtime.notify(row, "rebuild")
+    carrier = runtime.inbox.carry(carrier.inbox_id, epoch)
+    if carrier.status == PROCESSING:
+        (carrier,) = runtime.inbox.move([carrier.inbox_id], "release", delay=timedelta(0))
+        runtime.inbox.drop_leases([carrier.inbox_id])
+    runtime.notify(carrier, "rebuild")
+    return row
 
 
-def _suspended(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> InboxRow:
-    turn_id = waiting[0].agent_turn_id
+def _asking(runtime: Runtime, turn_id: str, stands: str) -> InboxRow:
+    """The row that asked for a turn. Raises Conflict where it is lost."""
     row = runtime.inbox.turn_row(turn_id)
     if row is None:
         raise Conflict(
-            f"turn {turn_id} waits for tools, but its inbox row is lost: its boxes are unknown",
+            f"turn {turn_id} {stands}, but its inbox row is lost: its boxes are unknown",
             hint="restore the row, or delete its waiting tools",
         )
+    return row
+
+
+def _suspended(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> InboxRow:
+    row = _asking(runtime, waiting[0].agent_turn_id, "waits for tools")
     fence = _assign(runtime, row, epoch)
     runtime.heads.move(fence, "enter")
     deadline = runtime.database.now() + timedelta(seconds=runtime.settings.tool_wait)

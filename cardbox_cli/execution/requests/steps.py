@@ -25,6 +25,7 @@ from cardbox_cli.execution.requests.step_snapshots import (
 from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
 from cardbox_cli.model.ids import fits, short_id, unique
 from cardbox_cli.store.boxes import BoxStore
@@ -33,7 +34,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.heads import HeadStore
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.turns import TurnStore
-from cardbox_cli.store.views.turns import ENDED, TurnFilter, TurnRow, TurnViews
+from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from cardbox_cli.execution.queue.messages import ANCHOR, is_report, type_of
+from cardbox_cli.execution.queue.messages import ANCHOR, is_report, is_turn, type_of
 from cardbox_cli.model.execution.turns import PROCESSING, AuditEntry, Edge, InboxRow, Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.views.turns import StoredTurn, WrittenCard
@@ -73,10 +73,11 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
 
 def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
     leases = {lease.inbox_id: lease for lease in stored.leases}
+    first = next((row for row in stored.inbox if is_turn(row)), None)
     for row in stored.inbox:
         if row.message_type == ANCHOR.name:
             continue
-        yield _enqueued(row, stored.edges)
+        yield _enqueued(row, stored.edges, again=row is not first)
         lease = leases.get(row.inbox_id)
         if lease is not None:
             yield lease.claimed_at, "claimed", f"claimed by {lease.owner}", row.inbox_id
@@ -84,13 +85,13 @@ def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
             yield row.processed_at, "claimed", "claimed by a worker", row.inbox_id
 
 
-def _enqueued(row: InboxRow, edges: list[Edge]) -> _Dated:
+def _enqueued(row: InboxRow, edges: list[Edge], *, again: bool) -> _Dated:
     kind = type_of(row)
     if kind is None or kind.claim is None:
         return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
     if kind.claim == "run":
-        by = next((edge.source_agent_id for edge in edges if _asks_for(edge, row)), None)
-        text = f"given to agent {row.agent_id!r}" + (f" by {by!r}" if by else "")
+        by = _asked_by(row, edges, again=again)
+        text = f"given to agent {row.agent_id!r}{' again' if again else ''}" + (f" by {by!r}" if by else "")
         return row.created_at, "enqueued", text, row.inbox_id
     if kind.claim == "apply":
         text = f"{kind.brings} of call {row.correlation_id} was reported"
@@ -100,8 +101,12 @@ def _enqueued(row: InboxRow, edges: list[Edge]) -> _Dated:
     return row.created_at, "stop", text, row.inbox_id
 
 
-def _asks_for(edge: Edge, row: InboxRow) -> bool:
-    return edge.primitive == "enqueue" and edge.target_agent_turn_id == row.turn_id
+def _asked_by(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
+    """Who wrote a turn's row: each has a request of its own, which is found by its correlation id."""
+    asks = [edge for edge in edges if (edge.primitive, edge.target_agent_turn_id) == ("enqueue", row.turn_id)]
+    own = [edge for edge in asks if edge.correlation_id == row.correlation_id]
+    edge = next(iter(own or ([] if again else asks)), None)
+    return None if edge is None else edge.source_agent_id
 
 
 def _of_steps(steps: list[Step]) -> Iterator[_Dated]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from cardbox_cli.execution.views.timeline import Event, timeline
+from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
     END_STATUSES,
     ERROR,
@@ -19,7 +20,7 @@ from cardbox_cli.model.execution.turns import (
     Step,
     WaitingTool,
 )
-from cardbox_cli.store.views.turns import ENDED, Remains, StoredTurn, TurnRow
+from cardbox_cli.store.views.turns import Remains, StoredTurn, TurnRow
 
 
 class _Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +61,9 @@ class TurnView(_Result, frozen=True, kw_only=True):
 
 
 class Branch(_Standing, frozen=True, kw_only=True):
-    """A turn of a trace, with the turns that it gave to others."""
+    """A turn of a trace, with the turns that it gave to others, whose traces may be others."""
 
+    trace_id: str | None
     created_at: datetime | None
     ended_at: datetime | None
     children: list["Branch"]
@@ -149,25 +151,43 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
 
 def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
     """How a turn ended whose end nobody recorded."""
-    if turn.row_status == SKIPPED:
+    if turn.row_status == SKIPPED and not (left is not None and left.finished):
         return "canceled"
     if turn.row_status == ERROR or left is None:
         return "failed"
     metadata = left.card_metadata if isinstance(left.card_metadata, dict) else {}
-    if "stop_reason" in metadata or (left.step_id or "").startswith("step_stop_"):
-        return "canceled"
-    stated = _stated(left.card_content)
-    if stated is not None:
-        return stated
+    if _UNCLAIMED in (metadata.get("stop_reason"), metadata.get("terminal_reason")):
+        return "timeout"
+    data = _fallback(left.card_content)
+    diagnostics = data.get("diagnostics")
+    return (
+        _stated(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
+        or ("canceled" if _was_stopped(metadata, left) else _stated(data, "status"))
+        or _by_step(metadata, left)
+    )
+
+
+# What the watchdog of other systems notes of a turn that nobody claimed, and of one that ran in silence.
+_UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
+
+
+def _was_stopped(metadata: dict[str, Any], left: Remains) -> bool:
+    is_stop = (left.step_id or "").startswith("step_stop_")
+    return is_stop or metadata.get("stop_reason", _SILENT) != _SILENT
+
+
+def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
     if left.step_status == "failed" or left.card_id is None:
-        return "timeout" if metadata.get("terminal_reason") == "dispatch_timeout" else "failed"
+        return "failed"
     return "partial" if metadata.get("partial") else "success"
 
 
-def _stated(content: Any) -> EndStatus | None:
-    """The status that a fallback deliverable states."""
+def _fallback(content: Any) -> dict[str, Any]:
+    """What a fallback deliverable says; {} of any other content."""
     data = content.get("data") if isinstance(content, dict) else None
-    if not isinstance(data, dict) or data.get("kind") != "fallback_deliverable":
-        return None
-    status = data.get("status")
+    return data if isinstance(data, dict) and data.get("kind") == "fallback_deliverable" else {}
+
+
+def _stated(data: dict[str, Any], key: str) -> EndStatus | None:
+    status = data.get(key)
     return cast(EndStatus, status) if status in END_STATUSES else None

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from cardbox_cli.errors import WaitedTooLong
-from cardbox_cli.store.views.turns import ENDED, TurnRow, TurnViews
+from cardbox_cli.model.execution.standing import ENDED
+from cardbox_cli.store.views.turns import TurnRow, TurnViews
 
 # Seconds between two looks: at first, and at most.
 _SOON, _LATE = 0.05, 1.0

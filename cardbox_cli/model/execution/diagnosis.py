@@ -15,6 +15,14 @@ class Place(msgspec.Struct, frozen=True):
     agent_id: str
 
 
+class Link(msgspec.Struct, frozen=True):
+    """A turn of a cycle, as one that the turn before it waits for. `status` is that of the turn."""
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+
+
 class LostCard(msgspec.Struct, frozen=True):
     """A reference of a box to a card that no reader sees."""
 
@@ -47,8 +55,15 @@ class Child(msgspec.Struct, frozen=True):
     agent_id: str
     source_turn_id: str
     tool_call_id: str | None
-    row_status: str | None
-    end_status: str | None
+    end_status: str | None = None
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """A deliverable that says that a turn wrote it, in this step."""
+
+    agent_turn_id: str
+    card_id: str
+    step_id: str | None
 
 
 class AwaitedCall(msgspec.Struct, frozen=True):

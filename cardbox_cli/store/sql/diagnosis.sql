@@ -279,21 +279,48 @@ WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.met
     AND c.metadata ->> 'agent_turn_id' = ANY(%(turns)s) AND c.deleted_at IS NULL
 ORDER BY c.created_at, c.card_id
 
+-- name: why_waits_for
+-- The turns that the suspended ones of these turns asked to answer their calls, and that the agents of the queued
+-- ones are at.
+SELECT e.target_agent_turn_id, e.target_agent_id
+FROM state.agent_state_head AS h
+JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id AND w.agent_id = h.agent_id
+    AND w.agent_turn_id = h.active_agent_turn_id AND w.turn_epoch = h.turn_epoch AND w.wait_status = 'waiting'
+JOIN state.execution_edges AS e ON e.project_id = h.project_id AND e.source_agent_turn_id = w.agent_turn_id
+    AND e.primitive = 'enqueue' AND e.edge_phase = 'request'
+    AND e.metadata -> 'report_to' ->> 'tool_call_id' = w.tool_call_id
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspended'
+    AND h.active_agent_turn_id = ANY(%(turns)s)
+    AND e.target_agent_turn_id IS NOT NULL AND e.target_agent_id IS NOT NULL
+UNION
+SELECT h.active_agent_turn_id, h.agent_id
+FROM state.agent_inbox AS i
+JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id AND h.status <> 'idle'
+WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
+    AND i.agent_turn_id = ANY(%(turns)s) AND h.active_agent_turn_id IS NOT NULL
+
+-- name: why_delivered
+-- The deliverables that these turns wrote.
+SELECT c.metadata ->> 'agent_turn_id', c.card_id, c.metadata ->> 'step_id'
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = ANY(%(turns)s)
+    AND c.metadata ->> 'type' = 'task.deliverable' AND c.deleted_at IS NULL
+ORDER BY c.created_at, c.card_id
+
+-- name: why_freed
+-- When these agents last ended a turn: no turn of theirs that was promoted since was due before.
+SELECT p.agent_id, p.updated_at
+FROM state.agent_state_pointers AS p
+WHERE p.project_id = %(project_id)s AND p.agent_id = ANY(%(agents)s) AND isfinite(p.updated_at)
+
 -- name: why_children
 -- The turns that these turns asked for, with the call that their end answers.
 SELECT e.target_agent_turn_id, e.target_agent_id, e.source_agent_turn_id,
-    e.metadata -> 'report_to' ->> 'tool_call_id', i.status
+    e.metadata -> 'report_to' ->> 'tool_call_id'
 FROM state.execution_edges AS e
-LEFT JOIN state.agent_inbox AS i ON i.project_id = e.project_id AND i.inbox_id = e.target_agent_turn_id
 WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = ANY(%(turns)s) AND e.primitive = 'enqueue'
     AND e.edge_phase = 'request' AND e.target_agent_turn_id IS NOT NULL AND e.target_agent_id IS NOT NULL
 ORDER BY e.created_at, e.edge_id
-
--- name: why_ends
--- How these turns ended, as far as cbx keeps it.
-SELECT t.agent_turn_id, t.end_status
-FROM cbx.turns AS t
-WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
 
 -- name: why_calls
 -- The state of these calls: whether their turns still wait, and the last report of each.

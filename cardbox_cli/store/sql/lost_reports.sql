@@ -1,6 +1,6 @@
 -- name: lost_reports
 -- Calls of suspended turns, of this one (null: of any), that have no report although their result is stored for so
--- long, or the turn that was last asked to answer has ended.
+-- long; and those that the turn that was last asked for is to answer, where its agent is not at it.
 SELECT w.agent_id, w.agent_turn_id, w.tool_call_id, c.card_id, child.agent_turn_id
 FROM state.agent_state_head AS h
 JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id AND w.agent_id = h.agent_id
@@ -16,18 +16,17 @@ LEFT JOIN LATERAL (
 ) AS c ON true
 LEFT JOIN LATERAL (
     SELECT e.target_agent_turn_id AS agent_turn_id,
-        t.end_status IS NOT NULL OR i.status IN ('consumed', 'skipped') AND NOT EXISTS (
+        t.end_status IS NOT NULL OR NOT EXISTS (
             SELECT FROM state.agent_state_head AS busy
             WHERE busy.project_id = e.project_id AND busy.agent_id = e.target_agent_id
-                AND busy.active_agent_turn_id = e.target_agent_turn_id) AS has_ended
+                AND busy.active_agent_turn_id = e.target_agent_turn_id) AS may_have_ended
     FROM state.execution_edges AS e
     JOIN cbx.turns AS t ON t.project_id = e.project_id AND t.agent_turn_id = e.target_agent_turn_id
-    LEFT JOIN state.agent_inbox AS i ON i.project_id = e.project_id AND i.inbox_id = e.target_agent_turn_id
     WHERE e.project_id = h.project_id AND e.source_agent_turn_id = w.agent_turn_id AND e.primitive = 'enqueue'
         AND e.metadata -> 'report_to' ->> 'tool_call_id' = w.tool_call_id
     ORDER BY e.created_at DESC, e.edge_id DESC
     LIMIT 1
-) AS child ON child.has_ended
+) AS child ON child.may_have_ended
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspended'
     AND (%(agent_turn_id)s::text IS NULL OR h.active_agent_turn_id = %(agent_turn_id)s)
     AND (c.card_id IS NOT NULL OR child.agent_turn_id IS NOT NULL)

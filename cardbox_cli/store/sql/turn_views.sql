@@ -19,6 +19,17 @@ CASE WHEN h.status IS NOT NULL THEN h.status
  WHERE s.project_id = i.project_id AND s.agent_turn_id = i.agent_turn_id
  ORDER BY s.started_at DESC, s.step_id DESC LIMIT 1)
 
+-- fragment: carried
+(h.status IS NOT NULL
+    AND (EXISTS (
+            SELECT FROM state.agent_inbox AS o
+            WHERE o.project_id = %(project_id)s AND o.agent_turn_id = h.active_agent_turn_id
+                AND o.status IN ('pending', 'deferred', 'processing'))
+        OR EXISTS (
+            SELECT FROM state.turn_waiting_tools AS w
+            WHERE w.project_id = %(project_id)s AND w.agent_turn_id = h.active_agent_turn_id
+                AND w.turn_epoch = h.turn_epoch AND w.wait_status IN ('waiting', 'received'))))
+
 -- fragment: turn_json
 json_build_object(
     'agent_turn_id', {turn_of_row},
@@ -38,6 +49,7 @@ json_build_object(
     'inbox_id', i.inbox_id,
     'row_status', i.status,
     'left_at', to_char(coalesce(i.archived_at, i.processed_at) AT TIME ZONE 'UTC', {utc}),
+    'carried', {carried},
     'created_at', to_char(i.created_at AT TIME ZONE 'UTC', {utc})
 )::text
 
@@ -109,6 +121,7 @@ SELECT DISTINCT ON (e.target_agent_turn_id) json_build_object(
     'context_box_id', h.context_box_id,
     'output_box_id', h.output_box_id,
     'resume_deadline', to_char(h.resume_deadline AT TIME ZONE 'UTC', {utc}),
+    'carried', {carried},
     'created_at', to_char(e.created_at AT TIME ZONE 'UTC', {utc})
 )::text
 FROM state.execution_edges AS e
@@ -119,10 +132,10 @@ WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turn_ids)
     AND e.primitive = 'enqueue' AND e.target_agent_id IS NOT NULL
 ORDER BY e.target_agent_turn_id, e.created_at
 
--- name: turn_ends
--- The ends of these turns that were kept.
+-- name: records_of_turns
+-- What cbx keeps of these turns.
 SELECT {record_json} FROM cbx.turns AS t
-WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turn_ids)s) AND t.end_status IS NOT NULL
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turn_ids)s)
 
 -- name: turn_remains
 -- What turns leave behind whose ends nobody kept: the last step, and the newest deliverable.
@@ -190,6 +203,28 @@ UNION
 SELECT e.target_agent_turn_id FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.trace_id = %(trace_id)s AND e.primitive = 'enqueue'
     AND e.target_agent_turn_id IS NOT NULL
+
+-- fragment: asking_turn
+coalesce(nullif(e.source_agent_turn_id, ''), e.metadata #>> '{cg_ctx,parent_agent_turn_id}',
+    e.metadata #>> '{report_to,agent_turn_id}')
+
+-- name: turn_kin
+-- The turns that gave these their work, and those that got theirs from these, as (child, parent). Where the work of a
+-- turn goes through a service, other programs name the turn in the context of the request alone.
+SELECT e.target_agent_turn_id, {asking_turn}
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turn_ids)s) AND e.primitive = 'enqueue'
+    AND {asking_turn} IS NOT NULL
+UNION
+SELECT e.target_agent_turn_id, e.source_agent_turn_id
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = ANY(%(turn_ids)s) AND e.primitive = 'enqueue'
+    AND e.target_agent_turn_id IS NOT NULL
+UNION
+SELECT e.target_agent_turn_id, e.metadata #>> '{cg_ctx,parent_agent_turn_id}'
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = '' AND e.primitive = 'enqueue'
+    AND e.metadata #>> '{cg_ctx,parent_agent_turn_id}' = ANY(%(turn_ids)s) AND e.target_agent_turn_id IS NOT NULL
 
 -- name: cards_of_turn
 -- The cards that say that a turn wrote them, and its deliverable, in order; of their texts the beginnings.

@@ -4,6 +4,7 @@ Reads only. The caller opens the snapshot; database locks are looked up outside 
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from cardbox_cli.model.execution import diagnosis as facts
@@ -142,11 +143,22 @@ class DiagnosisStore(ProjectStore):
             found.setdefault(turn, []).append(facts.ResultCard(*card))
         return found
 
+    def waits_for(self, turns: Collection[str]) -> list[facts.Place]:
+        """The turns that these wait for: to answer their calls, or because their agents are at them."""
+        return [facts.Place(*row) for row in self._rows("why_waits_for", turns=list(turns))]
+
+    def delivered(self, turns: Collection[str]) -> dict[str, list[facts.Delivered]]:
+        """The deliverables that turns wrote, the oldest first."""
+        rows = self._rows("why_delivered", turns=list(turns))
+        return _grouped([facts.Delivered(*row) for row in rows], "agent_turn_id")
+
+    def freed(self, agents: Collection[str]) -> dict[str, datetime]:
+        """When agents last ended a turn, by whatever program."""
+        return dict(self._rows("why_freed", agents=list(agents)))
+
     def children(self, turns: Collection[str]) -> dict[str, list[facts.Child]]:
-        """The turns that turns asked for."""
-        rows = self._rows("why_children", turns=list(turns))
-        ends = dict(self._own("why_ends", turns=[row[0] for row in rows]))
-        children = [facts.Child(*(*row, ends.get(row[0]))) for row in rows]
+        """The turns that turns asked for, without their ends."""
+        children = [facts.Child(*row) for row in self._rows("why_children", turns=list(turns))]
         return _grouped(children, "source_turn_id")
 
     def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], facts.AwaitedCall]:

@@ -8,7 +8,7 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 
 
 class LostReport(msgspec.Struct, frozen=True):
-    """A call that waits in vain. Its result is `card_id`, or the end of turn `child_turn_id`."""
+    """A call that may wait in vain. Its result is `card_id`, or the end of turn `child_turn_id`."""
 
     agent_id: str
     agent_turn_id: str
@@ -21,8 +21,8 @@ class LostReportStore(ProjectStore):
     """The lost reports of one project."""
 
     def find(self, agent_turn_id: str | None, *, age: timedelta) -> list[LostReport]:
-        """Calls that this suspended turn (None: any) waits for in vain.
+        """Calls that this suspended turn (None: any) may wait for in vain.
 
-        Their results are stored for so long, or the turns that were to answer them have ended.
+        Their results are stored for so long, or no agent is at the turns that were to answer them.
         """
         return [LostReport(*row) for row in self._rows("lost_reports", agent_turn_id=agent_turn_id, age=age)]

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.execution.standing import ENDED, standing
 from cardbox_cli.model.execution.turns import AuditEntry, Edge, InboxRow, Lease, Step, TurnRecord, WaitingTool
 from cardbox_cli.model.ids import MIN_SHORT, unique
 from cardbox_cli.store.connection.project_store import (
@@ -28,7 +29,8 @@ from cardbox_cli.store.connection.short_ids import like_escape, the_one
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.turns import TurnStore
 
-ENDED = "ended"
+# How many turns of a family are followed to further ones.
+FAMILY = 1000
 _TABLES = (
     "state.agent_state_head",
     "state.agent_inbox",
@@ -58,12 +60,18 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     card_content: Any
     card_created_at: datetime | None
 
+    @property
+    def finished(self) -> bool:
+        """Whether this is what an ended turn leaves."""
+        return self.step_status in ("completed", "failed") or self.card_id is not None
+
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     """A turn as its inbox row and its agent's head tell it; without the row (None), as its edge does.
 
     `status` is that of the whole turn. Of an ended one there is its `record`, or else its `remains`.
-    `left_at` is when its inbox row was touched last.
+    `left_at` is when its inbox row was touched last; `carried` is whether an open row or call makes the agent
+    that is at the turn go on with it.
     """
 
     agent_turn_id: str
@@ -82,6 +90,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     inbox_id: str | None = None
     row_status: str | None = None
     left_at: datetime | None = None
+    carried: bool = False
     created_at: datetime | None
     record: TurnRecord | None = None
     remains: Remains | None = None
@@ -163,6 +172,31 @@ class TurnViews(ProjectStore):
         """The turns of a trace, oldest first."""
         return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
 
+    def family(self, turn: TurnRow) -> list[TurnRow]:
+        """The turns of its trace, and those that gave one of these its work, or got it, oldest first.
+
+        Each names its parent, whichever row tells. Other programs begin a trace for each child. Looks for no
+        more once there are `FAMILY`.
+        """
+        known: dict[str, TurnRow] = {}
+        links: list[tuple[str, str]] = []
+        asked = [turn.agent_turn_id]
+        if turn.trace_id is not None:
+            asked += self._column("turns_of_trace", trace_id=turn.trace_id)
+        seen: set[str] = set()
+        while asked and len(known) < FAMILY:
+            seen.update(asked)
+            found = self.get_many(unique(asked))
+            known |= {each.agent_turn_id: each for each in found}
+            links += [(each.agent_turn_id, each.parent_agent_turn_id or "") for each in found]
+            links += self._rows("turn_kin", turn_ids=unique(asked))
+            asked = [each for link in links for each in link if each and each not in seen]
+        parents = {child: parent for child, parent in reversed(links) if parent}
+        return [
+            msgspec.structs.replace(each, parent_agent_turn_id=parents.get(each.agent_turn_id))
+            for each in sorted(known.values(), key=_when)
+        ]
+
     def story(self, turn_id: str) -> StoredTurn:
         """Everything of one turn, as one snapshot. Raises NotFound."""
         with self.database.snapshot():
@@ -221,17 +255,34 @@ class TurnViews(ProjectStore):
         return self._with_ends(self._all(TurnRow, query, **place(where, after, size, key="inbox_id")))
 
     def _with_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
+        turn_ids = unique(turn.agent_turn_id for turn in turns)
+        records = self._records(turn_ids) if self.database.keeps_turns else {}
         ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
-        kept = self._all(TurnRecord, "turn_ends", turn_ids=ended) if self.database.keeps_turns else []
-        records = {record.agent_turn_id: record for record in kept}
-        unkept = [turn_id for turn_id in ended if turn_id not in records]
+        unkept = [turn_id for turn_id in ended if _kept_end(records.get(turn_id)) is None]
         left = self._all(Remains, "turn_remains", turn_ids=unkept) if unkept else []
         remains = {each.agent_turn_id: each for each in left}
-        ends = [(records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id)) for turn in turns]
         return [
-            msgspec.structs.replace(turn, record=record, remains=left)
-            for turn, (record, left) in zip(turns, ends, strict=True)
+            _with_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id))
+            for turn in turns
         ]
+
+    def _records(self, turn_ids: Sequence[str]) -> dict[str, TurnRecord]:
+        records = self._all(TurnRecord, "records_of_turns", turn_ids=turn_ids)
+        return {record.agent_turn_id: record for record in records}
+
+
+def _kept_end(record: TurnRecord | None) -> TurnRecord | None:
+    """The record if it has the turn's end."""
+    return None if record is None or record.end_status is None else record
+
+
+def _with_end(turn: TurnRow, record: TurnRecord | None, left: Remains | None) -> TurnRow:
+    finished = left is not None and left.finished
+    status = standing(turn.status, turn.row_status, record=record, carried=turn.carried, finished=finished)
+    ended = status == ENDED
+    return msgspec.structs.replace(
+        turn, status=status, record=_kept_end(record) if ended else None, remains=left if ended else None
+    )
 
 
 def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:

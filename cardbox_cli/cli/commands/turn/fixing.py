@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+_REFUSED = "nothing that it writes for the turn is kept"
+_UNFENCED = "it is another system's, which cbx does not fence: what it writes may be kept"
+
 
 def fix(
     turn: str, do: "Callable[Concatenate[Runtime, str, P], Fixed]", *given: P.args, **named: P.kwargs
@@ -23,7 +26,8 @@ def fix(
     with runtime() as run:
         fixed = do(run, ResolvingTurns(run.database, run.project_id).resolve(turn), *given, **named)
     for each in fixed.may_start_twice:
-        announce(f"note: {each} may still be running; nothing that it writes for the turn is kept")
+        kept = _REFUSED if fixed.fenced else _UNFENCED
+        announce(f"note: {each} may still be running; {kept}")
     ended = fixed.end
     output.emit(
         fixed,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 
 @verb("cbx turn trace 1d5c8f72", "cbx turn trace @last -o json | jq '.turns[].children'", pages=True)
 def command(turn: TurnId) -> None:
-    """Show the turns of a trace as a tree: who gave work to whom, and what became of it."""
+    """Show the turns of a trace as a tree: who gave work to whom, and what became of it.
+
+    Turns of other traces that gave one of these its work, or got it, are in the tree too.
+    """
     from cardbox_cli.execution.views.turn_page import summary, tree
+    from cardbox_cli.store.views.turns import FAMILY
 
     with session().turns() as turns, turns.database.snapshot():
         found = turns.get(turns.resolve(turn))
-        known = turns.of_trace(found.trace_id) if found.trace_id else []
-        if all(each.agent_turn_id != found.agent_turn_id for each in known):
-            known = [found, *known]
+        known = turns.family(found)
+    if len(known) >= FAMILY:
+        announce(f"note: {len(known)} turns are shown; there may be more")
     tops = tree([summary(each) for each in known])
     answer = {"trace_id": found.trace_id, "turns": tops}
     output.emit(
