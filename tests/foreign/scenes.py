@@ -4,8 +4,9 @@ A scene takes a deployment and answers the turn that it is about.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from tests.foreign.writer import Deployment, Turn
+from tests.foreign.writer import Deployment, Turn, partial_result
 
 Scene = Callable[[Deployment], Turn]
 
@@ -110,6 +111,45 @@ def failed(deployment: Deployment) -> Turn:
     return turn
 
 
+def failed_by_its_model(deployment: Deployment) -> Turn:
+    """The model gave no answer: the turn failed, with a partial result."""
+    turn = running(deployment)
+    content = partial_result("llm_error")
+    deployment.finish(turn, status="failed", content=content, partial=True, terminal_reason="llm_error")
+    return turn
+
+
+def dropped(deployment: Deployment) -> Turn:
+    """A worker judged its row stale and consumed it in silence; the agent was set free by hand."""
+    turn = dispatched(deployment)
+    deployment.consume(turn)
+    deployment.connection.execute(
+        "UPDATE state.agent_state_head SET status = 'idle', active_agent_turn_id = NULL, context_box_id = NULL,"
+        " output_box_id = NULL"
+    )
+    return turn
+
+
+def given_up_by_the_guard(deployment: Deployment) -> Turn:
+    """The guard could not wake anybody for a pending row, and gave it up; the agent is elsewhere."""
+    turn = queued_on_an_idle_agent(deployment)
+    deployment.connection.execute(
+        "UPDATE state.agent_inbox SET status = 'error', archived_at = now(), turn_epoch = 1,"
+        ' payload = payload || \'{"watchdog_error": "invalid_replay_context"}\''
+    )
+    return turn
+
+
+def ran_three_times(deployment: Deployment) -> Turn:
+    """Nobody came for twenty seconds: the guard queued the turn twice more, and each row of it was run."""
+    turn = dispatched(deployment)
+    rows = [deployment.retransmit(turn) for _ in range(2)]
+    deployment.finish(deployment.begin(turn))
+    for inbox_id in rows:
+        deployment.finish(deployment.begin(deployment.now(replace(turn, inbox_id=inbox_id))))
+    return turn
+
+
 def reaped(deployment: Deployment) -> Turn:
     """Ended by the watchdog, its row still in processing."""
     return deployment.reap(running(deployment))
@@ -172,6 +212,10 @@ SCENES: list[Scene] = [
     resumed,
     finished,
     failed,
+    failed_by_its_model,
+    dropped,
+    given_up_by_the_guard,
+    ran_three_times,
     reaped,
     retransmitted,
     retransmitted_and_finished,

@@ -1,5 +1,7 @@
 """`cbx why` on an existing deployment's own tables: a verdict for every state, at once and late; nothing is written."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.conftest import Cbx
@@ -24,11 +26,15 @@ EXPECTED: dict[Scene, tuple[str, str]] = {
     scenes.resumed: ("running", "suspect-while-running"),
     scenes.finished: ("ended", "ended"),
     scenes.failed: ("ended", "ended"),
+    scenes.failed_by_its_model: ("ended", "ended"),
+    scenes.dropped: ("consumed-not-applied", "consumed-not-applied"),
+    scenes.given_up_by_the_guard: ("ended", "ended"),
+    scenes.ran_three_times: ("ended", "ended"),
     scenes.reaped: ("ended", "ended"),
     scenes.retransmitted: ("dispatched", "lost-doorbell"),
     scenes.retransmitted_and_finished: ("dispatched", "lost-doorbell"),
     scenes.asked_to_stop: ("running", "suspect-while-running"),
-    scenes.refused: ("dead-letter", "dead-letter"),
+    scenes.refused: ("ended", "ended"),
     scenes.child_of_a_waiting_parent: ("dispatched", "lost-doorbell"),
 }
 HEALTHY = {
@@ -48,6 +54,79 @@ def test_every_state_is_explained_and_stays_as_it_is(scene: Scene, deployment: D
     assert rows(deployment.connection) == before
 
 
+ENDS = {
+    scenes.finished: "success",
+    scenes.failed: "failed",
+    scenes.failed_by_its_model: "failed",
+    scenes.reaped: "failed",
+    scenes.refused: "failed",
+    scenes.given_up_by_the_guard: "failed",
+    scenes.ran_three_times: "success",
+}
+
+
+@pytest.mark.parametrize("scene", ENDS, ids=lambda scene: scene.__name__)
+def test_its_ends_are_told_as_it_tells_them_itself(scene: Scene, deployment: Deployment, cbx: Cbx) -> None:
+    turn = scene(deployment)
+    waited = cbx("turn", "wait", turn.agent_turn_id, "--timeout", "0", "-o", "json")
+    assert (waited.json()["end_status"], waited.code) == (ENDS[scene], 0 if ENDS[scene] == "success" else 8)
+    shown = cbx("why", turn.agent_turn_id).out
+    assert f"ended: {ENDS[scene]}" in shown
+
+
+def test_a_turn_that_ran_several_times_is_told_apart_while_it_runs_and_after(
+    deployment: Deployment, cbx: Cbx
+) -> None:
+    once = scenes.finished(deployment)
+    assert cbx("why", once.agent_turn_id, "-o", "json").json()["also"] == []
+    turn = deployment.dispatch(once.agent_id, deployment.context("Refund order 120"))
+    again = [deployment.retransmit(turn) for _ in range(2)]
+    running = deployment.begin(turn)
+    for inbox_id in [*again, None]:
+        found = cbx("why", turn.agent_turn_id, "-o", "json").json()
+        assert (found["rule"], [each["rule"] for each in found["also"]]) == (
+            "running",
+            ["ran-more-than-once"],
+        )
+        deployment.finish(running)
+        if inbox_id is not None:
+            running = deployment.begin(deployment.now(replace(turn, inbox_id=inbox_id)))
+    found = cbx("why", turn.agent_turn_id, "-o", "json").json()
+    assert (found["rule"], [each["rule"] for each in found["also"]]) == ("ended", ["ran-more-than-once"])
+    told = [each["row"] for each in found["also"][0]["evidence"] if each["table"] == "state.agent_inbox"]
+    assert told == [turn.inbox_id, *again]
+    events = cbx("turn", "show", turn.agent_turn_id, "-o", "json").json()["timeline"]
+    given = [event["text"] for event in events if event["event"] == "enqueued"]
+    assert given == [
+        "given to agent 'clerk-1' by 'sys.pmo'",
+        *["given to agent 'clerk-1' again by 'sys.pmo.l0_guard'"] * 2,
+    ]
+
+
+def test_a_guard_that_touches_heads_keeps_no_unclaimed_turn_young(deployment: Deployment, cbx: Cbx) -> None:
+    turn = scenes.dispatched(deployment)
+    name = deployment.connection.info.dbname
+    later = f"ALTER DATABASE {name} SET cbx.clock_offset = '%s seconds'"
+    touched = "UPDATE state.agent_state_head SET updated_at = now() + interval '%s seconds'"
+    for seconds, rule in ((25, "dispatched"), (40, "lost-doorbell"), (240, "lost-doorbell")):
+        deployment.connection.execute((later % seconds).encode())
+        deployment.connection.execute((touched % seconds).encode())
+        deployment.retransmit(turn)
+        deployment.connection.execute((touched % seconds).encode())
+        assert explained(cbx, turn.agent_turn_id) == rule
+
+
+def test_a_turn_is_young_that_waited_long_for_its_agent(deployment: Deployment, cbx: Cbx) -> None:
+    first = scenes.running(deployment)
+    turn = deployment.dispatch(first.agent_id, deployment.context("Refund order 119"))
+    deployment.connection.execute(
+        "UPDATE state.agent_inbox SET created_at = created_at - interval '1 hour',"
+        " next_retry_at = next_retry_at - interval '1 hour'"
+    )
+    deployment.finish(first)
+    assert explained(cbx, turn.agent_turn_id) == "dispatched"
+
+
 def explained(cbx: Cbx, turn_id: str) -> str:
     """The rule that explains a turn, by itself and among all of the project."""
     one = cbx("why", turn_id, "-o", "json")
@@ -55,6 +134,10 @@ def explained(cbx: Cbx, turn_id: str) -> str:
     assert (list(found), found["turn"]) == (KEYS, turn_id)
     assert one.code == (0 if found["rule"] in HEALTHY else 8)
     assert "dead" not in found["verdict"]
+    [listed] = [each for each in cbx("turn", "list", "-o", "json").json() if each["agent_turn_id"] == turn_id]
+    shown = cbx("turn", "show", turn_id, "-o", "json").json()
+    assert (listed["status"], listed["end_status"]) == (shown["status"], shown["end_status"])
+    assert (shown["status"] == "ended") == (found["verdict"] == "ended"), found
     every = cbx("why", "--all", "-o", "json")
     mine = [each["rule"] for each in every.json() if each["turn"] == turn_id]
     assert mine in ([], [found["rule"]])

@@ -454,14 +454,23 @@ class Deployment:
         self._set_step(step, "status = 'completed', ended_at = now()")
         return self.step(further)
 
-    def finish(self, turn: Turn, text: str = "Done.", *, status: str = "completed") -> str:
+    def finish(
+        self,
+        turn: Turn,
+        text: str = "Done.",
+        *,
+        status: str = "completed",
+        content: dict[str, Any] | None = None,
+        **metadata: Any,
+    ) -> str:
         """End a running turn: a deliverable, the agent idle, the next turn promoted; the deliverable's id."""
         deliverable = self.card(
             "task.deliverable",
-            {"__type__": "TextContent", "text": text},
+            content or {"__type__": "TextContent", "text": text},
             role="assistant",
             author_id=turn.agent_id,
             **self._lineage(turn),
+            **metadata,
         )
         self.append(turn.output_box_id, deliverable)
         with self.connection.transaction():
@@ -502,22 +511,26 @@ class Deployment:
         )
 
     def retransmit(self, turn: Turn) -> str:
-        """The watchdog's second row for a turn that is dispatched already (W3); the row's id."""
+        """The watchdog's second row for a turn that is dispatched already (W3), and its touch; the row's id."""
         inbox_id = f"{turn.agent_turn_id}:watchdog_retransmit:{new('')}"
+        self._set_head(turn, "status = 'dispatched'")
         self._queue(turn, inbox_id, None)
+        self._insert_edge(
+            turn, "enqueue", "request", inbox_id, source="sys.pmo.l0_guard", parent=None, mode="call"
+        )
         return inbox_id
 
     def reap(self, turn: Turn) -> Turn:
         """The watchdog ends a running turn: a step of its own, the agent idle, one epoch further."""
         reaped = replace(turn, step_id=f"step_reap_{turn.agent_turn_id[-8:]}")
-        content = {"schema_version": 1, "kind": "fallback_deliverable", "status": "failed", "partial": True}
         deliverable = self.card(
             "task.deliverable",
-            {"__type__": "JsonContent", "data": content},
+            partial_result("timeout_reaped_by_watchdog"),
             role="assistant",
-            author_id="sys.pmo",
-            terminal_reason="timeout_reaped_by_watchdog",
-            **self._lineage(reaped),
+            author_id=turn.agent_id,
+            agent_turn_id=turn.agent_turn_id,
+            partial=True,
+            stop_reason="timeout_reaped_by_watchdog",
         )
         self.append(turn.output_box_id, deliverable)
         with self.connection.transaction():
@@ -738,6 +751,20 @@ class Deployment:
     def _value(self, query: str, **parameters: Any) -> Any:
         row = self._row(query, **parameters)
         return None if row is None else next(iter(row.values()))
+
+
+def partial_result(reason: str) -> dict[str, Any]:
+    """The content of the deliverable that a turn gets which did not end well."""
+    data = {
+        "schema_version": 1,
+        "kind": "fallback_deliverable",
+        "status": "partial",
+        "partial": True,
+        "message": "Partial result (turn did not finish cleanly).",
+        "fields": [{"name": "reason", "value": reason}],
+        "diagnostics": {"source": "s", "tool_result_count": 0, "partial": True, "terminal_status": "failed"},
+    }
+    return {"__type__": "JsonContent", "data": data}
 
 
 _IDLE = (

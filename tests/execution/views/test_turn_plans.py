@@ -24,7 +24,8 @@ FROM generate_series(1, 20000) AS n,
     LATERAL (SELECT 'turn_' || lpad(n::text, 32, '0'), '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))
         AS made (turn_id, box_id);
 INSERT INTO cbx.turns (project_id, agent_turn_id, agent_id, end_status)
-SELECT i.project_id, i.agent_turn_id, i.agent_id, 'success' FROM state.agent_inbox AS i;
+SELECT i.project_id, i.agent_turn_id, i.agent_id, CASE WHEN i.status = 'consumed' THEN 'success' END
+FROM state.agent_inbox AS i;
 INSERT INTO state.execution_edges (project_id, edge_id, primitive, edge_phase, target_agent_id,
     target_agent_turn_id, correlation_id, recursion_depth, trace_id)
 SELECT i.project_id, i.inbox_id, 'enqueue', 'request', i.agent_id, i.agent_turn_id, i.inbox_id, 0, right(i.inbox_id, 4)
