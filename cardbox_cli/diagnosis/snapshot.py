@@ -148,6 +148,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         # Nothing that asked for it is left.
         return self.at_head is None and not self.promoted and last_is_over(self.steps)
 
+    @cached_property
+    def being_ended(self) -> bool:
+        """Whether another system has just freed the agent of the turn, whose end it writes after that."""
+        row = self.turn_row
+        if self.at_head is not None or row is None or row.status != PROCESSING or self.lease_of(row):
+            return False
+        return self.freed_at is not None and timedelta() <= self.now - self.freed_at <= self.grace
+
     # --- who works on it
 
     @cached_property

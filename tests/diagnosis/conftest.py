@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch.request import DispatchResult, Parent
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.queue.claims import Claimed, begin, claim
 from cardbox_cli.execution.queue.reports import report_result
@@ -111,18 +111,37 @@ class World:
 
     def suspend(self, *, deadline: bool = True) -> str:
         """A worker's model calls a tool that answers later; the turn's id."""
+        turn, call = self.wait_for_call()
+        assert call == CALL
+        if not deadline:
+            self.sql("UPDATE state.agent_state_head SET resume_deadline = NULL")
+        return turn
+
+    def wait_for_call(self) -> tuple[str, str]:
+        """`suspend`; the turn's id and the call's, which is another one where the first was made before."""
         call = {"id": CALL, "type": "function", "function": {"name": "search", "arguments": "{}"}}
         answer = {"role": "assistant", "content": None, "tool_calls": [call]}
         rest = self._run(self.claim().row, OWNER, f"printf %s {shlex.quote(json.dumps(answer))}")
         assert rest is not None
-        assert (rest.kind, rest.waiting) == ("suspended", [CALL])
-        if not deadline:
-            self.sql("UPDATE state.agent_state_head SET resume_deadline = NULL")
-        return rest.agent_turn_id
+        assert rest.kind == "suspended"
+        [call_id] = rest.waiting
+        return rest.agent_turn_id, call_id
 
-    def report(self, turn: str) -> str:
+    def delegate(self, parent: str, agent_id: str = "scribe", call: str = CALL) -> str:
+        """Let a turn of this agent answer a call that the parent waits for; the turn's id."""
+        by = Parent(agent_turn_id=parent, tool_call_id=call)
+        return self.ask(agent_id, source_agent_id="clerk", parent=by)
+
+    def chain(self) -> tuple[str, str]:
+        """A turn that waits for another one's end, which waits for a tool's answer itself."""
+        self.ask()
+        parent = self.suspend()
+        self.delegate(parent)
+        return parent, self.wait_for_call()[0]
+
+    def report(self, turn: str, call: str = CALL) -> str:
         """The result of the call arrives; the report's row."""
-        reported = report_result(self.runtime, turn, CALL, GOOD, source_agent_id="tool.search")
+        reported = report_result(self.runtime, turn, call, GOOD, source_agent_id="tool.search")
         return reported.inbox_id or ""
 
     def drain(self, command: str = "printf done") -> None:

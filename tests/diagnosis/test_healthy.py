@@ -11,7 +11,7 @@ from cardbox_cli.execution.recovery import fixes
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
 from tests.diagnosis.conftest import ANSWERED, ASKED, CALL, CALLED, GOOD, OWNER, World
-from tests.diagnosis.test_rules import Case, begin_elsewhere, finish_elsewhere
+from tests.diagnosis.test_rules import Case, begin_elsewhere, enter_elsewhere, finish_elsewhere
 
 HEALTHY: dict[str, tuple[str, str, Case]] = {}
 
@@ -228,6 +228,114 @@ def a_timeout_is_reported(world: World) -> str:
     turn = world.suspend()
     world.later(306)
     reap(world.runtime)
+    return turn
+
+
+# --- it waits for other turns
+
+
+@healthy("waiting-for-tool", "waiting")
+def its_child_runs(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    row = world.enter()
+    for _ in range(5):
+        world.later(50)
+        world.beat(row)
+    return parent
+
+
+@healthy("waiting-for-tool", "waiting")
+def its_child_waits_for_a_tool(world: World) -> str:
+    return world.chain()[0]
+
+
+@healthy("waiting-for-tool", "waiting")
+def its_child_runs_again(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    world.report(*world.wait_for_call())
+    world.enter()
+    return parent
+
+
+@healthy("waiting-for-tool", "waiting")
+def its_child_is_run_by_another_system(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    child = world.delegate(parent)
+    enter_elsewhere(world, child)
+    world.later(290)
+    return parent
+
+
+@healthy("waiting-for-tool", "waiting")
+def its_child_is_queued_behind_a_turn_that_runs(world: World) -> str:
+    world.ask("scribe")
+    row = world.enter()
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    world.later(50)
+    world.beat(row)
+    return parent
+
+
+@healthy("queued-behind", "waiting")
+def behind_a_turn_whose_child_waits_for_a_tool(world: World) -> str:
+    world.chain()
+    return world.ask()
+
+
+@healthy("waiting-for-tool", "waiting")
+def another_turn_answers_in_place_of_one_that_was_stopped(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    first = world.delegate(parent)
+    world.sql(
+        "UPDATE state.execution_edges SET metadata = metadata - 'report_to' WHERE target_agent_turn_id = %(turn)s",
+        turn=first,
+    )
+    world.sql("UPDATE cbx.turns SET report_to = NULL WHERE agent_turn_id = %(turn)s", turn=first)
+    fixes.stop(world.runtime, first, actor="t", reason=None)
+    world.delegate(parent)
+    return parent
+
+
+# --- another system's guard, and leases that end just now
+
+
+@healthy("dispatched", "healthy")
+def a_guard_has_touched_its_head(world: World) -> str:
+    turn = world.ask()
+    world.later(29)
+    world.sql("UPDATE state.agent_state_head SET updated_at = now() + interval '29 seconds'")
+    return turn
+
+
+@healthy("running", "healthy")
+def its_lease_ended_a_moment_ago(world: World) -> str:
+    turn = world.ask()
+    world.enter()
+    world.later(64)
+    return turn
+
+
+@healthy("dispatched", "healthy")
+def its_claim_ended_a_moment_ago(world: World) -> str:
+    turn = world.ask()
+    world.claim()
+    world.later(64)
+    return turn
+
+
+@healthy("result-arriving", "waiting")
+def the_claim_of_a_report_ended_a_moment_ago(world: World) -> str:
+    turn = a_report_has_arrived(world)
+    world.claim()
+    world.later(64)
     return turn
 
 

@@ -17,7 +17,6 @@ import psycopg
 import pytest
 
 from cardbox_cli.diagnosis.registry import rules
-from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
@@ -157,6 +156,15 @@ def nobody_works(world: World) -> str:
     return turn
 
 
+@case("no-live-worker")
+def nobody_works_and_a_guard_touches_the_head(world: World) -> str:
+    """Another system's guard writes to the head of what nobody claims every ten seconds."""
+    turn = world.ask()
+    world.later(240)
+    world.sql("UPDATE state.agent_state_head SET updated_at = now() + interval '240 seconds'")
+    return turn
+
+
 @case("lost-doorbell")
 def the_doorbell_is_dropped(world: World) -> str:
     turn = world.ask()
@@ -181,6 +189,59 @@ def it_is_deferred_for_an_hour(world: World) -> str:
     row = world.enter()
     claims.defer(world.runtime, row, owner=OWNER, reason="the model is down", delay=timedelta(hours=1))
     return turn
+
+
+# --- waiting for other turns
+
+
+@case("wait-cycle")
+def its_child_is_queued_on_its_own_agent(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent, "clerk")
+    return parent
+
+
+@case("wait-cycle")
+def it_is_queued_on_its_parents_agent(world: World) -> str:
+    world.ask()
+    return world.delegate(world.suspend(), "clerk")
+
+
+@case("wait-cycle")
+def its_grandchild_is_queued_on_its_agent(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    child, call = world.wait_for_call()
+    world.delegate(child, "clerk", call)
+    return parent
+
+
+@case("awaited-stuck")
+def nobody_runs_its_child(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    world.later(31)
+    return parent
+
+
+@case("awaited-stuck")
+def its_grandchilds_doorbell_is_dropped(world: World) -> str:
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    child, call = world.wait_for_call()
+    world.runtime.heads.ensure("reader")
+    world.sql(
+        "INSERT INTO resource.project_agents SELECT project_id, 'reader', profile_box_id, worker_target"
+        " FROM resource.project_agents WHERE agent_id = 'clerk'"
+    )
+    world.delegate(child, "reader", call)
+    world.worker()
+    world.later(31)
+    return parent
 
 
 # --- claimed
@@ -240,6 +301,12 @@ def another_systems_worker_is_silent(world: World) -> str:
 def begin_elsewhere(world: World) -> str:
     """Another system's worker claims a turn and enters it."""
     turn = world.ask()
+    enter_elsewhere(world, turn)
+    return turn
+
+
+def enter_elsewhere(world: World, turn: str) -> None:
+    """Another system's worker claims this turn and enters it."""
     world.sql(
         "UPDATE state.agent_inbox SET status = 'processing', processed_at = now() WHERE inbox_id = %(turn)s",
         turn=turn,
@@ -249,7 +316,6 @@ def begin_elsewhere(world: World) -> str:
         " WHERE active_agent_turn_id = %(turn)s",
         turn=turn,
     )
-    return turn
 
 
 @case("orphan-lease")
@@ -420,9 +486,7 @@ def the_row_of_a_queued_turn_is_deleted(world: World) -> str:
 def the_row_of_a_turn_that_another_waits_for_is_deleted(world: World) -> str:
     world.ask()
     parent = world.suspend()
-    child = world.ask(
-        "scribe", source_agent_id="clerk", parent=Parent(agent_turn_id=parent, tool_call_id=CALL)
-    )
+    child = world.delegate(parent)
     world.sql("DELETE FROM state.agent_inbox WHERE inbox_id = %(turn)s", turn=child)
     world.sql(
         "UPDATE state.agent_state_head SET status = 'idle', active_agent_turn_id = NULL WHERE agent_id = 'scribe'"
@@ -482,9 +546,7 @@ def an_unreported_end(world: World) -> tuple[str, str]:
     """A turn waits for another, which a worker of another system ends; it knows nothing of who waits."""
     world.ask()
     parent = world.suspend()
-    child = world.ask(
-        "scribe", source_agent_id="clerk", parent=Parent(agent_turn_id=parent, tool_call_id=CALL)
-    )
+    child = world.delegate(parent)
     finish_elsewhere(world, child)
     return parent, child
 
@@ -492,6 +554,20 @@ def an_unreported_end(world: World) -> tuple[str, str]:
 @case("not-reported")
 def nobody_was_told_of_its_end(world: World) -> str:
     return an_unreported_end(world)[1]
+
+
+@case("head-at-ended-turn")
+def its_head_is_set_back(world: World) -> str:
+    turn = world.ask()
+    world.drain()
+    world.ask()
+    world.sql(
+        "UPDATE state.agent_state_head SET status = 'running', active_agent_turn_id = %(turn)s,"
+        " turn_epoch = turn_epoch - 1 WHERE agent_id = 'clerk'",
+        turn=turn,
+    )
+    world.sql("UPDATE state.agent_inbox SET status = 'queued' WHERE inbox_id <> %(turn)s", turn=turn)
+    return turn
 
 
 @case("answer-not-reported")
@@ -580,7 +656,7 @@ def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, br
     assert found["evidence"]
     assert found["next_actor"]
     listed = world.problems()
-    assert rule in listed.values() or rule in ("queued-behind-stuck", "history-refused")
+    assert rule in listed.values() or rule in ("queued-behind-stuck", "awaited-stuck", "history-refused")
 
     if found["fix"] is not None:
         world.fix(found)

@@ -5,12 +5,17 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from cardbox_cli.diagnosis import chains
 from cardbox_cli.diagnosis.registry import rules
+from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.tables import OWN_EXECUTION
 from tests.conftest import Cbx
-from tests.diagnosis.conftest import World
+from tests.diagnosis.conftest import CALL, World
+from tests.diagnosis.test_rules import begin_elsewhere, finish_elsewhere
 
 KEYS = ["turn", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
 
@@ -123,6 +128,88 @@ def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: Worl
         [first, "stuck", "no-live-worker"],
     ]
     assert "1 agent at a turn, 3 turns queued, 1 looked at" in answer.err
+
+
+def test_all_is_one_line_for_what_many_wait_for(world: World) -> None:
+    """A turn nobody runs; the one that waits for its end; and what is queued behind both."""
+    world.ask()
+    parent = world.suspend()
+    child = world.delegate(parent)
+    for agent_id in ("clerk", "clerk", "scribe"):
+        world.ask(agent_id)
+    world.later(31)
+    [listed] = world.cbx("why", "--all", "-o", "json").json()
+    assert (listed["turn"], listed["rule"], listed["waiting"]) == (child, "no-live-worker", 4)
+    header, line = world.cbx("why", "--all").out.splitlines()
+    assert header.split()[3] == "WAITING"
+    assert line.split()[3] == "4"
+
+    found = world.why(parent)
+    assert found["rule"] == "awaited-stuck"
+    told = [each for each in found["evidence"] if each["table"] == "cbx why"]
+    assert [(each["row"], each["shows"]) for each in told] == [
+        (child, "stuck: no-live-worker, of agent scribe")
+    ]
+    assert "start a worker" in found["next_actor"]
+
+
+def test_a_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    child, call = world.wait_for_call()
+    last = world.delegate(child, "clerk", call)
+    fixes = set()
+    for turn in (parent, child, last):
+        found = world.why(turn)
+        assert found["rule"] == "wait-cycle"
+        assert {each["row"] for each in found["evidence"]} == {parent, child, last}
+        fixes.add(found["fix"])
+    assert fixes == {f"cbx turn stop {last}"}
+    [listed] = world.cbx("why", "--all", "-o", "json").json()
+    assert (listed["turn"], listed["waiting"]) == (min(parent, child), 2)
+
+
+def test_what_it_is_followed_to_has_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "_STEPS", 1)
+    world.ask()
+    parent = world.suspend()
+    world.delegate(parent)
+    child, call = world.wait_for_call()
+    world.delegate(child, "clerk", call)
+    assert world.why(parent)["rule"] == "waiting-for-tool"
+
+
+def test_reap_reports_the_ends_that_why_sees(world: World) -> None:
+    parent, child = world.chain()
+    assert reap(world.runtime).total == 0
+    assert world.why(parent)["rule"] == "waiting-for-tool"
+    finish_elsewhere(world, child)
+    assert world.why(parent)["rule"] == "answer-not-reported"
+    assert reap(world.runtime).reported == [CALL]
+    assert world.why(parent)["rule"] == "result-arriving"
+
+
+def test_a_deadline_of_a_moment_ago_is_not_called_ahead(world: World) -> None:
+    world.ask()
+    turn = world.suspend()
+    world.later(303)
+    page = world.cbx("why", turn).out
+    assert "its deadline is ahead, or passed less than CBX_POLL (5 s) ago" in page
+    assert "(3s ago)" in page
+
+
+def test_who_is_not_fenced_is_told(world: World) -> None:
+    turn = begin_elsewhere(world)
+    found = world.why(turn)
+    assert found["next_actor"] == "worker of another system, which cbx does not fence"
+    assert "what it writes may be kept" in str(found["evidence"])
+    taken = world.cbx("turn", "reclaim", turn, "--expect-epoch", "1", "--reason", "r", "-o", "json")
+    assert taken.json()["fenced"] is False
+    world.enter()
+    assert "what it writes may be kept" not in str(world.why(turn)["evidence"])
+    taken = world.cbx("turn", "reclaim", turn, "--expect-epoch", "2", "--reason", "r")
+    assert "nothing that it writes for the turn is kept" in taken.err
 
 
 def test_another_project_is_not_seen(world: World) -> None:

@@ -202,6 +202,49 @@ def test_trace_draws_the_tree(cbx: Cbx, ask: Asked, work: Work) -> None:
     assert root["children"][0]["children"][0]["agent_turn_id"] == below
 
 
+def test_trace_joins_turns_whose_traces_are_others(cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+    """Other programs begin a trace for each child, and name its parent in the request's context alone."""
+    top = ask()
+    parent = {
+        "parent": Parent(agent_turn_id=top.agent_turn_id or "", tool_call_id="c"),
+        "source_agent_id": "clerk",
+    }
+    one, two = ask("scribe", **parent), ask("scribe", **parent)
+    below = ask("clerk", parent=Parent(agent_turn_id=two.agent_turn_id or ""), source_agent_id="scribe")
+    other = ask("clerk")
+    for number, turn in enumerate((one, two, below)):
+        trace = f"{number + 1:032x}"
+        values = {"trace": trace, "turn": turn.agent_turn_id}
+        runtime.database.connection.execute(
+            "UPDATE state.execution_edges SET trace_id = %(trace)s WHERE target_agent_turn_id = %(turn)s",
+            values,
+        )
+        runtime.database.connection.execute(
+            "UPDATE state.agent_inbox SET context_headers = (context_headers - 'CG-Parent-Turn-Id')"
+            " || jsonb_build_object('traceparent', '00-' || %(trace)s || '-0000000000000001-01')"
+            " WHERE inbox_id = %(turn)s",
+            values,
+        )
+    runtime.database.connection.execute(
+        "UPDATE state.execution_edges SET source_agent_turn_id = '' WHERE target_agent_turn_id = %s",
+        [two.agent_turn_id],
+    )
+    for typed in (top, one, below):
+        answer = cbx("turn", "trace", typed.agent_turn_id or "", "-o", "json").json()
+        [root] = answer["turns"]
+        assert root["agent_turn_id"] == top.agent_turn_id
+        assert [child["agent_turn_id"] for child in root["children"]] == [
+            one.agent_turn_id,
+            two.agent_turn_id,
+        ]
+        [deep] = root["children"][1]["children"]
+        assert (deep["agent_turn_id"], deep["trace_id"]) == (below.agent_turn_id, f"{3:032x}")
+    drawn = lines(cbx("turn", "trace", top.agent_turn_id or ""))
+    assert f"│  └─ {below.agent_turn_id}" not in "".join(drawn)
+    assert f"   └─ {below.agent_turn_id}  clerk  queued  trace {3:032x}" in drawn
+    assert other.agent_turn_id not in "".join(drawn)
+
+
 class TestWait:
     def test_prints_what_was_delivered(self, cbx: Cbx, ask: Asked, work: Work) -> None:
         turn = ask().agent_turn_id or ""

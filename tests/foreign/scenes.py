@@ -150,6 +150,22 @@ def ran_three_times(deployment: Deployment) -> Turn:
     return turn
 
 
+def being_reaped(deployment: Deployment) -> Turn:
+    """The watchdog has freed the agent, and is about to write how the turn ended."""
+    turn = running(deployment)
+    deployment.connection.execute(
+        "UPDATE state.agent_inbox SET processed_at = now() - interval '400 seconds'"
+    )
+    deployment.connection.execute(
+        "UPDATE state.agent_state_head SET status = 'idle', active_agent_turn_id = NULL, context_box_id = NULL,"
+        " output_box_id = NULL, turn_epoch = turn_epoch + 1, updated_at = now()"
+    )
+    deployment.connection.execute(
+        "INSERT INTO state.agent_state_pointers (project_id, agent_id, updated_at) VALUES ('p', 'clerk-1', now())"
+    )
+    return turn
+
+
 def reaped(deployment: Deployment) -> Turn:
     """Ended by the watchdog, its row still in processing."""
     return deployment.reap(running(deployment))
@@ -216,6 +232,7 @@ SCENES: list[Scene] = [
     dropped,
     given_up_by_the_guard,
     ran_three_times,
+    being_reaped,
     reaped,
     retransmitted,
     retransmitted_and_finished,

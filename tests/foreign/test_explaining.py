@@ -30,6 +30,7 @@ EXPECTED: dict[Scene, tuple[str, str]] = {
     scenes.dropped: ("consumed-not-applied", "consumed-not-applied"),
     scenes.given_up_by_the_guard: ("ended", "ended"),
     scenes.ran_three_times: ("ended", "ended"),
+    scenes.being_reaped: ("being-ended", "wrong-epoch"),
     scenes.reaped: ("ended", "ended"),
     scenes.retransmitted: ("dispatched", "lost-doorbell"),
     scenes.retransmitted_and_finished: ("dispatched", "lost-doorbell"),
@@ -38,7 +39,8 @@ EXPECTED: dict[Scene, tuple[str, str]] = {
     scenes.child_of_a_waiting_parent: ("dispatched", "lost-doorbell"),
 }
 HEALTHY = {
-    "being-promoted", "dispatched", "ended", "queued-behind", "result-arriving", "running", "waiting-for-tool",
+    "being-ended", "being-promoted", "dispatched", "ended", "queued-behind", "result-arriving", "running",
+    "waiting-for-tool",
 }  # fmt: skip
 KEYS = ["turn", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
 

@@ -33,6 +33,7 @@ EXPECTED: dict[Scene, tuple[str, str | None]] = {
     scenes.dropped: ("pending", None),
     scenes.given_up_by_the_guard: ("ended", "failed"),
     scenes.ran_three_times: ("ended", "success"),
+    scenes.being_reaped: ("pending", None),
     scenes.reaped: ("ended", "failed"),
     scenes.retransmitted: ("dispatched", None),
     scenes.retransmitted_and_finished: ("dispatched", None),
@@ -63,7 +64,9 @@ def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
     listed = cbx("turn", "list", "-o", "json").json()
     [short] = [found for found in listed if found["agent_turn_id"] == turn.agent_turn_id]
     assert (short["status"], short["end_status"]) == EXPECTED[scene]
-    assert cbx("turn", "list", "--status", shown["status"], "-o", "json").json()[0] in listed
+    if scene is not scenes.dropped:
+        # A filter looks among rows that are open, or active: this one is neither, and no end of it is there.
+        assert cbx("turn", "list", "--status", shown["status"], "-o", "json").json()[0] in listed
     succeed(cbx("turn", "trace", turn.agent_turn_id))
     inbox = cbx("inbox", "list", "--agent", turn.agent_id, "-o", "json").json()
     assert turn.agent_turn_id in {row["agent_turn_id"] for row in inbox}

@@ -79,6 +79,15 @@ RULES = (
         after_end=True,
     ),
     DiagnosisRule(
+        name="being-ended",
+        proves="Its agent has just left it; another system writes the end in a transaction of its own.",
+        verdict="waiting",
+        severity="ok",
+        rank=30,
+        holds=lambda s: (show.head(s), *(show.row(s, row) for row in s.turn_rows)) if s.being_ended else None,
+        actor="the system that ran the turn",
+    ),
+    DiagnosisRule(
         name="head-at-ended-turn",
         proves="The turn has ended, and its agent is still at it: nothing behind it will begin.",
         rank=93,

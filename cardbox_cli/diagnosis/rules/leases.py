@@ -17,7 +17,7 @@ def _expired(s: Snapshot, row: InboxRow) -> bool:
 
 def _abandoned(s: Snapshot, row: InboxRow) -> bool:
     """Claimed by nobody whom cbx knows of, and longer ago than other systems allow, or nobody knows when."""
-    if s.lease_of(row) is not None:
+    if s.lease_of(row) is not None or s.being_ended:
         return False
     return row.processed_at is None or s.age(row.processed_at) > FOREIGN_SILENCE.time
 

@@ -96,7 +96,7 @@ def _late(s: Snapshot) -> tuple[Evidence, ...]:
 def _never_entered(s: Snapshot) -> Proof:
     """A worker holds the row and lives, but has not begun."""
     lease = s.lease_of(s.carrier)
-    if not s.dispatched or lease is None or not s.lives(lease):
+    if not s.dispatched or lease is None or lease.expires_at <= s.now:
         return None
     if s.age(lease.claimed_at) <= s.settings.lease_time:
         return None

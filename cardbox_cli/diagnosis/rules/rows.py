@@ -19,7 +19,7 @@ def _head_lost(s: Snapshot) -> Proof:
 def _misdated_row(s: Snapshot) -> InboxRow | None:
     """The promoted row of the turn, where its epoch is not the head's or the agent is not at the turn."""
     row = s.turn_row
-    if s.head is None or row is None or row not in s.promoted:
+    if s.head is None or row is None or row not in s.promoted or s.being_ended:
         return None
     return row if s.at_head is None or row.turn_epoch != s.epoch else None
 

@@ -15,7 +15,8 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.views.turn_page import summary, tree, view
 from cardbox_cli.execution.views.waiting import wait_for_end
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.turns import TURN_STATUSES
+from cardbox_cli.model.execution.standing import standing
+from cardbox_cli.model.execution.turns import TURN_STATUSES, TurnRecord
 from cardbox_cli.store.views.turns import Remains, TurnFilter, TurnRow, TurnViews, WrittenCard
 from tests.conftest import PROJECT
 from tests.execution import by_hand
@@ -162,6 +163,14 @@ def left(
 FALLBACK = {"data": {"kind": "fallback_deliverable", "status": "timeout"}}
 
 
+def partial(status: Any, **diagnostics: Any) -> dict[str, Any]:
+    """A fallback deliverable of another system, whose diagnostics say more than its status."""
+    return {"data": {"kind": "fallback_deliverable", "status": status, "diagnostics": diagnostics}}
+
+
+REAPED, UNCLAIMED = "timeout_reaped_by_watchdog", "dispatch_timeout"
+
+
 @pytest.mark.parametrize(
     ("row_status", "remains", "end"),
     [
@@ -173,6 +182,29 @@ FALLBACK = {"data": {"kind": "fallback_deliverable", "status": "timeout"}}
         ("consumed", left(content=FALLBACK), "timeout"),
         ("consumed", left(content={"data": {"kind": "fallback_deliverable", "status": "odd"}}), "success"),
         ("consumed", left(content={"data": []}), "success"),
+        ("consumed", left("failed", content=partial("partial", terminal_status="failed")), "failed"),
+        ("consumed", left(content=partial("success", terminal_status="success")), "success"),
+        ("consumed", left(content=partial("partial", terminal_status="odd")), "partial"),
+        ("consumed", left(content={"data": {**FALLBACK["data"], "diagnostics": 3}}), "timeout"),
+        ("processing", left("failed", content=partial("partial"), stop_reason=REAPED), "partial"),
+        (
+            "processing",
+            left("failed", content=partial("partial", terminal_status="failed"), stop_reason=REAPED),
+            "failed",
+        ),
+        ("processing", left("failed", stop_reason=REAPED), "failed"),
+        (
+            "pending",
+            left("failed", content=partial("partial", terminal_status="failed"), stop_reason=UNCLAIMED),
+            "timeout",
+        ),
+        ("consumed", left("failed", content=partial("partial"), step_id="step_stop_1"), "canceled"),
+        (
+            "consumed",
+            left("failed", content=partial("partial", terminal_status="failed"), step_id="step_stop_1"),
+            "failed",
+        ),
+        ("skipped", left(), "success"),
         ("consumed", left("failed", stop_reason="by hand"), "canceled"),
         ("consumed", left("completed", step_id="step_stop_1"), "canceled"),
         ("consumed", left(None, card=False), "failed"),
@@ -183,6 +215,57 @@ FALLBACK = {"data": {"kind": "fallback_deliverable", "status": "timeout"}}
 )
 def test_the_end_that_nobody_kept(row_status: str, remains: Remains | None, end: str) -> None:
     assert summary(ended(row_status, remains)).end_status == end
+
+
+RECORD = TurnRecord(
+    agent_turn_id="turn_1",
+    agent_id="clerk",
+    output_start=0,
+    report_to=None,
+    end_status=None,
+    end_epoch=None,
+    deliverable_card_id=None,
+    error_code=None,
+    error=None,
+    created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    ended_at=None,
+)
+OVER = replace(RECORD, end_status="success")
+
+
+@pytest.mark.parametrize(
+    ("status", "row_status", "record", "carried", "finished", "found"),
+    [
+        # What is open says so by itself.
+        ("running", "processing", None, True, False, "running"),
+        ("queued", "queued", RECORD, False, True, "queued"),
+        # A recorded end holds, unless the turn runs again.
+        ("ended", "consumed", OVER, False, False, "ended"),
+        ("queued", "queued", OVER, False, False, "ended"),
+        ("running", "consumed", OVER, False, False, "ended"),
+        ("running", "processing", OVER, True, False, "running"),
+        # A row that is done with is no end.
+        ("ended", "consumed", None, False, True, "ended"),
+        ("ended", "consumed", RECORD, False, True, "ended"),
+        ("ended", "consumed", None, False, False, "pending"),
+        ("ended", "consumed", RECORD, False, False, "pending"),
+        ("ended", None, None, False, True, "ended"),
+        ("ended", None, None, False, False, "pending"),
+        ("ended", "odd", None, False, False, "pending"),
+        ("ended", "skipped", None, False, False, "ended"),
+        # One that is dead is, where nobody else would end its turn.
+        ("ended", "error", None, False, False, "ended"),
+        ("ended", "error", RECORD, False, False, "pending"),
+        # Another system has yet to close the row of a turn that it has ended.
+        ("ended", "processing", RECORD, False, True, "ended"),
+        ("ended", "pending", None, False, True, "ended"),
+        ("ended", "pending", RECORD, False, True, "pending"),
+    ],
+)
+def test_where_a_turn_stands(
+    status: str, row_status: str | None, record: TurnRecord | None, carried: bool, finished: bool, found: str
+) -> None:
+    assert standing(status, row_status, record=record, carried=carried, finished=finished) == found
 
 
 class TestLists:

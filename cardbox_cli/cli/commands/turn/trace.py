@@ -36,12 +36,14 @@ def command(turn: TurnId) -> None:
 def _print_tree(trace_id: str | None, tops: "list[Branch]") -> None:
     output.print_text(f"trace {trace_id or '-'}")
     for top in tops:
-        _print_branch(top, "", "")
+        _print_branch(top, trace_id, "", "")
 
 
-def _print_branch(branch: "Branch", lead: str, below: str) -> None:
+def _print_branch(branch: "Branch", trace_id: str | None, lead: str, below: str) -> None:
     outcome = " ".join(part for part in (branch.status, branch.end_status) if part)
-    output.print_text(flat(f"{lead}{branch.agent_turn_id}  {branch.agent_id}  {outcome}"))
+    other = "" if branch.trace_id in (None, trace_id) else f"  trace {branch.trace_id}"
+    output.print_text(flat(f"{lead}{branch.agent_turn_id}  {branch.agent_id}  {outcome}{other}"))
     for child in branch.children:
         is_last = child is branch.children[-1]
-        _print_branch(child, below + ("└─ " if is_last else "├─ "), below + ("   " if is_last else "│  "))
+        lead = below + ("└─ " if is_last else "├─ ")
+        _print_branch(child, branch.trace_id, lead, below + ("   " if is_last else "│  "))
