@@ -7,12 +7,16 @@ from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
+from cardbox_cli.model.moments import unbounded
 
 
 def instant(s: Snapshot, moment: datetime | None) -> str:
     """An instant in UTC and its distance from now."""
     if moment is None:
         return "an unknown time"
+    endless = unbounded(moment)
+    if endless is not None:
+        return endless
     ahead = moment > s.now
     distance = duration(moment - s.now if ahead else s.now - moment)
     return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"

@@ -21,6 +21,7 @@ from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew,
 from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
+from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION
 from cardbox_cli.store.connection.target import Target, find_target, hide_password, silent
@@ -88,6 +89,7 @@ class Database(AbstractContextManager["Database"]):
             connection.close()
             hint = "cbx needs PostgreSQL 15 or later"
             raise DatabaseUnavailable(f"the server is PostgreSQL {found}", hint=hint)
+        connection.adapters.register_loader("timestamptz", BoundedInstants)
         return cls(connection, target)
 
     @classmethod

@@ -4,8 +4,8 @@ json_build_object(
     'title', p.title,
     'status', p.status,
     'owner_id', p.owner_id,
-    'created_at', to_char(p.created_at AT TIME ZONE 'UTC', {utc}),
-    'updated_at', to_char(p.updated_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(p.created_at)},
+    'updated_at', {instant(p.updated_at)}
 )::text
 
 -- name: insert_project
