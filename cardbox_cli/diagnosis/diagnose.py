@@ -3,7 +3,7 @@
 The use case: it opens the snapshot, asks the reader, judges, and looks up locks outside the snapshot.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -11,6 +11,7 @@ from cardbox_cli.diagnosis.reading import Blocked, Reader, read_or_say_why
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import Diagnosis, idle, judge
 from cardbox_cli.errors import NotFound
+from cardbox_cli.model.execution.diagnosis import Place
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
@@ -45,7 +46,7 @@ class Diagnoser:
             if not known:
                 what = f"no agent {agent_id!r} in project {self.store.project_id!r}"
                 raise NotFound(what, hint="`cbx agent list` shows them")
-            return [] if turn is None else self.reader.turns([turn])
+            return [] if turn is None else self.reader.whole([Place(turn, agent_id)])
 
         judged = self._judged(read, None, agent_id)
         return judged[0] if judged else idle(agent_id)
@@ -61,7 +62,7 @@ class Diagnoser:
         except Blocked as blocked:
             return Survey(problems=(self._blocked(blocked, ""),), active=0, queued=0, looked_at=0)
         judged = [judge(each) for each in self.reader.locked(snapshots)]
-        problems = sorted((each for each in judged if not each.well), key=lambda each: each.turn or "")
+        problems = sorted(_told_once(each for each in judged if not each.well), key=_name)
         return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(judged))
 
     def _judged(
@@ -83,4 +84,15 @@ class Diagnoser:
             keeps_turns=True,
             locks=blocked.locks,
         )
-        return msgspec.structs.replace(judge(unread), turn=turn)
+        return msgspec.structs.replace(judge(unread), turn=turn or None)
+
+
+def _name(diagnosis: Diagnosis) -> tuple[str, str]:
+    return diagnosis.turn or "", diagnosis.agent
+
+
+def _told_once(problems: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Without agents that are at no turn where a turn of theirs tells the same."""
+    found = list(problems)
+    told = {(each.agent, each.rule) for each in found if each.turn is not None}
+    return [each for each in found if each.turn is not None or (each.agent, each.rule) not in told]

@@ -3,10 +3,12 @@
 from datetime import datetime
 
 from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.diagnosis.locks import command
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
-from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
+from cardbox_cli.model.execution.diagnosis import Lock, Session
+from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool, WorkerEntry
 from cardbox_cli.model.moments import unbounded
 
 
@@ -89,6 +91,25 @@ def record(s: Snapshot) -> Evidence:
     return Evidence("cbx.turns", s.agent_turn_id, ended + why)
 
 
+def lock(lock: Lock) -> Evidence:
+    """Who is in the way, for how long, what it does, and who waits for it."""
+    for_ = f"in the way of a {lock.mode} lock" if lock.mode != "row" else "holds it"
+    shows = f"{_session(lock.session)} {for_} for {int(lock.seconds)} s"
+    if lock.waiting is not None:
+        shows += f"; {_session(lock.waiting)} waits for it"
+    return Evidence(lock.table, lock.row or "the whole table", f"{shows}; {lock.blocked} sessions wait")
+
+
+def _session(session: Session) -> str:
+    """A database session; of its query only the first words."""
+    if not session.pid:
+        return "a prepared transaction"
+    does = command(session.query)
+    age = "" if session.query_seconds is None else f", {int(session.query_seconds)} s ago"
+    query = f", {does}{age}" if does else ""
+    return f"process {session.pid} ({session.application or 'no name'}, {session.state or 'unknown'}{query})"
+
+
 def workers(s: Snapshot) -> tuple[Evidence, ...]:
     """The workers of the agent's target, or that there is none."""
     if s.worker_target is None:
@@ -102,10 +123,16 @@ def workers(s: Snapshot) -> tuple[Evidence, ...]:
             "cbx.workers",
             worker.worker_id,
             f"target {worker.worker_target}, {'alive' if worker.live else 'dead'},"
-            f" last heartbeat {instant(s, worker.heartbeat_at)}",
+            f" last heartbeat {instant(s, worker.heartbeat_at)}{_trouble(s, worker)}",
         )
         for worker in s.workers[-3:]
     )
+
+
+def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
+    if worker.last_error is None:
+        return ""
+    return f"; since {instant(s, worker.last_error_at)} it cannot work: {worker.last_error}"
 
 
 def refused(s: Snapshot) -> tuple[Evidence, ...]:

@@ -21,7 +21,10 @@ Command = tuple[str, ...]
 # Who acts on what is overdue.
 REAPER = "`cbx reap` or any worker's next look"
 
-SUBJECTS = ("boxes", "queue", "leases", "tools", "rows", "ends")
+# Tables of cbx's own that a role may be kept from, as `needs` names them.
+LEASES, RECORDS, WORKERS = "cbx.leases", "cbx.turns", "cbx.workers"
+
+SUBJECTS = ("boxes", "queue", "leases", "tools", "rows", "foreign", "database", "ends")
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -49,7 +52,8 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     the highest `rank` is nearest to the cause. `proves` may name settings in braces, such as {lease}; `actor`
     says who must act next, with words in braces that `verdict.actor` knows. `due` says when something happens
     by itself. While `aside` is true the rule is only "also seen". `after_end`: whether it is asked of turns
-    that have ended, too.
+    that have ended, too. `needs` are tables without which it says nothing: where our role may not read one,
+    the rule is not asked.
     """
 
     name: str
@@ -63,6 +67,7 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     fix: Remedy | None = None
     aside: Callable[[Snapshot], bool] = lambda _: False
     after_end: bool = False
+    needs: tuple[str, ...] = ()
 
 
 @cache

@@ -44,6 +44,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
     are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
     where that was looked at. `locks` is None where they were not looked up.
+
+    `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves out.
+    `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
+    everybody's transactions read-only. Where the turn is "", its agent is at none and not idle.
     """
 
     agent_turn_id: str
@@ -53,6 +57,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     keeps_turns: bool
     head: Head | None = None
     rows: tuple[InboxRow, ...] = ()
+    foreign_rows: tuple[InboxRow, ...] = ()
     queue_length: int = 0
     steps: tuple[Step, ...] = ()
     waiting: tuple[WaitingTool, ...] = ()
@@ -71,6 +76,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     refused: tuple[LintFinding, ...] = ()
     blocker: "Snapshot | None" = None
     locks: tuple[Lock, ...] | None = None
+    closed: tuple[str, ...] = ()
+    role: str = ""
+    read_only_by: str | None = None
 
     # --- where the turn stands
 
@@ -107,6 +115,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Not promoted yet."""
         return self.at_head is None and self.turn_row is not None and self.turn_row.status == QUEUED
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether rows of types that other systems know alone carry the turn, and no `turn_row`."""
+        return self.turn_row is None and bool(self.foreign_rows)
+
     @cached_property
     def epoch(self) -> int:
         """The epoch that a fix must expect."""
@@ -129,7 +142,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return self.record is None and finished and QUEUED not in still
         if self.turn_row is None:
             # Rows of finished turns may have been cleaned up; their steps stay.
-            return finished
+            open_elsewhere = any(row.status in OPEN for row in self.foreign_rows)
+            return finished or (bool(self.foreign_rows) and not open_elsewhere)
         if self.turn_row.status == CONSUMED:
             # Where cbx keeps an end, only another system's worker ends a turn without it.
             return self.record is None or finished
@@ -198,10 +212,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.worker_target is None or (self.keeps_turns and not self.live_workers)
 
     @cached_property
+    def able_workers(self) -> tuple[WorkerEntry, ...]:
+        """Those of them that do not say that they cannot work."""
+        return tuple(worker for worker in self.live_workers if worker.last_error is None)
+
+    @property
+    def workers_are_unable(self) -> bool:
+        """Whether every live worker of the agent's target says that it cannot work."""
+        return bool(self.live_workers) and not self.able_workers
+
+    @cached_property
     def workers_are_busy(self) -> bool:
-        """Whether every live worker of the agent's target has as many rows as it takes."""
-        return bool(self.live_workers) and all(
-            self.loads.get(worker.worker_id, 0) >= worker.concurrency for worker in self.live_workers
+        """Whether every live worker of the agent's target that can work has as many rows as it takes."""
+        return bool(self.able_workers) and all(
+            self.loads.get(worker.worker_id, 0) >= worker.concurrency for worker in self.able_workers
         )
 
     # --- since when
@@ -221,7 +245,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         head = self.head.updated_at if self.head is not None else None
         row = self.carrier.processed_at if self.carrier is not None else None
         steps = [moment for step in self.steps for moment in (step.started_at, step.ended_at)]
-        return max((moment for moment in (head, row, *steps) if moment is not None), default=None)
+        others = [moment for each in self.foreign_rows for moment in (each.created_at, each.processed_at)]
+        return max((moment for moment in (head, row, *steps, *others) if moment is not None), default=None)
 
     @cached_property
     def silent(self) -> bool:

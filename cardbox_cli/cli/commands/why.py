@@ -71,7 +71,7 @@ def _survey(diagnoser: "Diagnoser") -> None:
     output.emit_list(
         [_as_json(each) for each in survey.problems],
         columns=_PROBLEM,
-        item_id=lambda each: each["turn"],
+        item_id=lambda each: each["turn"] or each["agent"],
         empty="nothing is stuck",
     )
     announce(
@@ -79,11 +79,12 @@ def _survey(diagnoser: "Diagnoser") -> None:
         f" {survey.looked_at} looked at"
     )
     if survey.problems:
-        raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
+        what = count(len(survey.problems), "turn")
+        raise Findings(f"{what} not well", hint="`cbx why TURN` or `cbx why --agent A` explains one")
 
 
 _PROBLEM = (
-    Column("TURN", lambda problem: problem["turn"]),
+    Column("TURN", lambda problem: problem["turn"] or f"of agent {problem['agent']}"),
     Column("VERDICT", lambda problem: problem["verdict"]),
     Column("RULE", lambda problem: problem["rule"] or NOTHING),
     Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING),
@@ -121,6 +122,7 @@ def _named(diagnosis: "Diagnosis") -> str:
 def _as_json(diagnosis: "Diagnosis") -> dict[str, Any]:
     return {
         "turn": diagnosis.turn,
+        "agent": diagnosis.agent,
         "verdict": diagnosis.verdict,
         **_seen_json(diagnosis),
         "also": [_seen_json(each) for each in diagnosis.also],

@@ -140,6 +140,12 @@ json_build_object(
     'created_at', {instant(a.created_at)}
 )::text
 
+-- fragment: workers
+cbx.workers AS w
+    CROSS JOIN LATERAL (
+        SELECT to_jsonb(w) ->> 'last_error' AS last_error,
+            (to_jsonb(w) ->> 'last_error_at')::timestamptz AS last_error_at) AS e
+
 -- fragment: worker_json
 json_build_object(
     'worker_id', w.worker_id,
@@ -151,5 +157,7 @@ json_build_object(
     'started_at', {instant(w.started_at)},
     'heartbeat_at', {instant(w.heartbeat_at)},
     'expires_at', {instant(w.expires_at)},
-    'live', w.expires_at > {now}
+    'live', w.expires_at > {now},
+    'last_error', e.last_error,
+    'last_error_at', {instant(e.last_error_at)}
 )::text
