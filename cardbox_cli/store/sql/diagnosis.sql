@@ -9,7 +9,7 @@
 
 -- name: why_lock_timeout
 -- How long the reads of this transaction wait for a table that somebody has locked.
-SELECT set_config('lock_timeout', '3s', true)
+SELECT set_config('lock_timeout', '1s', true)
 
 -- name: why_places
 -- The agents of these turns, from whichever row names them.
