@@ -36,7 +36,11 @@ class Diagnoser:
 
     def turn(self, turn_id: str) -> Diagnosis:
         """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
-        return self._judged(lambda: self.reader.turns([self.store.resolve(turn_id)]), turn_id)[0]
+        judged = self._judged(lambda: self.reader.turns([self.store.resolve(turn_id)]), turn_id)
+        if not judged:
+            what = f"no row of turn {turn_id!r} in project {self.store.project_id!r} names its agent"
+            raise NotFound(what, hint="`cbx turn show` shows what there is")
+        return judged[0]
 
     def agent(self, agent_id: str) -> Diagnosis:
         """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""

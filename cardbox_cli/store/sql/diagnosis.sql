@@ -17,9 +17,9 @@ SELECT i.agent_turn_id, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = ANY(%(turns)s)
 UNION
-SELECT i.inbox_id, i.agent_id
+SELECT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
-WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(turns)s) AND i.agent_turn_id IS NULL
+WHERE i.project_id = %(project_id)s AND i.agent_turn_id IS NULL AND {turn_of_row} = ANY(%(turns)s)
 UNION
 SELECT h.active_agent_turn_id, h.agent_id
 FROM state.agent_state_head AS h

@@ -116,7 +116,10 @@ json_build_object(
     'agent_turn_id', t.agent_turn_id,
     'agent_id', t.agent_id,
     'output_start', t.output_start,
-    'report_to', t.report_to,
+    'report_to', CASE
+        WHEN jsonb_typeof(t.report_to) = 'object'
+            AND NOT jsonb_path_exists(t.report_to, '$.* ? (@.type() != "string")')
+        THEN t.report_to END,
     'end_status', t.end_status,
     'end_epoch', t.end_epoch,
     'deliverable_card_id', t.deliverable_card_id,
