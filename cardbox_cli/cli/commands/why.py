@@ -79,8 +79,7 @@ def _survey(diagnoser: "Diagnoser") -> None:
         f" {survey.looked_at} looked at"
     )
     if survey.problems:
-        what = count(len(survey.problems), "turn")
-        raise Findings(f"{what} not well", hint="`cbx why TURN` or `cbx why --agent A` explains one")
+        raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
 
 _PROBLEM = (
