@@ -93,11 +93,13 @@ def record(s: Snapshot) -> Evidence:
 
 def lock(lock: Lock) -> Evidence:
     """Who is in the way, for how long, what it does, and who waits for it."""
-    for_ = f"in the way of a {lock.mode} lock" if lock.mode != "row" else "holds it"
-    shows = f"{_session(lock.session)} {for_} for {int(lock.seconds)} s"
+    root, since = _session(lock.session), f"for {int(lock.seconds)} s"
     if lock.waiting is not None:
-        shows += f"; {_session(lock.waiting)} waits for it"
-    return Evidence(lock.table, lock.row or "the whole table", f"{shows}; {lock.blocked} sessions wait")
+        shows = f"{root} is in the way {since} of {_session(lock.waiting)}, which waits"
+    else:
+        shows = f"{root} holds it {since}" + ("" if lock.row else f", by a {lock.mode}")
+    wait = "1 session waits" if lock.blocked == 1 else f"{lock.blocked} sessions wait"
+    return Evidence(lock.table, lock.row or "the whole table", f"{shows}; {wait}")
 
 
 def _session(session: Session) -> str:

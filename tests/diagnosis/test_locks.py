@@ -127,7 +127,7 @@ def test_a_worker_that_waits_is_not_taken_for_the_holder(world: World) -> None:
     assert told[turn].startswith(
         f"process {pid} (psql, idle in transaction, SELECT agent_id, 40 s ago) holds it for 40 s"
     )
-    assert f"process {waits} (cbx, active, UPDATE cbx.turns SET, 40 s ago) waits" in told["a row"]
+    assert f"process {waits} (cbx, active, UPDATE cbx.turns SET, 40 s ago), which waits" in told["a row"]
     assert "hunter2" not in str(found)
 
 
