@@ -18,12 +18,13 @@ from cardbox_cli.store.views.diagnosis import DiagnosisStore
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole project at one moment: what is not well, and how many turns were looked at."""
+    """A whole project at one moment: what is not well, and how many turns were looked at, if any could be."""
 
     problems: tuple[Diagnosis, ...]
     active: int
     queued: int
     looked_at: int
+    could_read: bool = True
 
 
 class Diagnoser:
@@ -64,7 +65,8 @@ class Diagnoser:
         try:
             snapshots, (active, queued) = read_or_say_why(self.reader, read)
         except Blocked as blocked:
-            return Survey(problems=(self._blocked(blocked, ""),), active=0, queued=0, looked_at=0)
+            found = (self._blocked(blocked, ""),)
+            return Survey(problems=found, active=0, queued=0, looked_at=0, could_read=False)
         judged = [judge(each) for each in self.reader.locked(snapshots)]
         problems = sorted(_told_once(each for each in judged if not each.well), key=_name)
         return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(judged))

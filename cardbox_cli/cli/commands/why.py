@@ -77,13 +77,19 @@ def _survey(diagnoser: "Diagnoser") -> None:
     announce(
         f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
         f" {survey.looked_at} looked at"
+        if survey.could_read
+        else "nothing was looked at: a table cannot be read"
     )
     if survey.problems:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
 
+def _agent(problem: dict[str, Any]) -> str:
+    return f"of agent {problem['agent']}" if problem["agent"] else NOTHING
+
+
 _PROBLEM = (
-    Column("TURN", lambda problem: problem["turn"] or f"of agent {problem['agent']}"),
+    Column("TURN", lambda problem: problem["turn"] or _agent(problem)),
     Column("VERDICT", lambda problem: problem["verdict"]),
     Column("RULE", lambda problem: problem["rule"] or NOTHING),
     Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING),
