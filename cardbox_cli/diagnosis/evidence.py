@@ -3,10 +3,13 @@
 from datetime import datetime
 
 from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.diagnosis.locks import command
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
-from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
+from cardbox_cli.model.execution.diagnosis import Lock, Session
+from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool, WorkerEntry
+from cardbox_cli.model.moments import unbounded
 
 # What an operator must know before a turn is taken from a worker without a lease.
 UNFENCED = "a worker of another system, which cbx does not fence: what it writes may be kept"
@@ -16,6 +19,9 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     """An instant in UTC and its distance from now."""
     if moment is None:
         return "an unknown time"
+    endless = unbounded(moment)
+    if endless is not None:
+        return endless
     ahead = moment > s.now
     distance = duration(moment - s.now if ahead else s.now - moment)
     return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"
@@ -99,6 +105,27 @@ def end(s: Snapshot) -> tuple[Evidence, ...]:
     return (Evidence("public.cards", s.turn.deliverable_card_id, shows),)
 
 
+def lock(lock: Lock) -> Evidence:
+    """Who is in the way, for how long, what it does, and who waits for it."""
+    root, since = _session(lock.session), f"for {int(lock.seconds)} s"
+    if lock.waiting is not None:
+        shows = f"{root} is in the way {since} of {_session(lock.waiting)}, which waits"
+    else:
+        shows = f"{root} holds it {since}" + ("" if lock.row else f", by a {lock.mode}")
+    wait = "1 session waits" if lock.blocked == 1 else f"{lock.blocked} sessions wait"
+    return Evidence(lock.table, lock.row or "the whole table", f"{shows}; {wait}")
+
+
+def _session(session: Session) -> str:
+    """A database session; of its query only the first words."""
+    if not session.pid:
+        return "a prepared transaction"
+    does = command(session.query)
+    age = "" if session.query_seconds is None else f", {int(session.query_seconds)} s ago"
+    query = f", {does}{age}" if does else ""
+    return f"process {session.pid} ({session.application or 'no name'}, {session.state or 'unknown'}{query})"
+
+
 def workers(s: Snapshot) -> tuple[Evidence, ...]:
     """The workers of the agent's target, or that there is none."""
     if s.worker_target is None:
@@ -112,10 +139,16 @@ def workers(s: Snapshot) -> tuple[Evidence, ...]:
             "cbx.workers",
             worker.worker_id,
             f"target {worker.worker_target}, {'alive' if worker.live else 'dead'},"
-            f" last heartbeat {instant(s, worker.heartbeat_at)}",
+            f" last heartbeat {instant(s, worker.heartbeat_at)}{_trouble(s, worker)}",
         )
         for worker in s.workers[-3:]
     )
+
+
+def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
+    if worker.last_error is None:
+        return ""
+    return f"; since {instant(s, worker.last_error_at)} it cannot work: {worker.last_error}"
 
 
 def refused(s: Snapshot) -> tuple[Evidence, ...]:

@@ -11,12 +11,13 @@ import msgspec
 
 from cardbox_cli.diagnosis.chains import followed, linked
 from cardbox_cli.diagnosis.history import with_refused
+from cardbox_cli.diagnosis.locks import bars_reading, rooted
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.queue.messages import is_turn
+from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.views.turn_page import summary
-from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, Place
-from cardbox_cli.model.execution.turns import Head, InboxRow, TurnRecord, WorkerEntry
+from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Held, Lock, Place
+from cardbox_cli.model.execution.turns import OPEN, Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import LOCK_HELD, Settings
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
@@ -43,7 +44,11 @@ class Reader:
     def turns(self, turns: Sequence[str]) -> list[Snapshot]:
         """What is known of these turns and their cards, in this order, without those that no row names."""
         places = self.store.places(turns)
-        found = self.at([Place(turn, places[turn]) for turn in turns if turn in places])
+        return self.whole([Place(turn, places[turn]) for turn in turns if turn in places])
+
+    def whole(self, places: Sequence[Place]) -> list[Snapshot]:
+        """What is known of these turns and their cards, in this order."""
+        found = self.at(places)
         return [with_refused(self.store.database, self.store.project_id, each) for each in found]
 
     def at(self, places: Sequence[Place]) -> list[Snapshot]:
@@ -61,32 +66,45 @@ class Reader:
         if not snapshots or not self.store.locks_are_here():
             return list(snapshots)
         every = [deep for each in snapshots for deep in each.deep]
+        read_only_by = self.store.read_only_by()
         tables = self.store.table_locks()
-        rows = self.store.row_locks(
-            [each.agent_id for each in every],
-            [row.inbox_id for each in every for row in each.rows],
-            [box.box_id for each in every for box in each.boxes],
-        )
+        rows = self._row_locks(every)
+        sessions = self.store.sessions([lock.pid for lock in (*tables, *rows)])
 
         def with_locks(s: Snapshot) -> Snapshot:
+            held = [*(lock for lock in rows if _concerns(lock, s)), *tables]
             return msgspec.structs.replace(
                 s,
-                locks=(*tables, *(lock for lock in rows if _concerns(lock, s))),
+                locks=rooted(held, sessions),
+                read_only_by=read_only_by,
                 blocker=None if s.blocker is None else with_locks(s.blocker),
                 awaited=tuple(with_locks(each) for each in s.awaited),
             )
 
         return [with_locks(each) for each in snapshots]
 
-    def in_the_way(self) -> list[Lock]:
-        """The locks that let nobody read a table of turns."""
-        if not self.store.locks_are_here():
+    def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[Held]:
+        """The locks on rows; none where a table is locked, which says enough."""
+        try:
+            return self.store.row_locks(
+                agents=[each.agent_id for each in snapshots],
+                turns=[each.agent_turn_id for each in snapshots],
+                rows=[row.inbox_id for each in snapshots for row in each.rows],
+                boxes=[box.box_id for each in snapshots for box in each.boxes],
+            )
+        except Conflict:
             return []
-        return [lock for lock in self.store.table_locks() if lock.mode == "AccessExclusiveLock"]
+
+    def in_the_way(self) -> tuple[Lock, ...]:
+        """The locks that let nobody read a table of turns, held or waited for."""
+        if not self.store.locks_are_here():
+            return ()
+        held = [lock for lock in self.store.table_locks() if bars_reading(lock)]
+        return rooted(held, self.store.sessions([lock.pid for lock in held])) if held else ()
 
 
-def _concerns(lock: Lock, s: Snapshot) -> bool:
-    names = {s.agent_id, *(row.inbox_id for row in s.rows), *(box.box_id for box in s.boxes)}
+def _concerns(lock: Held, s: Snapshot) -> bool:
+    names = {s.agent_id, s.agent_turn_id, *(row.inbox_id for row in s.rows), *(box.box_id for box in s.boxes)}
     return lock.row in names
 
 
@@ -135,16 +153,18 @@ class _Facts:
         waiting = self.waiting.get(turn, [])
         record = self.records.get(turn)
         pointers = self.boxes.get(turn, {})
+        rows = [row for row in self.rows.get(turn, []) if row.agent_id == agent]
         return Snapshot(
             agent_turn_id=turn,
             agent_id=agent,
             now=self.now,
             settings=self.settings,
-            keeps_turns=self.store.database.keeps_turns,
+            keeps_turns=self.store.keeps_turns,
             turn=self.turns.get(turn),
             head=self.heads.get(agent),
             freed_at=self.freed.get(agent),
-            rows=tuple(row for row in self.rows.get(turn, []) if row.agent_id == agent),
+            rows=tuple(row for row in rows if not _is_foreign(row)),
+            foreign_rows=tuple(row for row in rows if _is_foreign(row)),
             queue_length=self.queue_lengths.get(agent, 0),
             steps=tuple(self.steps.get(turn, [])),
             waiting=tuple(waiting),
@@ -161,6 +181,8 @@ class _Facts:
             children=tuple(self._with_end(child) for child in self.children.get(turn, [])),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
+            closed=self.store.closed,
+            role=self.store.database.role,
         )
 
     def _with_end(self, child: Child) -> Child:
@@ -178,6 +200,12 @@ class _Facts:
         return BoxFacts(pointer, box_id, box_id in self.existing, tuple(self.lost.get(box_id, [])))
 
 
+def _is_foreign(row: InboxRow) -> bool:
+    """Whether only another system knows what to do with the row."""
+    kind = type_of(row)
+    return kind is None or (kind.claim is None and row.status in OPEN)
+
+
 def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
     at_head: str | None = getattr(head, name, None)
     named = at_head or (row.pointer(name) if row is not None else None)
@@ -191,15 +219,14 @@ def _report_to(record: TurnRecord) -> tuple[str, str, str]:
 
 def read_or_say_why(reader: Reader, read: Callable[[], _Value]) -> _Value:
     """`read`, within one snapshot. Raises Blocked where a table stays locked."""
-    held = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.value]
-    if held:
-        raise Blocked(held)
+    long = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.value]
+    if long:
+        raise Blocked(long)
     try:
         with reader.store.database.snapshot():
             reader.store.be_impatient()
             return read()
     except Conflict:
-        held = reader.in_the_way()
-        if held:
+        if held := reader.in_the_way():
             raise Blocked(held) from None
         raise

@@ -21,7 +21,10 @@ Command = tuple[str, ...]
 # Who acts on what is overdue.
 REAPER = "`cbx reap` or any worker's next look"
 
-SUBJECTS = ("boxes", "queue", "waits", "leases", "tools", "rows", "ends")
+# Tables of cbx's own that a role may be kept from, as `needs` names them.
+LEASES, RECORDS, WORKERS = "cbx.leases", "cbx.turns", "cbx.workers"
+
+SUBJECTS = ("boxes", "queue", "waits", "leases", "tools", "rows", "foreign", "database", "ends")
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -45,12 +48,13 @@ class Remedy(msgspec.Struct, frozen=True):
 class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that may hold of a turn.
 
-    `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck`
-    with the highest `rank` is nearest to the cause; one that says `seen` is never the verdict, only "also
-    seen". `proves` may name settings in braces, such as {lease}; `actor` says who must act next, with
-    words in braces that `verdict.actor` knows. `due` says when something happens by itself, `root` names
-    the turn in which the cause lies, where that is another one. While `aside` is true the rule is only
-    "also seen". `after_end`: whether it is asked of turns that have ended, too.
+    `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
+    the highest `rank` is nearest to the cause; one that says `seen` is never the verdict, only "also seen".
+    `proves` may name settings in braces, such as {lease}; `actor` says who must act next, with words in
+    braces that `verdict.actor` knows. `due` says when something happens by itself, `root` names the turn in
+    which the cause lies, where that is another one. While `aside` is true the rule is only "also seen".
+    `after_end`: whether it is asked of turns that have ended, too. `needs` are tables without which it says
+    nothing: where our role may not read one, the rule is not asked.
     """
 
     name: str
@@ -65,6 +69,7 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     root: Callable[[Snapshot], str | None] = lambda _: None
     aside: Callable[[Snapshot], bool] = lambda _: False
     after_end: bool = False
+    needs: tuple[str, ...] = ()
 
 
 @cache

@@ -58,6 +58,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     first. `loads`: how many live leases each worker has. `refused` are the errors that the lint finds in
     what the turn asks its model next, or asked last before it failed, where that was looked at. `locks`
     is None where they were not looked up.
+
+    `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves out.
+    `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
+    everybody's transactions read-only. Where the turn is "", its agent is at none and not idle.
     """
 
     agent_turn_id: str
@@ -69,6 +73,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     head: Head | None = None
     freed_at: datetime | None = None
     rows: tuple[InboxRow, ...] = ()
+    foreign_rows: tuple[InboxRow, ...] = ()
     queue_length: int = 0
     steps: tuple[Step, ...] = ()
     waiting: tuple[WaitingTool, ...] = ()
@@ -90,6 +95,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     awaited: "tuple[Snapshot, ...]" = ()
     closes: tuple[Link, ...] = ()
     locks: tuple[Lock, ...] | None = None
+    closed: tuple[str, ...] = ()
+    role: str = ""
+    read_only_by: str | None = None
 
     # --- where the turn stands
 
@@ -135,6 +143,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Not promoted yet."""
         return self.at_head is None and self.turn_row is not None and self.turn_row.status == QUEUED
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether rows of types that other systems know alone carry the turn, and no `turn_row`."""
+        return self.turn_row is None and bool(self.foreign_rows)
+
     @cached_property
     def epoch(self) -> int:
         """The epoch that a fix must expect."""
@@ -145,8 +158,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether the turn is over, as lists and pages say."""
         if self.turn is not None:
             return self.turn.status == ENDED
-        # Nothing that asked for it is left.
-        return self.at_head is None and not self.promoted and last_is_over(self.steps)
+        if self.at_head is not None or self.promoted:
+            return False
+        # Nothing that asked for it is left; or it is another system's, and that is done with it.
+        done_elsewhere = self.foreign_rows and not any(row.status in OPEN for row in self.foreign_rows)
+        return bool(done_elsewhere) or last_is_over(self.steps)
 
     @cached_property
     def being_ended(self) -> bool:
@@ -219,10 +235,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.worker_target is None or (self.keeps_turns and not self.live_workers)
 
     @cached_property
+    def able_workers(self) -> tuple[WorkerEntry, ...]:
+        """Those of them that do not say that they cannot work."""
+        return tuple(worker for worker in self.live_workers if worker.last_error is None)
+
+    @property
+    def workers_are_unable(self) -> bool:
+        """Whether every live worker of the agent's target says that it cannot work."""
+        return bool(self.live_workers) and not self.able_workers
+
+    @cached_property
     def workers_are_busy(self) -> bool:
-        """Whether every live worker of the agent's target has as many rows as it takes."""
-        return bool(self.live_workers) and all(
-            self.loads.get(worker.worker_id, 0) >= worker.concurrency for worker in self.live_workers
+        """Whether every live worker of the agent's target that can work has as many rows as it takes."""
+        return bool(self.able_workers) and all(
+            self.loads.get(worker.worker_id, 0) >= worker.concurrency for worker in self.able_workers
         )
 
     # --- since when
@@ -252,7 +278,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """When anything of a run without a lease was last written."""
         row = self.carrier.processed_at if self.carrier is not None else None
         steps = [moment for step in self.steps for moment in (step.started_at, step.ended_at)]
-        signs = [moment for moment in (row, *steps) if moment is not None]
+        others = [moment for each in self.foreign_rows for moment in (each.created_at, each.processed_at)]
+        signs = [moment for moment in (row, *steps, *others) if moment is not None]
         return max(signs, default=None if self.head is None else self.head.updated_at)
 
     @cached_property

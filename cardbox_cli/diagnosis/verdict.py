@@ -10,9 +10,12 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Severity, Verdict, rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING
+from cardbox_cli.store.connection.tables import grant_of
 
 NO_RULE = "no rule matched"
 _ELSEWHERE = "of another system, which cbx does not fence"
+UNREADABLE = "table-unreadable"
+NOT_WELL = ("stuck", "unknown")
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,17 +72,21 @@ def _judged(snapshot: Snapshot) -> Diagnosis:
     holding = [
         (rule, evidence)
         for rule in rules()
-        if (rule.after_end or not snapshot.ended) and (evidence := rule.holds(snapshot)) is not None
+        if (rule.after_end or not snapshot.ended)
+        and not set(rule.needs) & set(snapshot.closed)
+        and (evidence := rule.holds(snapshot)) is not None
     ]
-    stuck = [each for each in holding if each[0].verdict == "stuck"]
-    well = [each for each in holding if each[0].verdict not in ("stuck", "seen")]
+    stuck = [each for each in holding if each[0].verdict in NOT_WELL]
+    well = [each for each in holding if each[0].verdict not in (*NOT_WELL, "seen")]
     chief = next((each for each in stuck if not each[0].aside(snapshot)), next(iter(well), None))
-    others = [each for each in holding if each is not chief and each[0].verdict in ("stuck", "seen")]
+    others = [each for each in holding if each is not chief and each[0].verdict in (*NOT_WELL, "seen")]
     also = tuple(_seen(snapshot, *each) for each in others) + _unchecked(snapshot)
+    closed = _closed(snapshot)
     if chief is None:
-        return _unknown(snapshot, also)
+        return _unknown(snapshot, also) if closed is None else _unread(snapshot, closed, also)
+    also = also if closed is None else (*also, closed)
     return Diagnosis(
-        turn=snapshot.agent_turn_id,
+        turn=snapshot.agent_turn_id or None,
         agent=snapshot.agent_id,
         verdict=cast(Verdict, chief[0].verdict),
         also=also,
@@ -100,7 +107,8 @@ def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> S
         evidence=evidence,
         next_actor=actor(s, rule.actor) if isinstance(rule.actor, str) else rule.actor and rule.actor(s),
         due_at=rule.due(s),
-        fix=None if rule.fix is None else rule.fix.build(s),
+        # What cbx puts back or ends is a turn of its own kind.
+        fix=None if rule.fix is None or s.is_foreign else rule.fix.build(s),
     )
 
 
@@ -114,6 +122,33 @@ def _unchecked(s: Snapshot) -> tuple[Seen, ...]:
         proves="Locks were not looked up: they are on the primary, and this is a replica.",
     )
     return (unseen,)
+
+
+def _closed(s: Snapshot) -> Seen | None:
+    """That our role may not read tables which verdicts need."""
+    if not s.closed:
+        return None
+    no_select = f"no SELECT for role {s.role!r}"
+    return Seen(
+        rule=UNREADABLE,
+        severity="warning",
+        proves=f"The role {s.role!r} may not read {', '.join(s.closed)}: what they hold is unknown.",
+        evidence=tuple(Evidence(table, "the whole table", no_select) for table in s.closed),
+        next_actor=f"the owner of the database: {'; '.join(grant_of(table, s.role) for table in s.closed)}",
+    )
+
+
+def _unread(s: Snapshot, closed: Seen, also: tuple[Seen, ...]) -> Diagnosis:
+    """The verdict where every rule that could hold needs a table that our role may not read."""
+    evidence = (show.head(s), *closed.evidence)
+    seen = msgspec.structs.replace(closed, severity="error", evidence=evidence)
+    return Diagnosis(
+        turn=s.agent_turn_id or None,
+        agent=s.agent_id,
+        verdict="unknown",
+        also=also,
+        **msgspec.structs.asdict(seen),
+    )
 
 
 def idle(agent_id: str) -> Diagnosis:
@@ -139,7 +174,7 @@ def actor(s: Snapshot, text: str) -> str:
         target=shlex.quote(s.worker_target or "?"),
         owner=lease.owner if lease else _ELSEWHERE if claimed or s.running else "?",
         calls=calls or "its calls",
-        pids=", ".join(sorted({str(lock.pid) for lock in s.locks or ()})),
+        pids=", ".join(sorted({str(lock.session.pid) for lock in s.locks or ()})),
         blocker=s.blocker.agent_turn_id if s.blocker else "?",
         blocker_actor=(blocker.next_actor if blocker else None) or "the operator",
         lint=show.lint_command(s),
@@ -147,9 +182,9 @@ def actor(s: Snapshot, text: str) -> str:
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:
-    rows = tuple(show.row(s, row) for row in s.rows) or (show.absent_row(s),)
+    rows = tuple(show.row(s, row) for row in (*s.rows, *s.foreign_rows)) or (show.absent_row(s),)
     return Diagnosis(
-        turn=s.agent_turn_id,
+        turn=s.agent_turn_id or None,
         agent=s.agent_id,
         verdict="unknown",
         rule=None,

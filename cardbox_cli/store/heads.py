@@ -22,8 +22,12 @@ class HeadStore(ProjectStore):
         """Make an idle head for an agent that has none; False where it has one."""
         return self._run("ensure_head", agent_id=agent_id) > 0
 
+    def free_turnless(self, agent_id: str) -> bool:
+        """Make a head idle that names no turn and is not; False where there is none."""
+        return self._run("free_turnless_head", agent_id=agent_id) > 0
+
     def highest_epoch(self, agent_id: str) -> int:
-        """The highest epoch of the agent that is written down anywhere but in its head."""
+        """The highest epoch of the agent that is written down anywhere."""
         return int(self._value("highest_epoch", agent_id=agent_id))
 
     def set_epoch(self, agent_id: str, turn_epoch: int, profile_box_id: str | None) -> None:

@@ -25,6 +25,13 @@ def announce(database: Database, worker: Announcement, *, lease: timedelta) -> N
     database.run("announce_worker", **msgspec.structs.asdict(worker), lease=lease)
 
 
+def note_error(database: Database, worker_id: str, error: str | None) -> None:
+    """Keep why the worker cannot work, None where it can again, in databases that have a place for it."""
+    if database.keeps_worker_errors:
+        now = database.now()
+        database.run("note_worker_error", worker_id=worker_id, error=error, now=now if error else None)
+
+
 def dismiss(database: Database, worker_id: str) -> None:
     """The worker leaves."""
     database.run("dismiss_worker", worker_id=worker_id)

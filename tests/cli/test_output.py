@@ -210,6 +210,7 @@ class TestPromisedKeys:
             "schema_version",
             "schema_version_of_this_cbx",
             "tables",
+            "unreadable_tables",
             "one_result_per_tool_call",
             "engine",
             "text_index",

@@ -20,6 +20,7 @@ from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store import workers
 from tests.crash.processes import until
 from tests.diagnosis.conftest import ASKED, CALL, CALLED, GOOD, OWNER, World
 
@@ -162,6 +163,23 @@ def nobody_works_and_a_guard_touches_the_head(world: World) -> str:
     turn = world.ask()
     world.later(240)
     world.sql("UPDATE state.agent_state_head SET updated_at = now() + interval '240 seconds'")
+    return turn
+
+
+@case("worker-cannot-work")
+def its_worker_says_why_it_cannot(world: World) -> str:
+    turn = world.ask()
+    world.worker()
+    workers.note_error(world.runtime.database, OWNER, "the database role may not do this")
+    world.later(31)
+    return turn
+
+
+@case("database-read-only")
+def the_database_takes_no_writes(world: World) -> str:
+    turn = world.ask()
+    name = world.runtime.database.connection.info.dbname
+    world.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     return turn
 
 
@@ -416,6 +434,20 @@ def the_head_is_deleted(world: World) -> str:
     return turn
 
 
+@case("head-without-turn")
+def the_head_forgets_its_turn(world: World) -> str:
+    turn = world.ask()
+    world.sql("UPDATE state.agent_state_head SET active_agent_turn_id = NULL WHERE agent_id = 'clerk'")
+    return turn
+
+
+@case("head-without-turn")
+def the_head_that_forgot_its_turn_keeps_another_queued(world: World) -> str:
+    finish_elsewhere(world, world.ask())
+    world.sql("UPDATE state.agent_state_head SET status = 'running' WHERE agent_id = 'clerk'")
+    return world.ask()
+
+
 @case("wrong-epoch")
 def the_head_is_ahead(world: World) -> str:
     turn = world.ask()
@@ -592,6 +624,7 @@ LOCKS = {
     "the head": "SELECT FROM state.agent_state_head WHERE agent_id = 'clerk' FOR UPDATE",
     "the row": "SELECT FROM state.agent_inbox FOR UPDATE",
     "the output box": "SELECT FROM card_boxes FOR UPDATE",
+    "its record": "SELECT FROM cbx.turns FOR UPDATE",
     "a table": "LOCK TABLE state.agent_inbox IN SHARE MODE",
     "a table for everybody": "LOCK TABLE state.agent_state_head IN ACCESS EXCLUSIVE MODE",
 }

@@ -17,7 +17,7 @@ from tests.conftest import Cbx
 from tests.diagnosis.conftest import CALL, World
 from tests.diagnosis.test_rules import begin_elsewhere, finish_elsewhere
 
-KEYS = ["turn", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
+KEYS = ["turn", "agent", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
 
 
 def test_the_json_has_these_keys(world: World) -> None:
@@ -99,8 +99,13 @@ def test_a_fix_names_the_project_that_the_environment_does_not(world: World) -> 
 
 
 def test_a_state_that_no_rule_knows_is_no_health(world: World) -> None:
-    turn = world.ask()
-    world.sql("UPDATE state.agent_state_head SET status = 'meditating' WHERE agent_id = 'clerk'")
+    turn = "turn_of_a_step_alone"
+    world.runtime.heads.ensure("clerk")
+    world.sql(
+        "INSERT INTO state.agent_steps (project_id, agent_id, step_id, agent_turn_id, status)"
+        " VALUES ('p', 'clerk', 'step_1', %(turn)s, 'started')",
+        turn=turn,
+    )
     answer = world.cbx("why", turn, "-o", "json")
     assert answer.code == 8
     found = answer.json()

@@ -71,19 +71,25 @@ def _survey(diagnoser: "Diagnoser") -> None:
     output.emit_list(
         [{**_as_json(each), "waiting": each.waiting} for each in survey.problems],
         columns=_PROBLEM,
-        item_id=lambda each: each["turn"],
+        item_id=lambda each: each["turn"] or each["agent"],
         empty="nothing is stuck",
     )
     announce(
         f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
         f" {survey.looked_at} looked at"
+        if survey.could_read
+        else "nothing was looked at: a table cannot be read"
     )
     if survey.problems:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
 
+def _agent(problem: dict[str, Any]) -> str:
+    return f"of agent {problem['agent']}" if problem["agent"] else NOTHING
+
+
 _PROBLEM = (
-    Column("TURN", lambda problem: problem["turn"]),
+    Column("TURN", lambda problem: problem["turn"] or _agent(problem)),
     Column("VERDICT", lambda problem: problem["verdict"]),
     Column("RULE", lambda problem: problem["rule"] or NOTHING),
     Column("WAITING", lambda problem: str(problem["waiting"])),
@@ -122,6 +128,7 @@ def _named(diagnosis: "Diagnosis") -> str:
 def _as_json(diagnosis: "Diagnosis") -> dict[str, Any]:
     return {
         "turn": diagnosis.turn,
+        "agent": diagnosis.agent,
         "verdict": diagnosis.verdict,
         **_seen_json(diagnosis),
         "also": [_seen_json(each) for each in diagnosis.also],

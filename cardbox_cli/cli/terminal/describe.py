@@ -8,6 +8,7 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.durations import duration
+from cardbox_cli.model.moments import unbounded
 from cardbox_cli.model.pairing import call_ids
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     """How long ago, as `duration` says it; "-" where nobody knows."""
     if moment is None:
         return "-"
-    return duration((now or datetime.now(UTC)) - moment)
+    return unbounded(moment) or duration((now or datetime.now(UTC)) - moment)
 
 
 def count(number: int, noun: str) -> str:
@@ -87,9 +88,12 @@ def byte_size(count: int) -> str:
 
 def time(moment: datetime | None) -> str | None:
     """An instant in UTC, to the second."""
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    if moment is None:
+        return None
+    return unbounded(moment) or moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def to_millisecond(moment: datetime) -> str:
     """An instant in UTC, to the millisecond."""
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    shown = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return unbounded(moment) or shown

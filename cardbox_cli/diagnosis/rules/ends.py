@@ -1,7 +1,7 @@
 """Rules about turns that are over, and about ends that were to be reported and were not."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
+from cardbox_cli.diagnosis.registry import REAPER, RECORDS, DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.remedies import REAP, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import ERROR, SKIPPED, WAITING
@@ -75,6 +75,7 @@ RULES = (
         severity="ok",
         rank=10,
         holds=_ended,
+        needs=(RECORDS,),
         actor=None,
         after_end=True,
     ),

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import LEASES, REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import REAP, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
@@ -123,6 +123,7 @@ RULES = (
         f" claimed more than {FOREIGN_SILENCE} ago or at no known time.",
         rank=70,
         holds=_crashed_claim,
+        needs=(LEASES,),
         actor=f"{REAPER}, or the operator",
         fix=_reclaim("its claim has crashed"),
         aside=lambda s: s.running and s.worked_on,
@@ -142,6 +143,7 @@ RULES = (
         severity="warning",
         rank=68,
         holds=_suspect,
+        needs=(LEASES,),
         actor="the system that runs it, whose worker cbx does not fence, or the operator",
         fix=_reclaim("its worker is silent"),
     ),
@@ -153,6 +155,7 @@ RULES = (
         severity="ok",
         rank=20,
         holds=_running,
+        needs=(LEASES,),
         actor="worker {owner}",
         due=_lease_ends,
     ),

@@ -3,14 +3,13 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
+from cardbox_cli.diagnosis.registry import LEASES, WORKERS, DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
 from cardbox_cli.diagnosis.rules.waits import cause, root_of
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import judge
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
 from cardbox_cli.model.execution.turns import DUE, IDLE, PROCESSING, InboxRow
-from cardbox_cli.settings import LOCK_HELD
 
 # --- queued
 
@@ -69,8 +68,15 @@ def _no_live_worker(s: Snapshot) -> Proof:
     return (*_late(s), *show.workers(s))
 
 
+def _cannot_work(s: Snapshot) -> Proof:
+    """Every live worker that could claim says why it cannot."""
+    if not s.unclaimed or s.running or not s.workers_are_unable:
+        return None
+    return (*_late(s), *show.workers(s))
+
+
 def _lost_wakeup(s: Snapshot) -> Proof:
-    if not s.unclaimed or s.unserved or s.workers_are_busy or not s.dispatched:
+    if not s.unclaimed or s.unserved or s.workers_are_busy or s.workers_are_unable or not s.dispatched:
         return None
     return (show.head(s), *_late(s), *show.workers(s))
 
@@ -128,6 +134,8 @@ def _dispatched(s: Snapshot) -> Proof:
     if not s.dispatched or s.carrier is None:
         return None
     if s.carrier.status == PROCESSING:
+        if LEASES in s.closed:
+            return None
         claimed = s.worked_on or (s.lease_of(s.carrier) is None and not s.silent)
         return (show.row(s, s.carrier), show.lease(s, s.carrier)) if claimed else None
     if not s.due_rows or s.unclaimed:
@@ -141,32 +149,7 @@ def _claim_is_late(s: Snapshot) -> datetime | None:
     return min(s.due_since(row) for row in s.due_rows) + s.settings.unclaimed_time
 
 
-# --- locks
-
-
-def _database_lock(s: Snapshot) -> Proof:
-    proof = tuple(
-        Evidence(
-            lock.table,
-            lock.row or "the whole table",
-            f"{lock.mode} lock of process {lock.pid} ({lock.application or 'no name'},"
-            f" {lock.state or 'unknown'}) for {int(lock.seconds)} s; {lock.blocked} sessions wait for it",
-        )
-        for lock in s.locks or ()
-        if lock.seconds > LOCK_HELD.value
-    )
-    return proof or None
-
-
 RULES = (
-    DiagnosisRule(
-        name="database-lock",
-        proves="A transaction of another session has held a row or a table of the turn for more than"
-        f" {LOCK_HELD}.",
-        rank=100,
-        holds=_database_lock,
-        actor="the owner of database process {pids}: end its transaction",
-    ),
     DiagnosisRule(
         name="queued-behind-stuck",
         proves="The agent is at another turn, and that one is stuck.",
@@ -209,13 +192,24 @@ RULES = (
         proves="Work is due for longer than {unclaimed}, and no live worker serves its target.",
         rank=55,
         holds=_no_live_worker,
+        needs=(WORKERS,),
         actor="the operator: start a worker, `cbx worker run --target {target} --exec CMD`",
+    ),
+    DiagnosisRule(
+        name="worker-cannot-work",
+        proves="Work is due for longer than {unclaimed}, and every live worker of its target says why it"
+        " cannot work.",
+        rank=56,
+        holds=_cannot_work,
+        actor="the operator: mend what the worker says, it goes on by itself",
+        needs=(WORKERS,),
     ),
     DiagnosisRule(
         name="lost-doorbell",
         proves="The turn is due for longer than {unclaimed}, and no worker has claimed it.",
         rank=50,
         holds=_lost_wakeup,
+        needs=(LEASES, WORKERS),
         actor="a worker of target {target}, once it looks or is notified",
         fix=NUDGE,
     ),
@@ -226,6 +220,7 @@ RULES = (
         severity="ok",
         rank=20,
         holds=_workers_busy,
+        needs=(LEASES, WORKERS),
         actor="a worker of target {target}, when one of its turns is done",
     ),
     DiagnosisRule(

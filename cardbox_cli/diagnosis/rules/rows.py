@@ -1,7 +1,7 @@
 """Rules about rows that contradict each other: epochs, rows that are missing, done with or dead too early."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import LEASES, RECORDS, Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import REBUILD, fenced, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.execution.queue.messages import is_turn
@@ -10,7 +10,7 @@ from cardbox_cli.settings import POISON
 
 
 def _head_lost(s: Snapshot) -> Proof:
-    entered = s.turn_row is None and bool(s.steps)
+    entered = s.turn_row is None and not s.is_foreign and bool(s.steps)
     if s.head is not None or not (s.promoted or s.waiting or entered):
         return None
     return (show.head(s), *(show.row(s, row) for row in s.promoted))
@@ -62,7 +62,7 @@ def _consumed(s: Snapshot) -> Proof:
 
 def _edge_alone(s: Snapshot) -> Proof:
     """The request is there and the row that asked for it is not."""
-    if s.turn_row is not None or not s.requests or s.suspended:
+    if s.turn_row is not None or s.is_foreign or not s.requests or s.suspended:
         return None
     if s.running and not s.silent:
         return None
@@ -74,7 +74,7 @@ def _edge_alone(s: Snapshot) -> Proof:
 
 def _row_alone_is_gone(s: Snapshot) -> Proof:
     """The agent is at the turn, and neither its row nor its request is there."""
-    if s.turn_row is not None or s.requests or not s.dispatched:
+    if s.turn_row is not None or s.is_foreign or s.requests or not s.dispatched:
         return None
     return (show.head(s), show.absent_row(s))
 
@@ -127,6 +127,7 @@ RULES = (
         proves="The row of the turn is consumed, and the turn has not ended: nobody will go on with it.",
         rank=77,
         holds=_consumed,
+        needs=(RECORDS,),
         fix=fenced("requeue", "its row was consumed before it ran"),
     ),
     DiagnosisRule(
@@ -134,6 +135,7 @@ RULES = (
         proves="The turn was asked for, and there is no inbox row that would make a worker run it.",
         rank=76,
         holds=_edge_alone,
+        needs=(RECORDS,),
         fix=Remedy("`cbx turn requeue`; `cbx turn fail` where the agent is not at the turn", _make_anew),
     ),
     DiagnosisRule(
@@ -160,6 +162,7 @@ RULES = (
         severity="warning",
         rank=72,
         holds=_poison,
+        needs=(LEASES,),
         fix=fenced("fail", "every try of it failed"),
     ),
 )

@@ -3,7 +3,16 @@
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import (
+    LEASES,
+    REAPER,
+    WORKERS,
+    Command,
+    DiagnosisRule,
+    Evidence,
+    Proof,
+    Remedy,
+)
 from cardbox_cli.diagnosis.remedies import NUDGE, REAP, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
@@ -61,7 +70,7 @@ def _no_deadline(s: Snapshot) -> Proof:
 
 def _report_waits(s: Snapshot) -> Proof:
     """A report lies there longer than its claim may take."""
-    if not s.suspended or not s.unclaimed or s.unserved or s.workers_are_busy:
+    if not s.suspended or not s.unclaimed or s.unserved or s.workers_are_busy or s.workers_are_unable:
         return None
     return (_suspension(s), *(show.due_row(s, row) for row in s.unclaimed))
 
@@ -174,6 +183,7 @@ RULES = (
         proves="A report is due for longer than {unclaimed}, and no worker has claimed it.",
         rank=66,
         holds=_report_waits,
+        needs=(LEASES, WORKERS),
         actor="a worker of target {target}, once it looks or is notified",
         fix=NUDGE,
     ),

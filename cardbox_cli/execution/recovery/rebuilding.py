@@ -1,4 +1,4 @@
-"""Rebuilding a head that is lost, as well as the agent's inbox rows, waiting tools and records allow.
+"""Rebuilding a head that is lost, or is not idle and names no turn, from what else is written of its agent.
 
 The epoch goes above every one that is written down, so that whoever still works for the agent is fenced off.
 Says what is certain and what is guessed.
@@ -41,7 +41,7 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
     runtime.database.require_execution()
     with runtime.transaction():
         agent = runtime.roster.get(agent_id)
-        if not runtime.heads.ensure(agent_id):
+        if not (runtime.heads.ensure(agent_id) or runtime.heads.free_turnless(agent_id)):
             raise Conflict(f"agent {agent_id!r} has its head", hint="`cbx agent show` tells its state")
         epoch = runtime.heads.highest_epoch(agent_id) + 1
         rows = runtime.inbox.open_of_agent(agent_id)

@@ -1,7 +1,7 @@
 """The connections of a worker's threads: one for each thread, made anew when it breaks.
 
-Owns how a database that went away is waited for, and that this is announced once however many threads wait.
-Knows nothing of what is done with a connection.
+Owns how a database that went away, or refuses to work, is waited for, and that this is announced once however
+many threads wait. Knows nothing of what is done with a connection.
 """
 
 import time
@@ -11,9 +11,10 @@ from datetime import timedelta
 from threading import Lock
 from typing import TypeVar
 
-from cardbox_cli.errors import CbxError, DatabaseUnavailable
+from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.driver_errors import is_refusal
 
 _T = TypeVar("_T")
 
@@ -39,28 +40,33 @@ class Connection:
             self._database = self._made_by.open()
         return self._database
 
-    def with_database(self, action: Callable[[Database], _T]) -> _T:
-        """What `action` answers, once the database is there: tried again until it is all over."""
+    def with_database(self, action: Callable[[Database], _T], *, insist: bool = True) -> _T:
+        """What `action` answers, once the database is there: tried again until it is all over.
+
+        Unless it insists, what a database that is there refuses to do is tried once.
+        """
         pause = 0.0
         while True:
             try:
                 answer = action(self.database())
             except DatabaseUnavailable as exc:
                 self.close()
-                if type(exc) is not DatabaseUnavailable or self._is_over():
+                refused = not insist and is_refusal(exc)
+                if type(exc) is not DatabaseUnavailable or refused or self._is_over():
+                    self._made_by.forget(self)
                     raise
                 # A connection may just have grown old: the first try is made in silence.
                 if pause:
-                    self._made_by.note_down(exc)
+                    self._made_by.note_down(self, exc)
                 time.sleep(pause)
                 pause = min(pause * 2, _LATE) or _SOON
             else:
-                self._made_by.note_up()
+                self._made_by.note_up(self)
                 return answer
 
-    def attempt(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
+    def attempt(self, project_id: str, action: Callable[[Runtime], _T], *, insist: bool = True) -> _T:
         """`with_database` for a use case of a project."""
-        return self.with_database(lambda database: action(self._runtime(database, project_id)))
+        return self.with_database(lambda database: action(self._runtime(database, project_id)), insist=insist)
 
     def once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
         """What `action` answers, which is not to be done twice. A connection that broke is closed."""
@@ -104,7 +110,7 @@ class Connections:
         self._announce = announce
         self._lock = Lock()
         self._idle: list[Connection] = []
-        self._is_down = False
+        self._down: dict[Connection, DatabaseUnavailable] = {}
 
     @contextmanager
     def own(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
@@ -137,19 +143,31 @@ class Connections:
             raise
         return database
 
-    def note_down(self, exc: CbxError) -> None:
-        """The database is gone, from now on."""
+    @property
+    def refusal(self) -> str | None:
+        """What the database, which is there, refuses to do for one of the threads."""
         with self._lock:
-            is_new, self._is_down = not self._is_down, True
+            refusals = [exc.message for exc in self._down.values() if is_refusal(exc)]
+        return refusals[0] if refusals else None
+
+    def note_down(self, connection: Connection, exc: DatabaseUnavailable) -> None:
+        """The database is gone for this thread, from now on."""
+        with self._lock:
+            is_new, self._down[connection] = not self._down, exc
         if is_new:
             self._announce(f"warning: {exc.message}; trying again until it is back")
 
-    def note_up(self) -> None:
-        """The database is there."""
+    def note_up(self, connection: Connection) -> None:
+        """The database works for this thread."""
         with self._lock:
-            was_down, self._is_down = self._is_down, False
-        if was_down:
+            is_back = self._down.pop(connection, None) is not None and not self._down
+        if is_back:
             self._announce("the database is back")
+
+    def forget(self, connection: Connection) -> None:
+        """The thread waits no more."""
+        with self._lock:
+            self._down.pop(connection, None)
 
     def close(self) -> None:
         """Close the connections that are not lent."""

@@ -24,6 +24,7 @@ from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
+from cardbox_cli.execution.worker.trouble import shown_trouble
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import Settings
 from cardbox_cli.store import workers
@@ -98,6 +99,9 @@ class Worker:
         self._at_once = False
         self._over = Event()
         self._reap_at = 0.0
+        # What failed when it was tried last, and why; and what of it the database knows.
+        self._failing: dict[str, str] = {}
+        self._noted: str | None = None
 
     # --- from outside
 
@@ -165,7 +169,7 @@ class Worker:
 
     def _reap_all(self, connection: Connection) -> None:
         for each in self._projects(connection, workers.unsettled_projects):
-            reaped = self._tried(partial(connection.attempt, each, reap))
+            reaped = self._tried(f"reap {each}", partial(connection.attempt, each, reap))
             if reaped is not None:
                 self._log_reaped(reaped)
 
@@ -185,21 +189,24 @@ class Worker:
             if free == 0 or self._leaving:
                 break
             look = partial(claim, target=self._plan.target, owner=self.worker_id, limit=free)
-            found = self._tried(partial(connection.attempt, project_id, look)) or []
+            found = self._tried(f"claim {project_id}", partial(connection.attempt, project_id, look)) or []
             for claimed in found:
                 self._start(claimed.row)
             count += len(found)
         return count
 
-    def _tried(self, action: Callable[[], _T]) -> _T | None:
+    def _tried(self, what: str, action: Callable[[], _T]) -> _T | None:
         """What `action` answers; None where it failed for another reason than the database's absence."""
         try:
-            return action()
+            answer = action()
         except DatabaseUnavailable:
             raise
         except CbxError as exc:
+            self._failing[what] = exc.message
             self._journal.line(f"warning: {exc.message}")
             return None
+        self._failing.pop(what, None)
+        return answer
 
     def _free(self) -> int:
         with self._lock:
@@ -289,13 +296,21 @@ class Worker:
     def _beat_until_over(self) -> None:
         with self._connections.own(self._over.is_set) as connection:
             while not self._over.is_set():
-                try:
-                    self._beat(connection)
-                except CbxError as exc:
-                    self._journal.line(f"warning: no heartbeat: {exc.message}")
+                # Each for itself: who may not announce itself keeps its leases all the same.
+                self._beat("announce", partial(self._announce, connection))
+                self._beat("extend leases", partial(self._extend_leases, connection))
                 self._over.wait(self._settings.heartbeat)
 
-    def _beat(self, connection: Connection) -> None:
+    def _beat(self, what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+            self._failing.pop(what, None)
+        except CbxError as exc:
+            if self._failing.get(what) != exc.message:
+                self._journal.line(f"warning: no heartbeat: {exc.message}")
+            self._failing[what] = exc.message
+
+    def _announce(self, connection: Connection) -> None:
         announcement = workers.Announcement(
             worker_id=self.worker_id,
             served_project_id=self._plan.project_id,
@@ -305,13 +320,25 @@ class Worker:
             concurrency=self._plan.concurrency,
         )
         lease = self._settings.lease_time
-        connection.with_database(lambda database: workers.announce(database, announcement, lease=lease))
+        announce = partial(workers.announce, worker=announcement, lease=lease)
+        connection.with_database(announce, insist=False)
+        connection.with_database(self._note_trouble, insist=False)
+
+    def _note_trouble(self, database: Database) -> None:
+        """Keep with the worker's entry why it cannot work, or that it can again."""
+        failing = next(iter(list(self._failing.values())), None)
+        trouble = shown_trouble(self._connections.refusal or failing)
+        if trouble != self._noted:
+            workers.note_error(database, self.worker_id, trouble)
+            self._noted = trouble
+
+    def _extend_leases(self, connection: Connection) -> None:
         with self._lock:
             running = list(self._running)
         for each in running:
             project_id, inbox_id = each.key
             extend = partial(heartbeat, inbox_ids=[inbox_id], owner=self.worker_id)
-            if inbox_id not in connection.attempt(project_id, extend):
+            if inbox_id not in connection.attempt(project_id, extend, insist=False):
                 each.cancellation.cancel(lost=True)
 
     def _dismiss(self, connection: Connection) -> None:

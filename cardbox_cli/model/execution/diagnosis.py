@@ -84,14 +84,49 @@ class Sharer(msgspec.Struct, frozen=True):
     agent_turn_id: str
 
 
-class Lock(msgspec.Struct, frozen=True):
-    """A lock of another session. `row` is None for a whole table; `seconds` is its transaction's age."""
+class Held(msgspec.Struct, frozen=True):
+    """A lock as the server lists it. `row` is None for a whole table; `pid` is 0 for a prepared transaction.
+
+    One that is not granted is waited for, and whoever comes later waits behind it.
+    """
 
     table: str
     row: str | None
     mode: str
+    granted: bool
+    pid: int
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What a database session does. Ages are in seconds; None is what this role may not see.
+
+    `blocked_by` are the sessions that it waits for, `waits_for` the table and `waited` for how long.
+    """
+
     pid: int
     application: str | None
     state: str | None
+    seconds: float | None
+    query_seconds: float | None
+    query: str | None
+    blocked_by: list[int]
+    waits_for: str | None
+    waited: float | None
+
+
+class Lock(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock in the way, and the session at the root: it waits for none.
+
+    `row` is None for a whole table; `seconds` is how long it has been in the way, `blocked` how many sessions
+    wait for it. `waiting` is the session that holds or wants the lock itself and waits for the root, if that
+    is another. `bars_reading`: nobody can read the table.
+    """
+
+    table: str
+    row: str | None
+    mode: str
+    session: Session
     seconds: float
     blocked: int
+    waiting: Session | None = None
+    bars_reading: bool = False

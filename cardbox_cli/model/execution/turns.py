@@ -20,6 +20,7 @@ QUEUED, PENDING, PROCESSING, DEFERRED = "queued", "pending", "processing", "defe
 CONSUMED, ERROR, SKIPPED = "consumed", "error", "skipped"
 DUE = (PENDING, DEFERRED)
 OPEN = (QUEUED, PENDING, PROCESSING, DEFERRED)
+INBOX_STATUSES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 
 WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 
@@ -253,7 +254,10 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that announced itself. `project_id` is None when it serves all projects."""
+    """A worker that announced itself. `project_id` is None when it serves all projects.
+
+    `last_error` is why it cannot work, while that lasts.
+    """
 
     worker_id: str
     project_id: str | None
@@ -265,6 +269,8 @@ class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime
     expires_at: datetime
     live: bool
+    last_error: str | None = None
+    last_error_at: datetime | None = None
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,8 +21,9 @@ from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew,
 from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
+from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
-from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION
+from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
 from cardbox_cli.store.connection.target import Target, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
 
@@ -88,6 +89,7 @@ class Database(AbstractContextManager["Database"]):
             connection.close()
             hint = "cbx needs PostgreSQL 15 or later"
             raise DatabaseUnavailable(f"the server is PostgreSQL {found}", hint=hint)
+        connection.adapters.register_loader("timestamptz", BoundedInstants)
         return cls(connection, target)
 
     @classmethod
@@ -244,6 +246,21 @@ class Database(AbstractContextManager["Database"]):
         return frozenset(self.column("existing_tables", names=list(KNOWN)))
 
     @cached_property
+    def closed_tables(self) -> frozenset[str]:
+        """Which of the tables that cbx knows exist here and may not be read by our role."""
+        return frozenset(self.column("closed_tables", names=list(KNOWN)))
+
+    @cached_property
+    def role(self) -> str:
+        """Whose rights we have."""
+        return str(self.value("our_role"))
+
+    @cached_property
+    def keeps_worker_errors(self) -> bool:
+        """Whether workers have a place for what they cannot do."""
+        return bool(self.value("keeps_worker_errors"))
+
+    @cached_property
     def unique_tool_results(self) -> bool:
         """Whether one tool-call id can have one tool result only, as in databases of card-box libraries."""
         return bool(self.value("unique_tool_results"))
@@ -272,14 +289,20 @@ class Database(AbstractContextManager["Database"]):
         return f"{info.host}:{info.port}/{info.dbname}"
 
     def require(self, table: str) -> None:
-        """Raise SchemaMissing unless `table` exists."""
+        """Raise SchemaMissing unless `table` exists, DatabaseUnavailable where our role may not read it."""
         if table not in self.tables:
+            self._require_grant(table)
             hint = "`cbx db init` shows what it would add, and adds it"
             raise SchemaMissing(f"the database has no table {table}", hint=hint)
 
+    def _require_grant(self, table: str) -> None:
+        if table in self.closed_tables:
+            what = f"the database role {self.role!r} may not read the table {table}"
+            raise DatabaseUnavailable(what, hint=grant_of(table, self.role))
+
     def forget_tables(self) -> None:
         """Look again: tables were made."""
-        for known in ("tables", "unique_tool_results"):
+        for known in ("tables", "closed_tables", "keeps_worker_errors", "unique_tool_results"):
             self.__dict__.pop(known, None)
 
     def look_again(self) -> None:
@@ -313,6 +336,7 @@ class Database(AbstractContextManager["Database"]):
             add_missing_tables(self)
             return
         if missing:
+            self._require_grant(missing[0])
             hint = "`cbx db init` makes the tables of cbx"
             raise SchemaMissing(f"the database has no table {missing[0]}", hint=hint)
         self.check_version()

@@ -54,6 +54,12 @@ def translate(exc: psycopg.Error) -> CbxError:
     return CbxError(f"the database reported {state or type(exc).__name__}: {text}")
 
 
+def is_refusal(exc: CbxError) -> bool:
+    """Whether the database is there and would not do it: for want of a right, room or time, or read-only."""
+    cause = exc.__cause__
+    return isinstance(cause, psycopg.Error) and cause.sqlstate in ("42501", "25006", "53100", "57014")
+
+
 def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
     """Why no connection came about. `where` must hold no secret."""
     hint = "check that the server runs and that the address, database and role are right"

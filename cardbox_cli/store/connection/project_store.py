@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.model.moments import unbounded
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.rows import all_decoded, decoded_or_none
 
@@ -107,7 +108,8 @@ def place(
     where: msgspec.Struct, after: object, limit: int, *, key: str, time: str = "created_at"
 ) -> dict[str, Any]:
     """The parameters of a list's next page: what `where` allows, behind the item `after` if there is one."""
-    last = {"after_time": getattr(after, time, None), "after_id": getattr(after, key, None)}
+    at = getattr(after, time, None)
+    last = {"after_time": at and (unbounded(at) or at), "after_id": getattr(after, key, None)}
     return {**msgspec.structs.asdict(where), **last, "limit": limit}
 
 

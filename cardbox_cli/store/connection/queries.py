@@ -1,7 +1,8 @@
 """The named queries of `sql/*.sql`.
 
 A file holds parts that begin with `-- name: NAME` (a query) or `-- fragment: NAME` (text that queries take
-in by writing `{NAME}`). Parameters are psycopg's `%(name)s`. This module reads them, once, and nothing more.
+in by writing `{NAME}`, or `{NAME(SQL)}` where the text says `{1}`). Parameters are psycopg's `%(name)s`. This
+module reads them, once, and nothing more.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import LiteralString
 
 _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
-_INCLUDE = re.compile(r"\{(\w+)\}")
+_INCLUDE = re.compile(r"\{(\w+)(?:\((.*?)\))?\}")
 
 
 @cache
@@ -29,5 +30,9 @@ def query(name: str) -> LiteralString:
     """The text of the query `name`, its fragments taken in. It is ours alone: no value is ever part of it."""
     text = _parts()["name"][name]
     while _INCLUDE.search(text):
-        text = _INCLUDE.sub(lambda found: _parts()["fragment"][found[1]], text)
+        text = _INCLUDE.sub(_included, text)
     return text
+
+
+def _included(found: re.Match[str]) -> str:
+    return _parts()["fragment"][found[1]].replace("{1}", found[2] or "")

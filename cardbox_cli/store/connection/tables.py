@@ -1,4 +1,4 @@
-"""The names of the tables that cbx knows, by what cannot be done without them."""
+"""The names of the tables that cbx knows, by what cannot be done without them, and how they are granted."""
 
 ESSENTIAL = ("public.cards", "public.card_boxes")
 """What every command needs; the tables of cbx itself add titles, profiles and provenance."""
@@ -30,3 +30,9 @@ KNOWN = (
     "cbx.project_settings",
     "cbx.schema_version",
 )
+
+
+def grant_of(table: str, role: str) -> str:
+    """The statement that lets a role read a table."""
+    quoted = '"' + role.replace('"', '""') + '"'
+    return f"GRANT USAGE ON SCHEMA {table.split('.')[0]} TO {quoted}; GRANT SELECT ON {table} TO {quoted}"

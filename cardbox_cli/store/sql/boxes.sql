@@ -11,7 +11,7 @@ json_build_object(
     'title', NULL,
     'card_ids', {ids},
     'parent_ids', CASE WHEN jsonb_typeof(b.parent_ids) = 'array' THEN b.parent_ids ELSE '[]' END,
-    'updated_at', to_char(b.updated_at AT TIME ZONE 'UTC', {utc})
+    'updated_at', {instant(b.updated_at)}
 )::text
 
 -- name: insert_box
@@ -129,7 +129,7 @@ SELECT json_build_object(
         FROM jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
         WHERE slot.card_id = %(card_id)s ORDER BY slot.place),
     'cards', jsonb_array_length({ids}),
-    'updated_at', to_char(b.updated_at AT TIME ZONE 'UTC', {utc})
+    'updated_at', {instant(b.updated_at)}
 )::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)

@@ -7,6 +7,12 @@ c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > {now})
 -- fragment: utc
 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
 
+-- fragment: instant
+to_char(
+    CASE WHEN {1} IS NOT NULL
+         THEN least(greatest({1}, '0002-01-01 00:00:00Z'), '9998-12-31 23:59:59.999999Z') END
+    AT TIME ZONE 'UTC', {utc})
+
 -- fragment: card_type
 coalesce(c.metadata ->> 'type', c.metadata ->> 'semantic_type', 'unknown')
 
@@ -22,9 +28,9 @@ row_to_json((SELECT card FROM (SELECT
     c.tool_call_id,
     c.ttl_seconds,
     CASE WHEN jsonb_typeof(c.metadata) = 'object' THEN c.metadata ELSE '{}' END AS metadata,
-    to_char(c.created_at AT TIME ZONE 'UTC', {utc}) AS created_at,
-    to_char(c.expires_at AT TIME ZONE 'UTC', {utc}) AS expires_at,
-    to_char(c.deleted_at AT TIME ZONE 'UTC', {utc}) AS deleted_at
+    {instant(c.created_at)} AS created_at,
+    {instant(c.expires_at)} AS expires_at,
+    {instant(c.deleted_at)} AS deleted_at
 ) AS card))::text
 
 -- fragment: stored_metadata

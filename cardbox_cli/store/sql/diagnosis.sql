@@ -1,12 +1,15 @@
 -- fragment: open_statuses
 ('queued', 'pending', 'deferred', 'processing')
 
+-- fragment: known_statuses
+('queued', 'pending', 'deferred', 'processing', 'consumed', 'error', 'skipped')
+
 -- fragment: uuid_pattern
 ('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
 
 -- name: why_lock_timeout
 -- How long the reads of this transaction wait for a table that somebody has locked.
-SELECT set_config('lock_timeout', '3s', true)
+SELECT set_config('lock_timeout', '1s', true)
 
 -- name: why_places
 -- The agents of these turns, from whichever row names them.
@@ -14,10 +17,9 @@ SELECT i.agent_turn_id, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = ANY(%(turns)s)
 UNION
-SELECT i.inbox_id, i.agent_id
+SELECT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
-WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(turns)s) AND i.message_type = 'turn'
-    AND i.agent_turn_id IS NULL
+WHERE i.project_id = %(project_id)s AND i.agent_turn_id IS NULL AND {turn_of_row} = ANY(%(turns)s)
 UNION
 SELECT h.active_agent_turn_id, h.agent_id
 FROM state.agent_state_head AS h
@@ -40,9 +42,10 @@ WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
 
 -- name: why_turn_of_agent
 -- The turn that an agent is at, else the one that is next, else its last one. One row at most.
-(SELECT h.active_agent_turn_id, 1 AS choice
+(SELECT coalesce(h.active_agent_turn_id, ''), 1 AS choice
  FROM state.agent_state_head AS h
- WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.active_agent_turn_id IS NOT NULL)
+ WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+    AND (h.active_agent_turn_id IS NOT NULL OR h.status <> 'idle'))
 UNION ALL
 (SELECT {turn_of_row}, 2
  FROM state.agent_inbox AS i
@@ -60,18 +63,18 @@ ORDER BY choice
 LIMIT 1
 
 -- name: why_active
--- The turns that agents are at.
-SELECT h.active_agent_turn_id, h.agent_id
+-- The turns that agents are at; '' where an agent is not idle and its head names none.
+SELECT coalesce(h.active_agent_turn_id, ''), h.agent_id
 FROM state.agent_state_head AS h
-WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.active_agent_turn_id IS NOT NULL
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle'
 
 -- name: why_open
--- Turns with a row that is promoted or claimed though no agent is at them.
+-- Turns with an open row that no queue holds, of whatever type, though no agent is at them.
 SELECT DISTINCT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
-WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred', 'processing')
-    AND i.message_type IN {known_types}
+WHERE i.project_id = %(project_id)s AND i.status IN {open_statuses}
+    AND (i.status <> 'queued' OR i.message_type <> 'turn')
     AND h.active_agent_turn_id IS DISTINCT FROM {turn_of_row}
 
 -- name: why_next
@@ -95,6 +98,18 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
             CASE WHEN i.payload ->> 'context_box_id' ~* {uuid_pattern}
                  THEN (i.payload ->> 'context_box_id')::uuid END)
 LIMIT %(limit)s
+
+-- name: why_strange
+-- The turns of rows whose status nobody knows, among the newest rows.
+SELECT DISTINCT {turn_of_row}, i.agent_id
+FROM (
+    SELECT n.agent_turn_id, n.correlation_id, n.inbox_id, n.agent_id, n.status
+    FROM state.agent_inbox AS n
+    WHERE n.project_id = %(project_id)s
+    ORDER BY n.created_at DESC, n.inbox_id DESC
+    LIMIT %(limit)s
+) AS i
+WHERE i.status NOT IN {known_statuses}
 
 -- name: why_dead
 -- The turns of the newest dead rows.
@@ -173,7 +188,8 @@ WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.agent
 UNION ALL
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
-WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(turns)s) AND i.agent_turn_id IS NULL
+WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.agent_turn_id IS NULL
+    AND {turn_of_row} = ANY(%(turns)s)
 
 -- name: why_queues
 -- How long the queues of these agents are.
@@ -232,7 +248,7 @@ WHERE r.project_id = %(project_id)s AND r.agent_id = ANY(%(agents)s)
 -- name: why_workers
 -- The workers that serve this project under one of these targets.
 SELECT {worker_json}
-FROM cbx.workers AS w
+FROM {workers}
 WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL) AND w.worker_target = ANY(%(targets)s)
 ORDER BY w.worker_id
 
@@ -355,42 +371,69 @@ WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.output_box_id =
 -- Whether this is a primary: the locks that count are taken there.
 SELECT NOT pg_is_in_recovery()
 
--- fragment: holder
-l.pid, nullif(a.application_name, ''), a.state, coalesce(extract(epoch FROM {moment} - a.xact_start), 0)::float8,
-    (SELECT count(*) FROM pg_stat_activity AS b
-     WHERE b.wait_event_type = 'Lock' AND l.pid = ANY(pg_blocking_pids(b.pid)))::integer
+-- name: why_read_only
+-- What makes new transactions of all sessions read-only here, unless this is a replica.
+SELECT s.source
+FROM pg_settings AS s
+WHERE s.name = 'default_transaction_read_only' AND s.setting = 'on' AND NOT pg_is_in_recovery()
+    AND s.source IN ('environment variable', 'configuration file', 'command line', 'global', 'database')
 
--- fragment: held_row
-l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock' AND l.pid <> pg_backend_pid()
+-- fragment: holder
+JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock'
+    AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.transactionid
 
 -- name: why_row_locks
 -- Who holds the rows of these agents, inbox rows and boxes: a locked row bears the id of a transaction that runs.
-SELECT 'state.agent_state_head', h.agent_id, 'row', {holder}
+SELECT 'state.agent_state_head', h.agent_id, 'row', true, coalesce(l.pid, 0)
 FROM state.agent_state_head AS h
-JOIN pg_locks AS l ON l.transactionid = h.xmax AND {held_row}
-JOIN pg_stat_activity AS a ON a.pid = l.pid
+{holder} = h.xmax
 WHERE h.project_id = %(project_id)s AND h.agent_id = ANY(%(agents)s)
 UNION ALL
-SELECT 'state.agent_inbox', i.inbox_id, 'row', {holder}
+SELECT 'state.agent_inbox', i.inbox_id, 'row', true, coalesce(l.pid, 0)
 FROM state.agent_inbox AS i
-JOIN pg_locks AS l ON l.transactionid = i.xmax AND {held_row}
-JOIN pg_stat_activity AS a ON a.pid = l.pid
+{holder} = i.xmax
 WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(inbox_ids)s)
 UNION ALL
-SELECT 'public.card_boxes', b.box_id::text, 'row', {holder}
+SELECT 'public.card_boxes', b.box_id::text, 'row', true, coalesce(l.pid, 0)
 FROM public.card_boxes AS b
-JOIN pg_locks AS l ON l.transactionid = b.xmax AND {held_row}
-JOIN pg_stat_activity AS a ON a.pid = l.pid
+{holder} = b.xmax
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
 
+-- name: why_record_locks
+-- Who holds what cbx keeps of these turns.
+SELECT 'cbx.turns', t.agent_turn_id, 'row', true, coalesce(l.pid, 0)
+FROM cbx.turns AS t
+{holder} = t.xmax
+WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
+
 -- name: why_table_locks
--- Who keeps everybody from writing to a table that turns need. Reads the catalog alone.
-SELECT n.nspname || '.' || c.relname, NULL, l.mode, {holder}
+-- Who keeps others from writing to a table that turns need, or waits for a lock that does. Reads the catalog alone.
+SELECT n.nspname || '.' || c.relname, NULL, l.mode, l.granted, coalesce(l.pid, 0)
 FROM pg_locks AS l
 JOIN pg_class AS c ON c.oid = l.relation
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
-JOIN pg_stat_activity AS a ON a.pid = l.pid
-WHERE l.locktype = 'relation' AND l.granted AND l.pid <> pg_backend_pid()
+WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
     AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
     AND n.nspname || '.' || c.relname = ANY(%(tables)s)
+ORDER BY NOT l.granted, 1, 5
+
+-- name: why_sessions
+-- What these sessions do, and all that wait for a lock. Who waits for a row holds the place in its queue.
+WITH locks AS MATERIALIZED (
+    SELECT l.pid, l.locktype, l.relation, l.granted, l.waitstart FROM pg_locks AS l WHERE l.pid IS NOT NULL
+)
+SELECT a.pid, nullif(a.application_name, ''), a.state,
+    extract(epoch FROM %(now)s - a.xact_start)::float8, extract(epoch FROM %(now)s - a.query_start)::float8, a.query,
+    CASE WHEN w.pid IS NULL THEN ARRAY[]::integer[] ELSE pg_blocking_pids(a.pid) END,
+    (SELECT n.nspname || '.' || c.relname
+     FROM locks AS l
+     JOIN pg_class AS c ON c.oid = l.relation
+     JOIN pg_namespace AS n ON n.oid = c.relnamespace
+     WHERE w.pid IS NOT NULL AND l.pid = a.pid AND (l.locktype = 'tuple' OR l.locktype = 'relation' AND NOT l.granted)
+     ORDER BY l.granted, l.locktype
+     LIMIT 1),
+    extract(epoch FROM %(now)s - w.waitstart)::float8
+FROM pg_stat_activity AS a
+LEFT JOIN locks AS w ON w.pid = a.pid AND NOT w.granted
+WHERE a.pid = ANY(%(pids)s) OR w.pid IS NOT NULL OR a.pid IN (SELECT unnest(pg_blocking_pids(b.pid)) FROM locks AS b WHERE NOT b.granted)

@@ -99,9 +99,18 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS last ON true
 
+-- name: free_turnless_head
+-- A head that is not idle and names no turn becomes idle.
+UPDATE state.agent_state_head AS h
+SET status = 'idle', active_agent_turn_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.status <> 'idle'
+    AND coalesce(h.active_agent_turn_id, '') = ''
+
 -- name: highest_epoch
--- The highest epoch of an agent that is written down anywhere but in its head.
+-- The highest epoch of an agent that is written down anywhere.
 SELECT greatest(
+    (SELECT h.turn_epoch FROM state.agent_state_head AS h
+     WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s),
     (SELECT max(i.turn_epoch) FROM state.agent_inbox AS i
      WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s),
     (SELECT max(w.turn_epoch) FROM state.turn_waiting_tools AS w

@@ -14,8 +14,9 @@ DELETE FROM resource.profiles AS p
 WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
 
 -- fragment: profile_row
-SELECT p.name, p.profile_box_id, p.worker_target, p.tags,
-    to_char(p.updated_at AT TIME ZONE 'UTC', {utc})
+SELECT p.name, p.profile_box_id, p.worker_target,
+    CASE WHEN jsonb_typeof(p.tags) = 'array' THEN p.tags ELSE '[]' END,
+    {instant(p.updated_at)}
 FROM resource.profiles AS p
 
 -- name: profile_by_name

@@ -4,8 +4,8 @@ json_build_object(
     'title', p.title,
     'status', p.status,
     'owner_id', p.owner_id,
-    'created_at', to_char(p.created_at AT TIME ZONE 'UTC', {utc}),
-    'updated_at', to_char(p.updated_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(p.created_at)},
+    'updated_at', {instant(p.updated_at)}
 )::text
 
 -- name: insert_project
@@ -33,7 +33,10 @@ RETURNING {project_json}
 -- What is kept of how the project's contexts are composed; no row where nothing was ever set.
 SELECT json_build_object(
     'enable_share_context', s.enable_share_context,
-    'reproducible_layers', s.reproducible_layers
+    'reproducible_layers', CASE
+        WHEN jsonb_typeof(s.reproducible_layers) = 'array'
+            AND NOT jsonb_path_exists(s.reproducible_layers, '$[*] ? (@.type() != "string")')
+        THEN s.reproducible_layers ELSE '[]' END
 )::text
 FROM cbx.project_settings AS s
 WHERE s.project_id = %(project_id)s

@@ -7,7 +7,7 @@
     'owner_agent_id', r.owner_agent_id,
     'status', r.status,
     'metadata', CASE WHEN jsonb_typeof(r.metadata) = 'object' THEN r.metadata ELSE '{}' END,
-    'created_at', to_char(r.created_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(r.created_at)}
 
 -- fragment: agent_json
 json_build_object({agent_pairs})::text

@@ -14,6 +14,23 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
     AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 
+-- name: closed_tables
+-- Which of these tables exist and may not be read.
+SELECT n.nspname || '.' || c.relname
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
+    AND NOT (has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
+
+-- name: our_role
+-- Whose rights this session has.
+SELECT current_user
+
+-- name: keeps_worker_errors
+-- Whether cbx.workers has the columns for what workers cannot do.
+SELECT count(*) = 2
+FROM pg_attribute AS a
+WHERE a.attrelid = to_regclass('cbx.workers') AND a.attname IN ('last_error', 'last_error_at') AND NOT a.attisdropped
+
 -- name: table_makers
 -- Those of these tables that exist, and whether cbx made them: only cbx declares that a project sorts by code point.
 SELECT n.nspname || '.' || c.relname, n.nspname = 'cbx' OR EXISTS (

@@ -18,8 +18,8 @@ json_build_object(
     'context_box_id', h.context_box_id,
     'output_box_id', h.output_box_id,
     'waiting_tool_count', h.waiting_tool_count,
-    'resume_deadline', to_char(h.resume_deadline AT TIME ZONE 'UTC', {utc}),
-    'updated_at', to_char(h.updated_at AT TIME ZONE 'UTC', {utc})
+    'resume_deadline', {instant(h.resume_deadline)},
+    'updated_at', {instant(h.updated_at)}
 )::text
 
 -- fragment: inbox_json
@@ -37,12 +37,12 @@ json_build_object(
     'payload', i.payload,
     'status', i.status,
     'retry_count', i.retry_count,
-    'next_retry_at', to_char(i.next_retry_at AT TIME ZONE 'UTC', {utc}),
+    'next_retry_at', {instant(i.next_retry_at)},
     'last_error', i.last_error,
     'defer_reason', i.defer_reason,
-    'processed_at', to_char(i.processed_at AT TIME ZONE 'UTC', {utc}),
-    'archived_at', to_char(i.archived_at AT TIME ZONE 'UTC', {utc}),
-    'created_at', to_char(i.created_at AT TIME ZONE 'UTC', {utc})
+    'processed_at', {instant(i.processed_at)},
+    'archived_at', {instant(i.archived_at)},
+    'created_at', {instant(i.created_at)}
 )::text
 
 -- fragment: step_json
@@ -60,8 +60,8 @@ json_build_object(
     'tool_call_ids', s.tool_call_ids,
     'error', s.error,
     'metadata', s.metadata,
-    'started_at', to_char(s.started_at AT TIME ZONE 'UTC', {utc}),
-    'ended_at', to_char(s.ended_at AT TIME ZONE 'UTC', {utc})
+    'started_at', {instant(s.started_at)},
+    'ended_at', {instant(s.ended_at)}
 )::text
 
 -- fragment: waiting_json
@@ -74,9 +74,9 @@ json_build_object(
     'tool_name', w.tool_name,
     'wait_status', w.wait_status,
     'tool_result_card_id', w.tool_result_card_id,
-    'created_at', to_char(w.created_at AT TIME ZONE 'UTC', {utc}),
-    'received_at', to_char(w.received_at AT TIME ZONE 'UTC', {utc}),
-    'applied_at', to_char(w.applied_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(w.created_at)},
+    'received_at', {instant(w.received_at)},
+    'applied_at', {instant(w.applied_at)}
 )::text
 
 -- fragment: edge_json
@@ -96,7 +96,7 @@ json_build_object(
     'trace_id', e.trace_id,
     'parent_step_id', e.parent_step_id,
     'metadata', e.metadata,
-    'created_at', to_char(e.created_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(e.created_at)}
 )::text
 
 -- fragment: lease_json
@@ -106,9 +106,9 @@ json_build_object(
     'agent_turn_id', l.agent_turn_id,
     'turn_epoch', l.turn_epoch,
     'owner', l.owner,
-    'claimed_at', to_char(l.claimed_at AT TIME ZONE 'UTC', {utc}),
-    'heartbeat_at', to_char(l.heartbeat_at AT TIME ZONE 'UTC', {utc}),
-    'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', {utc})
+    'claimed_at', {instant(l.claimed_at)},
+    'heartbeat_at', {instant(l.heartbeat_at)},
+    'expires_at', {instant(l.expires_at)}
 )::text
 
 -- fragment: record_json
@@ -116,14 +116,17 @@ json_build_object(
     'agent_turn_id', t.agent_turn_id,
     'agent_id', t.agent_id,
     'output_start', t.output_start,
-    'report_to', t.report_to,
+    'report_to', CASE
+        WHEN jsonb_typeof(t.report_to) = 'object'
+            AND NOT jsonb_path_exists(t.report_to, '$.* ? (@.type() != "string")')
+        THEN t.report_to END,
     'end_status', t.end_status,
     'end_epoch', t.end_epoch,
     'deliverable_card_id', t.deliverable_card_id,
     'error_code', t.error_code,
     'error', t.error,
-    'created_at', to_char(t.created_at AT TIME ZONE 'UTC', {utc}),
-    'ended_at', to_char(t.ended_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(t.created_at)},
+    'ended_at', {instant(t.ended_at)}
 )::text
 
 -- fragment: audit_json
@@ -137,8 +140,14 @@ json_build_object(
     'epoch_before', a.epoch_before,
     'epoch_after', a.epoch_after,
     'detail', a.detail,
-    'created_at', to_char(a.created_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(a.created_at)}
 )::text
+
+-- fragment: workers
+cbx.workers AS w
+    CROSS JOIN LATERAL (
+        SELECT to_jsonb(w) ->> 'last_error' AS last_error,
+            (to_jsonb(w) ->> 'last_error_at')::timestamptz AS last_error_at) AS e
 
 -- fragment: worker_json
 json_build_object(
@@ -148,8 +157,10 @@ json_build_object(
     'host', w.host,
     'pid', w.pid,
     'concurrency', w.concurrency,
-    'started_at', to_char(w.started_at AT TIME ZONE 'UTC', {utc}),
-    'heartbeat_at', to_char(w.heartbeat_at AT TIME ZONE 'UTC', {utc}),
-    'expires_at', to_char(w.expires_at AT TIME ZONE 'UTC', {utc}),
-    'live', w.expires_at > {now}
+    'started_at', {instant(w.started_at)},
+    'heartbeat_at', {instant(w.heartbeat_at)},
+    'expires_at', {instant(w.expires_at)},
+    'live', w.expires_at > {now},
+    'last_error', e.last_error,
+    'last_error_at', {instant(e.last_error_at)}
 )::text

@@ -8,10 +8,10 @@ state.agent_state_head AS h
 
 -- fragment: turn_status
 CASE WHEN h.status IS NOT NULL THEN h.status
-     WHEN i.status = 'queued' THEN 'queued'
      WHEN i.status IN ('pending', 'deferred', 'processing') AND {last_step_status} IS DISTINCT FROM 'over'
      THEN 'pending'
-     ELSE 'ended' END
+     WHEN i.status IN ('pending', 'deferred', 'processing', 'consumed', 'error', 'skipped') THEN 'ended'
+     ELSE i.status END
 
 -- fragment: last_step_status
 (SELECT CASE WHEN s.status IN ('completed', 'failed') THEN 'over' ELSE s.status END
@@ -45,12 +45,12 @@ json_build_object(
     'profile_box_id', coalesce(h.profile_box_id::text, i.payload ->> 'profile_box_id'),
     'context_box_id', coalesce(h.context_box_id::text, i.payload ->> 'context_box_id'),
     'output_box_id', coalesce(h.output_box_id::text, i.payload ->> 'output_box_id'),
-    'resume_deadline', to_char(h.resume_deadline AT TIME ZONE 'UTC', {utc}),
+    'resume_deadline', {instant(h.resume_deadline)},
     'inbox_id', i.inbox_id,
     'row_status', i.status,
-    'left_at', to_char(coalesce(i.archived_at, i.processed_at) AT TIME ZONE 'UTC', {utc}),
+    'left_at', {instant(coalesce(i.archived_at, i.processed_at))},
     'carried', {carried},
-    'created_at', to_char(i.created_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(i.created_at)}
 )::text
 
 -- fragment: turn_matches
@@ -120,9 +120,9 @@ SELECT DISTINCT ON (e.target_agent_turn_id) json_build_object(
     'profile_box_id', h.profile_box_id,
     'context_box_id', h.context_box_id,
     'output_box_id', h.output_box_id,
-    'resume_deadline', to_char(h.resume_deadline AT TIME ZONE 'UTC', {utc}),
+    'resume_deadline', {instant(h.resume_deadline)},
     'carried', {carried},
-    'created_at', to_char(e.created_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(e.created_at)}
 )::text
 FROM state.execution_edges AS e
 LEFT JOIN state.agent_state_head AS h
@@ -143,11 +143,11 @@ SELECT json_build_object(
     'agent_turn_id', turn.id,
     'step_id', last.step_id,
     'step_status', last.status,
-    'step_ended_at', to_char(last.ended_at AT TIME ZONE 'UTC', {utc}),
+    'step_ended_at', {instant(last.ended_at)},
     'card_id', card.card_id,
     'card_metadata', card.metadata,
     'card_content', card.content,
-    'card_created_at', to_char(card.created_at AT TIME ZONE 'UTC', {utc})
+    'card_created_at', {instant(card.created_at)}
 )::text
 FROM unnest(%(turn_ids)s::text[]) AS turn (id)
 LEFT JOIN LATERAL (
@@ -237,7 +237,7 @@ SELECT json_build_object(
     'text', left(coalesce(c.content ->> 'text', c.content ->> 'data', c.content ->> 'result', ''), 200),
     'calls', (SELECT jsonb_agg(jsonb_build_array(call ->> 'id', call #>> '{function,name}'))
               FROM jsonb_path_query(c.tool_calls, '$[*]') AS call),
-    'created_at', to_char(c.created_at AT TIME ZONE 'UTC', {utc})
+    'created_at', {instant(c.created_at)}
 )::text
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.deleted_at IS NULL

@@ -6,6 +6,11 @@ VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid
     {now} + %(lease)s::interval)
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = {now}, expires_at = excluded.expires_at
 
+-- name: note_worker_error
+-- Why a worker cannot work, and since when; null where it can.
+UPDATE cbx.workers AS w SET last_error = %(error)s, last_error_at = %(now)s::timestamptz
+WHERE w.worker_id = %(worker_id)s
+
 -- name: dismiss_worker
 -- A worker leaves.
 DELETE FROM cbx.workers AS w WHERE w.worker_id = %(worker_id)s
@@ -17,7 +22,7 @@ DELETE FROM cbx.workers AS w WHERE w.expires_at < {now} - interval '1 day'
 -- name: workers
 -- The workers that serve this project, those of all projects too; of one target if it is named.
 SELECT {worker_json}
-FROM cbx.workers AS w
+FROM {workers}
 WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL)
     AND (%(target)s::text IS NULL OR w.worker_target = %(target)s)
 ORDER BY w.worker_target, w.started_at, w.worker_id

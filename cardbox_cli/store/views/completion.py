@@ -6,7 +6,9 @@ to say of it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
+from cardbox_cli.model.moments import unbounded
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -34,10 +36,11 @@ def recent_boxes(database: Database, project_id: str) -> Pairs:
     """The ids of the boxes that changed last, each with its title, or else when it changed."""
     rows = database.rows("recent_boxes", project_id=project_id, limit=RECENT)
     titles = BoxInfoStore(database, project_id).titles([box_id for box_id, _ in rows])
-    return [
-        (box_id, titles.get(box_id) or f"changed {changed.astimezone():%Y-%m-%d %H:%M}")
-        for box_id, changed in rows
-    ]
+    return [(box_id, titles.get(box_id) or f"changed {_local(changed)}") for box_id, changed in rows]
+
+
+def _local(moment: datetime) -> str:
+    return unbounded(moment) or f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
 def recent_cards(database: Database, project_id: str) -> Pairs:

@@ -11,17 +11,29 @@ from cardbox_cli.model.execution import diagnosis as facts
 from cardbox_cli.model.execution import turns as model
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
-from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION
+from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, OWN_EXECUTION
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
 LOOKED_AT = 10_000
+# Among how many of the newest inbox rows one of an unknown status is found: no index has such.
+_STRANGE_AMONG = 2000
 
 _Value = TypeVar("_Value")
 
 
 class DiagnosisStore(ProjectStore):
     """The rows of one project, as a diagnosis wants them."""
+
+    @property
+    def keeps_turns(self) -> bool:
+        """Whether leases, workers and records of turns have a place here, be it closed to our role."""
+        return {*self.database.tables, *self.database.closed_tables}.issuperset(OWN_EXECUTION)
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """Those of their tables that our role may not read."""
+        return tuple(table for table in OWN_EXECUTION if table in self.database.closed_tables)
 
     def be_impatient(self) -> None:
         """Let the reads of this transaction fail soon where a table is locked."""
@@ -30,12 +42,13 @@ class DiagnosisStore(ProjectStore):
     def places(self, turns: Collection[str]) -> dict[str, str]:
         """The agent of each of these turns that any row tells of."""
         found = dict(self._rows("why_places", turns=list(turns)))
-        if self.database.keeps_turns:
-            found |= dict(self._rows("why_places_recorded", turns=list(turns)))
-        return found
+        return found | dict(self._own("cbx.turns", "why_places_recorded", turns=list(turns)))
 
     def agent(self, agent_id: str) -> tuple[bool, str | None]:
-        """Whether the agent is known, and the turn that it is at, else its next one, else its last one."""
+        """Whether the agent is known, and the turn that it is at, else its next one, else its last one.
+
+        The turn is "" where the agent is not idle, and its head names none.
+        """
         row = self._row("why_turn_of_agent", agent_id=agent_id)
         known = row is not None or bool(self.heads([agent_id])) or bool(self.worker_targets([agent_id]))
         return known, None if row is None else row[0]
@@ -47,22 +60,23 @@ class DiagnosisStore(ProjectStore):
     def suspects(self) -> list[facts.Place]:
         """Every turn that something may be wrong with; none that waits behind an active one or is done.
 
-        Follows partial indexes over what is open; of what is lost, up to `LOOKED_AT` of each kind count, the
-        newest of dead rows and of requests.
+        An agent that is at no turn and not idle is a place without a turn. Follows partial indexes over what
+        is open; of what is lost, up to `LOOKED_AT` of each kind count, the newest of dead rows and of
+        requests, and of rows whose status nobody knows those among the newest.
         """
-        found = dict[str, str]()
+        found = dict[facts.Place, None]()
         for query in ("why_active", "why_open", "why_next"):
-            found |= dict(self._rows(query))
-        found |= dict(self._rows("why_queued_without_box", limit=LOOKED_AT))
-        lost = dict[str, str]()
+            found |= _places(self._rows(query))
+        found |= _places(self._rows("why_queued_without_box", limit=LOOKED_AT))
+        found |= _places(self._rows("why_strange", limit=_STRANGE_AMONG))
+        lost = dict[facts.Place, None]()
         for query in ("why_dead", "why_bare_edges"):
-            lost |= dict(self._rows(query, limit=LOOKED_AT))
-        if self.database.keeps_turns:
-            lost |= dict(self._rows("why_unended", limit=LOOKED_AT))
-            for (ended,) in self._rows("why_ended", turns=list(lost)):
-                del lost[ended]
-            found |= dict(self._rows("why_orphans"))
-        return [facts.Place(*place) for place in (lost | found).items()]
+            lost |= _places(self._rows(query, limit=LOOKED_AT))
+        lost |= _places(self._own("cbx.turns", "why_unended", limit=LOOKED_AT))
+        turns = [place.agent_turn_id for place in lost]
+        ended = {turn for (turn,) in self._own("cbx.turns", "why_ended", turns=turns)}
+        lost = {place: None for place in lost if place.agent_turn_id not in ended}
+        return list(lost | found | _places(self._own("cbx.leases", "why_orphans")))
 
     def counts(self) -> tuple[int, int]:
         """How many agents are at a turn, and how many turns are queued."""
@@ -101,17 +115,18 @@ class DiagnosisStore(ProjectStore):
 
     def records(self, turns: Collection[str]) -> dict[str, model.TurnRecord]:
         """What cbx keeps of turns."""
-        records = all_decoded(model.TurnRecord, self._own("why_records", turns=list(turns)))
+        records = all_decoded(model.TurnRecord, self._own("cbx.turns", "why_records", turns=list(turns)))
         return {record.agent_turn_id: record for record in records}
 
     def audit(self, turns: Collection[str]) -> dict[str, model.AuditEntry]:
         """The last thing that was done to turns from outside their runs."""
-        rows = self._own("why_audit", turns=list(turns))
+        rows = self._own("cbx.audit", "why_audit", turns=list(turns))
         return {entry.agent_turn_id or "": entry for entry in all_decoded(model.AuditEntry, rows)}
 
     def leases(self, agents: Collection[str]) -> dict[str, list[model.Lease]]:
         """The leases of agents' rows, by agent."""
-        return _grouped(all_decoded(model.Lease, self._own("why_leases", agents=list(agents))), "agent_id")
+        rows = self._own("cbx.leases", "why_leases", agents=list(agents))
+        return _grouped(all_decoded(model.Lease, rows), "agent_id")
 
     def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
         """Which workers serve the agents that are on the roster; "" for nobody."""
@@ -120,12 +135,12 @@ class DiagnosisStore(ProjectStore):
 
     def workers(self, targets: Collection[str]) -> dict[str, list[model.WorkerEntry]]:
         """The workers that announced themselves for targets, by target."""
-        workers = all_decoded(model.WorkerEntry, self._own("why_workers", targets=list(targets)))
-        return _grouped(workers, "worker_target")
+        rows = self._own("cbx.workers", "why_workers", targets=list(targets))
+        return _grouped(all_decoded(model.WorkerEntry, rows), "worker_target")
 
     def loads(self, workers: Collection[str]) -> dict[str, int]:
         """How many leases each of these workers has that are not over, in whatever project."""
-        return dict(self._own("why_loads", workers=list(workers)))
+        return dict(self._own("cbx.leases", "why_loads", workers=list(workers)))
 
     def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
         """Which of these boxes exist."""
@@ -177,20 +192,38 @@ class DiagnosisStore(ProjectStore):
         """Whether this is a primary, where the locks are."""
         return bool(self._value("why_primary"))
 
+    def read_only_by(self) -> str | None:
+        """Where it is set, on this primary, that everybody's new transactions are read-only; None if not."""
+        source: str | None = self._value("why_read_only")
+        return source
+
     def row_locks(
-        self, agents: Collection[str], inbox_ids: Collection[str], boxes: Collection[str]
-    ) -> list[facts.Lock]:
-        """Who holds these rows."""
-        rows = self._rows("why_row_locks", agents=list(agents), inbox_ids=list(inbox_ids), boxes=list(boxes))
-        return [facts.Lock(*row) for row in rows]
+        self, agents: Collection[str], turns: Collection[str], rows: Collection[str], boxes: Collection[str]
+    ) -> list[facts.Held]:
+        """Who holds the rows of these agents, turns, messages and boxes. Raises Conflict rather than wait."""
+        wanted = {"agents": list(agents), "inbox_ids": list(rows), "boxes": list(boxes)}
+        with self.database.aside():
+            self.be_impatient()
+            found = self._rows("why_row_locks", **wanted)
+            found += self._own("cbx.turns", "why_record_locks", turns=list(turns))
+        return [facts.Held(*row) for row in found]
 
-    def table_locks(self) -> list[facts.Lock]:
-        """Who keeps everybody from writing to a table that turns need. Waits for no lock itself."""
-        tables = [*EXECUTION, *ESSENTIAL]
-        return [facts.Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
+    def table_locks(self) -> list[facts.Held]:
+        """Who keeps others from writing to a table that turns need, or waits to. Waits for no lock itself."""
+        tables = [*EXECUTION, *ESSENTIAL, *OWN_EXECUTION]
+        return [facts.Held(*row) for row in self._rows("why_table_locks", tables=tables)]
 
-    def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        return self._rows(query, **parameters) if self.database.keeps_turns else []
+    def sessions(self, pids: Collection[int]) -> dict[int, facts.Session]:
+        """What these sessions do, and all that wait for a lock."""
+        rows = self._rows("why_sessions", pids=list(pids), now=self.database.now())
+        return {row[0]: facts.Session(*row) for row in rows}
+
+    def _own(self, table: str, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._rows(query, **parameters) if table in self.database.tables else []
+
+
+def _places(rows: Iterable[tuple[Any, ...]]) -> dict[facts.Place, None]:
+    return dict.fromkeys(facts.Place(*row) for row in rows)
 
 
 def _grouped(values: Iterable[_Value], key: str) -> dict[str, list[_Value]]:

@@ -72,6 +72,7 @@ def database_status(database: Database) -> dict[str, Any]:
         "schema_version": database.schema_version(),
         "schema_version_of_this_cbx": newest(),
         "tables": sorted(database.tables),
+        "unreadable_tables": sorted(database.closed_tables),
         "one_result_per_tool_call": database.unique_tool_results,
     }
 

@@ -69,6 +69,7 @@ _SHOWN: dict[str, Callable[[Any], str | None]] = {
     "tables": lambda names: (
         f"{len(names)}, listed below" if names else "none; `cbx db init --yes` makes them"
     ),
+    "unreadable_tables": lambda names: ", ".join(names) or None,
     "text_index": lambda there: "yes" if there else "no; `cbx db index-text` builds it",
     "size_bytes": byte_size,
     "project": _project,

@@ -1,14 +1,18 @@
 """`cbx worker list`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import age, time
+from cardbox_cli.cli.terminal.describe import PREVIEW, age, time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.cli.verb import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.execution.turns import WorkerEntry
 
 
 @verb("cbx worker list", "cbx worker list --target gpu -o json", pages=True)
@@ -29,12 +33,19 @@ def command(
     )
 
 
+def _state(worker: "WorkerEntry") -> str:
+    if not worker.live:
+        return "silent"
+    return "live" if worker.last_error is None else "unable"
+
+
 _WORKER = (
     Column("WORKER", lambda worker: worker.worker_id),
     Column("TARGET", lambda worker: worker.worker_target),
-    Column("STATE", lambda worker: "live" if worker.live else "silent"),
+    Column("STATE", _state),
     Column("SLOTS", lambda worker: str(worker.concurrency), right=True),
     Column("PROJECT", lambda worker: worker.project_id or "all"),
     Column("STARTED", lambda worker: time(worker.started_at) or NOTHING),
     Column("HEARD", lambda worker: age(worker.heartbeat_at), right=True),
+    Column("CANNOT WORK", lambda worker: one_line(worker.last_error or NOTHING, PREVIEW)),
 )
