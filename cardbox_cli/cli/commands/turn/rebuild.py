@@ -16,7 +16,10 @@ def command(
     agent: Annotated[str, Argument(click_type=AGENT, help="The agent whose head is lost.")],
     reason: OptionalReason = None,
 ) -> None:
-    """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow."""
+    """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow.
+
+    So, too, one that is not idle and names no turn.
+    """
     from cardbox_cli.execution.recovery.rebuilding import rebuild as rebuild_head
 
     with runtime() as run:
