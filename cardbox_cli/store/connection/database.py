@@ -274,8 +274,12 @@ class Database(AbstractContextManager["Database"]):
     def require(self, table: str) -> None:
         """Raise SchemaMissing unless `table` exists."""
         if table not in self.tables:
-            hint = "`cbx db init` shows what it would add, and adds it"
-            raise SchemaMissing(f"the database has no table {table}", hint=hint)
+            version = self.schema_version()
+            is_old = version is not None and version < newest()
+            adds = (
+                "`cbx db upgrade` adds it" if is_old else "`cbx db init` shows what it would add, and adds it"
+            )
+            raise SchemaMissing(f"the database has no table {table}", hint=adds)
 
     def forget_tables(self) -> None:
         """Look again: tables were made."""
