@@ -6,7 +6,8 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
-from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
+from cardbox_cli.model.execution.logs import last_lines
+from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool
 
 
 def instant(s: Snapshot, moment: datetime | None) -> str:
@@ -83,6 +84,22 @@ def record(s: Snapshot) -> Evidence:
     ended = f"{found.end_status}, ended {instant(s, found.ended_at)}" if found.end_status else "no end"
     why = f": {found.error}" if found.error else ""
     return Evidence("cbx.turns", s.agent_turn_id, ended + why)
+
+
+def last_failure(s: Snapshot) -> tuple[Evidence, ...]:
+    """The last step of a turn that failed, and the end of what its last failed command wrote on stderr."""
+    steps = [_step(s.steps[-1], len(s.steps))] if s.steps else []
+    log = s.failed_command
+    if log is None:
+        return tuple(steps)
+    lines = " / ".join(last_lines(log.stderr_tail, 3))
+    shows = f"{log.whose} {log.outcome}" + (f"; its stderr ends: {lines}" if lines else "")
+    return (*steps, Evidence("cbx.logs", log.log_id, shows))
+
+
+def _step(step: Step, number: int) -> Evidence:
+    error = f": {step.error}" if step.error else ""
+    return Evidence("state.agent_steps", step.step_id, f"step {number}, the last: {step.status}{error}")
 
 
 def workers(s: Snapshot) -> tuple[Evidence, ...]:

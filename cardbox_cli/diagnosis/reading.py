@@ -118,6 +118,8 @@ class _Facts:
         self.existing = store.existing_boxes(known)
         self.lost = store.lost_cards(known)
         self.sharers = store.sharers(known)
+        ended = [turn for turn, record in self.records.items() if record.end_status in ("failed", "timeout")]
+        self.failed_commands = store.failed_commands(ended)
 
     def blocker(self, place: Place) -> Snapshot | None:
         """What is known of the turn that the agent of this one is at, where it is another."""
@@ -157,6 +159,7 @@ class _Facts:
             children=tuple(self.children.get(turn, [])),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
+            failed_command=self.failed_commands.get(turn),
             blocker=blocker,
         )
 

@@ -78,7 +78,7 @@ def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> S
         severity=rule.severity,
         proves=rule.proves.format_map(s.settings.in_words),
         evidence=evidence,
-        next_actor=None if rule.actor is None else actor(s, rule.actor),
+        next_actor=None if rule.actor is None else actor(s, rule.actor) or None,
         due_at=rule.due(s),
         fix=None if rule.fix is None else rule.fix.build(s),
     )
@@ -110,7 +110,8 @@ def idle(agent_id: str) -> Diagnosis:
 
 
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint} are filled in."""
+    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint} and
+    {after_failure}, which may be nobody, are filled in."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(f"call {call.tool_call_id} ({call.tool_name})" for call in s.open_calls)
@@ -123,7 +124,16 @@ def actor(s: Snapshot, text: str) -> str:
         blocker=s.blocker.agent_turn_id if s.blocker else "?",
         blocker_actor=(blocker.next_actor if blocker else None) or "the operator",
         lint=show.lint_command(s),
+        after_failure=_after_failure(s),
     )
+
+
+def _after_failure(s: Snapshot) -> str:
+    """Who looks at a turn that failed; nobody need look at another."""
+    if not s.failed:
+        return ""
+    read = "logs" if s.failed_command is not None else "show"
+    return f"whoever asked for it: `cbx turn {read} {s.agent_turn_id}` says what went wrong"
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:

@@ -31,9 +31,13 @@ class LogStore(ProjectStore):
         self._run("insert_log", **msgspec.structs.asdict(log))
         self._run("trim_logs", agent_turn_id=log.agent_turn_id, limit=TURN_LOGS.value << 20)
 
+    def require(self) -> None:
+        """Raise SchemaMissing where the database has no place for logs."""
+        self._require(_TABLE)
+
     def of_turn(self, agent_turn_id: str, *, step_id: str | None = None) -> list[CommandLog]:
         """The logs of a turn, or of one of its steps. Raises SchemaMissing where none can be kept."""
-        self._require(_TABLE)
+        self.require()
         return self._all(CommandLog, "logs_of_turn", agent_turn_id=agent_turn_id, step_id=step_id)
 
     def tails(self, agent_turn_id: str) -> list[LogTail]:

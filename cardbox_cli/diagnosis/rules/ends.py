@@ -2,7 +2,7 @@
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
-from cardbox_cli.diagnosis.remedies import REAP
+from cardbox_cli.diagnosis.remedies import REAP, RETRY
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import CONSUMED, SKIPPED, WAITING
 
@@ -39,7 +39,8 @@ def _ended(s: Snapshot) -> Proof:
     if not s.ended:
         return None
     if s.record is not None and s.record.end_status is not None:
-        return (show.record(s), *show.last_audit(s))
+        failure = show.last_failure(s) if s.failed else ()
+        return (show.record(s), *failure, *show.last_audit(s))
     if s.turn_row is not None:
         return (show.row(s, s.turn_row), show.head(s))
     return tuple(Evidence("state.agent_steps", step.step_id, step.status) for step in s.steps[-1:])
@@ -53,7 +54,8 @@ RULES = (
         severity="ok",
         rank=10,
         holds=_ended,
-        actor=None,
+        actor="{after_failure}",
+        fix=RETRY,
         after_end=True,
     ),
     DiagnosisRule(

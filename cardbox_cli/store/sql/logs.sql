@@ -20,7 +20,7 @@ SELECT has_table_privilege('cbx.logs', 'SELECT')
 -- Whether this role may write logs of turns, and remove old ones.
 -- across-projects: it asks for privileges
 SELECT has_table_privilege('cbx.logs', 'SELECT') AND has_table_privilege('cbx.logs', 'INSERT')
-    AND has_table_privilege('cbx.logs', 'DELETE')
+    AND has_table_privilege('cbx.logs', 'UPDATE') AND has_table_privilege('cbx.logs', 'DELETE')
 
 -- name: insert_log
 -- What a command wrote on stderr, unless it is kept already.
@@ -58,3 +58,10 @@ SELECT json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::t
 FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
 ORDER BY l.log_id
+
+-- name: why_failed_commands
+-- The last command of each of these turns that failed, with the last 2,000 characters of what it wrote.
+SELECT DISTINCT ON (l.agent_turn_id) json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::text
+FROM cbx.logs AS l
+WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s) AND l.exit_code IS DISTINCT FROM 0
+ORDER BY l.agent_turn_id, l.log_id DESC

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 from cardbox_cli.model.execution import diagnosis as facts
 from cardbox_cli.model.execution import turns as model
+from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION
+from cardbox_cli.store.logs import LogStore
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
@@ -176,6 +178,13 @@ class DiagnosisStore(ProjectStore):
         """Who keeps everybody from writing to a table that turns need. Waits for no lock itself."""
         tables = [*EXECUTION, *ESSENTIAL]
         return [facts.Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
+
+    def failed_commands(self, turns: Collection[str]) -> dict[str, LogTail]:
+        """The last command of each of these turns that failed, where something is kept of it."""
+        if not turns or not LogStore(self.database, self.project_id).readable:
+            return {}
+        found = self._all(LogTail, "why_failed_commands", turns=list(turns))
+        return {log.agent_turn_id: log for log in found}
 
     def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._rows(query, **parameters) if self.database.keeps_turns else []
