@@ -21,12 +21,6 @@ def stop_sharer(s: Snapshot) -> Command | None:
     return None if last is None else ("turn", "stop", last)
 
 
-def retry(s: Snapshot) -> Command | None:
-    """`cbx turn retry` of a turn that failed."""
-    return ("turn", "retry", s.agent_turn_id) if s.failed and s.turn_row is not None else None
-
-
-RETRY = Remedy("`cbx turn retry` where it failed", retry)
 NUDGE = Remedy("`cbx turn nudge`", lambda s: ("turn", "nudge", s.agent_turn_id))
 REAP = Remedy("`cbx reap`", lambda s: ("reap",))
 REBUILD = Remedy("`cbx turn rebuild`", lambda s: ("turn", "rebuild", s.agent_id))

@@ -133,7 +133,8 @@ def _after_failure(s: Snapshot) -> str:
     if not s.failed:
         return ""
     read = "logs" if s.failed_command is not None else "show"
-    return f"whoever asked for it: `cbx turn {read} {s.agent_turn_id}` says what went wrong"
+    turn = s.agent_turn_id
+    return f"whoever asked: `cbx turn {read} {turn}` says what went wrong, `cbx turn retry {turn}` asks anew"
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:

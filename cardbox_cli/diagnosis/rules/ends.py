@@ -2,7 +2,7 @@
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
-from cardbox_cli.diagnosis.remedies import REAP, RETRY
+from cardbox_cli.diagnosis.remedies import REAP
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import CONSUMED, SKIPPED, WAITING
 
@@ -55,7 +55,6 @@ RULES = (
         rank=10,
         holds=_ended,
         actor="{after_failure}",
-        fix=RETRY,
         after_end=True,
     ),
     DiagnosisRule(

@@ -43,7 +43,7 @@ PATTERNS = (
         "what is called a secret",
         r"(?:pass(?:word|wd|phrase)|pwd|secret|credentials?|token|api[ _-]?key|access[ _-]?key(?:[ _-]?id)?"
         r"|private[ _-]?key|authorization)[\"']?\s{0,8}[=:]\s{0,8}(?!(?:bearer|basic)\s)"
-        r"(?P<secret>\"[^\"\n]{1,4096}\"|'[^'\n]{1,4096}'|[^\s\"',;&)}\]]{1,4096})",
+        r"[\"']?(?P<secret>(?<=\")[^\"\n]{1,4096}|(?<=')[^'\n]{1,4096}|[^\s\"',;&)}\]]{1,4096})",
         re.IGNORECASE,
     ),
     _pattern("a key of OpenAI, Anthropic or Stripe", r"\b(?:sk|rk|pk)(?:-|_live_|_test_)[\w-]{8,512}"),

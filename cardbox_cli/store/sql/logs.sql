@@ -13,12 +13,10 @@
 
 -- name: logs_are_readable
 -- Whether this role may read the logs of turns.
--- across-projects: it asks for privileges
 SELECT has_table_privilege('cbx.logs', 'SELECT')
 
 -- name: logs_are_writable
 -- Whether this role may write logs of turns, and remove old ones.
--- across-projects: it asks for privileges
 SELECT has_table_privilege('cbx.logs', 'SELECT') AND has_table_privilege('cbx.logs', 'INSERT')
     AND has_table_privilege('cbx.logs', 'UPDATE') AND has_table_privilege('cbx.logs', 'DELETE')
 

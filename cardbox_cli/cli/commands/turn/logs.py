@@ -72,7 +72,14 @@ def _print_text(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
 
 def _headline(log: "CommandLog", number: int | None) -> str:
     step = f"step {short_id(log.step_id) if number is None else number}"
-    kept = len(log.stderr.encode())
-    cut = f", the last {kept:,} of {log.stderr_bytes:,} bytes" if log.stderr_bytes > kept else ""
     took = duration(log.ended_at - log.started_at)
-    return f"{time(log.ended_at)}  {step}: {log.whose} {log.outcome} after {took}{cut}"
+    wrote = f"{log.stderr_bytes:,} bytes{_cut(log)}"
+    return f"{time(log.ended_at)}  {step}: {log.whose} {log.outcome} after {took}; {wrote}"
+
+
+def _cut(log: "CommandLog") -> str:
+    """That not all is kept, where it is not the secrets left out that make it shorter."""
+    from cardbox_cli.execution.worker.redaction import REDACTED
+
+    kept = len(log.stderr.encode())
+    return f", the last {kept:,} are kept" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""
