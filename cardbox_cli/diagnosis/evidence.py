@@ -87,9 +87,9 @@ def record(s: Snapshot) -> Evidence:
 
 
 def last_failure(s: Snapshot) -> tuple[Evidence, ...]:
-    """The last step of a turn that failed, and the end of what its last failed command wrote on stderr."""
+    """The last step of a turn that failed, and the end of what its command wrote on stderr."""
     steps = [_step(s.steps[-1], len(s.steps))] if s.steps else []
-    log = s.failed_command
+    log = s.failure_log
     if log is None:
         return tuple(steps)
     lines = " / ".join(last_lines(log.stderr_tail, 3))

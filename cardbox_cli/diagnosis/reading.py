@@ -119,7 +119,7 @@ class _Facts:
         self.lost = store.lost_cards(known)
         self.sharers = store.sharers(known)
         ended = [turn for turn, record in self.records.items() if record.end_status in ("failed", "timeout")]
-        self.failed_commands = store.failed_commands(ended)
+        self.failure_logs = store.failure_logs(ended)
 
     def blocker(self, place: Place) -> Snapshot | None:
         """What is known of the turn that the agent of this one is at, where it is another."""
@@ -159,7 +159,7 @@ class _Facts:
             children=tuple(self.children.get(turn, [])),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
-            failed_command=self.failed_commands.get(turn),
+            log=self.failure_logs.get(turn),
             blocker=blocker,
         )
 

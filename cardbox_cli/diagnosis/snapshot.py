@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.model.execution.diagnosis import AwaitedCall, BoxFacts, Child, Lock, ResultCard, Sharer
-from cardbox_cli.model.execution.logs import LogTail
+from cardbox_cli.model.execution.logs import LogTail, of_failure
 from cardbox_cli.model.execution.turns import (
     CONSUMED,
     DISPATCHED,
@@ -44,8 +44,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
     that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
     are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
-    where that was looked at. `failed_command` is the last one that failed, where something is kept of it.
-    `locks` is None where they were not looked up.
+    where that was looked at. `log` is of the last command of the model, or that failed, of a failed turn. `locks`
+    is None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -71,7 +71,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     call: AwaitedCall | None = None
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
-    failed_command: LogTail | None = None
+    log: LogTail | None = None
     blocker: "Snapshot | None" = None
     locks: tuple[Lock, ...] | None = None
 
@@ -114,6 +114,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def epoch(self) -> int:
         """The epoch that a fix must expect."""
         return 0 if self.head is None else self.head.turn_epoch
+
+    @property
+    def failure_log(self) -> LogTail | None:
+        """The log that may say why the turn failed."""
+        last_step = self.steps[-1].step_id if self.steps else None
+        return of_failure([self.log] if self.log else [], last_step)
 
     @property
     def failed(self) -> bool:

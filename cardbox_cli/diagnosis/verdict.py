@@ -132,7 +132,7 @@ def _after_failure(s: Snapshot) -> str:
     """Who looks at a turn that failed; nobody need look at another."""
     if not s.failed:
         return ""
-    read = "logs" if s.failed_command is not None else "show"
+    read = "logs" if s.failure_log is not None else "show"
     turn = s.agent_turn_id
     return f"whoever asked: `cbx turn {read} {turn}` says what went wrong, `cbx turn retry {turn}` asks anew"
 

@@ -6,7 +6,7 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import full_text
 from cardbox_cli.errors import Findings, NotAccepted
-from cardbox_cli.model.execution.logs import last_failed, last_lines
+from cardbox_cli.model.execution.logs import last_lines, of_failure
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult
@@ -103,8 +103,9 @@ def require_success(seen: "TurnView", error: str | None) -> None:
 
 
 def end_of_stderr(seen: "TurnView") -> list[str]:
-    """What the last failed command of a turn wrote last on stderr, where the turn ended in no success."""
-    log = last_failed(seen.logs) if seen.end_status not in (None, "success") else None
+    """What the command that a turn failed by wrote last on stderr, where the turn ended in no success."""
+    last_step = seen.steps[-1].step_id if seen.steps else None
+    log = of_failure(seen.logs, last_step) if seen.end_status not in (None, "success") else None
     if log is None or not log.stderr_tail.strip():
         return []
     return [

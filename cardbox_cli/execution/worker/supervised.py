@@ -11,10 +11,11 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 
-# It ignores what stops its group, and is nobody's child, so that a command that waits for all of its children
-# does not wait for it. A line instead of the end of the pipe lets it go.
+# It ignores what may be sent to its group, and is nobody's child, so that a command that waits for all of its
+# children does not wait for it. A line instead of the end of the pipe lets it go.
 _SUPERVISOR = """\
-( trap '' HUP INT TERM; { read -r over || kill -KILL 0; } < "/dev/fd/$2" > /dev/null 2>&1 & )
+( trap '' HUP INT QUIT USR1 USR2 ALRM TERM
+  { read -r over || kill -KILL 0; } < "/dev/fd/$2" > /dev/null 2>&1 & )
 exec /bin/sh -c "$1"
 """
 

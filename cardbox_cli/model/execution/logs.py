@@ -1,5 +1,6 @@
 """What the commands of turns wrote on stderr, as values: whole, and as turns show the ends of it."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -54,9 +55,10 @@ class LogTail(_Log, frozen=True, kw_only=True):
     stderr_tail: str
 
 
-def last_failed(logs: list[LogTail]) -> LogTail | None:
-    """The last of a turn's commands that failed."""
-    return next((log for log in reversed(logs) if log.failed), None)
+def of_failure(logs: Sequence[LogTail], last_step_id: str | None) -> LogTail | None:
+    """The log that may say why a turn failed: of its last command that failed, or whose answer was none."""
+    log = next((log for log in reversed(logs) if log.failed or log.tool_name is None), None)
+    return log if log is not None and (log.failed or log.step_id == last_step_id) else None
 
 
 def last_lines(text: str, most: int = 10) -> list[str]:

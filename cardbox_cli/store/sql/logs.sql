@@ -57,9 +57,10 @@ FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
 ORDER BY l.log_id
 
--- name: why_failed_commands
--- The last command of each of these turns that failed, with the last 2,000 characters of what it wrote.
+-- name: why_failure_logs
+-- Of each of these turns the last log of the model's command, or of one that failed, with the last characters.
 SELECT DISTINCT ON (l.agent_turn_id) json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::text
 FROM cbx.logs AS l
-WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s) AND l.exit_code IS DISTINCT FROM 0
+WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s) 
+    AND (l.tool_name IS NULL OR l.exit_code IS DISTINCT FROM 0)
 ORDER BY l.agent_turn_id, l.log_id DESC

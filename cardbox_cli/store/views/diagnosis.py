@@ -179,11 +179,11 @@ class DiagnosisStore(ProjectStore):
         tables = [*EXECUTION, *ESSENTIAL]
         return [facts.Lock(*row) for row in self._rows("why_table_locks", tables=tables)]
 
-    def failed_commands(self, turns: Collection[str]) -> dict[str, LogTail]:
-        """The last command of each of these turns that failed, where something is kept of it."""
+    def failure_logs(self, turns: Collection[str]) -> dict[str, LogTail]:
+        """The log of each of these turns that may say why it failed, where one is kept."""
         if not turns or not LogStore(self.database, self.project_id).readable:
             return {}
-        found = self._all(LogTail, "why_failed_commands", turns=list(turns))
+        found = self._all(LogTail, "why_failure_logs", turns=list(turns))
         return {log.agent_turn_id: log for log in found}
 
     def _own(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:

@@ -87,6 +87,18 @@ def test_each_step_and_tool_has_its_own(cbx: Cbx, dispatch: Dispatch) -> None:
     assert "its stderr ends" not in cbx("turn", "show", turn).out
 
 
+def test_a_command_that_answers_nothing_may_have_said_why(cbx: Cbx, dispatch: Dispatch) -> None:
+    turn, silent = dispatch(), dispatch()
+    work(cbx, "echo no answer >&2", "--once")
+    work(cbx, "true", "--once")
+    tail = "the command of the model ended with exit code 0; its stderr ends:\n  no answer\n"
+    assert cbx("turn", "wait", turn).err.startswith(f"{tail}error: ")
+    assert cbx("turn", "show", turn).out.endswith(tail)
+    assert f"`cbx turn logs {turn}`" in cbx("why", turn, "-o", "json").json()["next_actor"]
+    assert cbx("turn", "wait", silent).err.startswith("error: ")
+    assert f"`cbx turn show {silent}`" in cbx("why", silent, "-o", "json").json()["next_actor"]
+
+
 def test_a_turn_without_logs(cbx: Cbx, dispatch: Dispatch) -> None:
     turn = dispatch()
     nothing = cbx("turn", "logs", turn)
