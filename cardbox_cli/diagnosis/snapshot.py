@@ -44,8 +44,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
     that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
     are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
-    where that was looked at. `log` is of the last command of the model, or that failed, of a failed turn. `locks`
-    is None where they were not looked up.
+    where that was looked at. `log` is that of a failed turn's last command of the model, or that failed.
+    `locks` is None where they were not looked up.
     """
 
     agent_turn_id: str

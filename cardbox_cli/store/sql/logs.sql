@@ -61,6 +61,6 @@ ORDER BY l.log_id
 -- Of each of these turns the last log of the model's command, or of one that failed, with the last characters.
 SELECT DISTINCT ON (l.agent_turn_id) json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::text
 FROM cbx.logs AS l
-WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s) 
+WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s)
     AND (l.tool_name IS NULL OR l.exit_code IS DISTINCT FROM 0)
 ORDER BY l.agent_turn_id, l.log_id DESC
