@@ -23,6 +23,7 @@ from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
 from cardbox_cli.execution.worker.command import Ran, run_command
 from cardbox_cli.execution.worker.failures import FAILED, TAIL, diagnostics, told_failure, why_failed
 from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
+from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.steps import (
     InvalidLayers,
     TurnState,
@@ -135,7 +136,8 @@ class _Cancelled(Exception):
 class _Failed(Exception):
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.error_code, self.message, self.details = error_code, message, details or {}
+        # A provider's error may quote the key that it refused.
+        self.error_code, self.message, self.details = error_code, redacted(message), details or {}
 
 
 class Run:

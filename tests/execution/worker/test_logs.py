@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,13 @@ def test_no_more_than_the_setting_says(runtime: Runtime, ask: Asked, run: Run, l
     assert logs.of_turn(other) == []
 
 
+def test_an_error_of_the_provider_tells_no_secret(runtime: Runtime, ask: Asked, run: Run) -> None:
+    turn = ask()
+    rest = run("""echo '{"error": {"message": "bad key sk-0123456789abcdef", "type": "auth"}}'""")
+    assert (rest.error_code, "bad key [redacted]" in rest.message) == ("provider_error", True)
+    assert "0123456789abcdef" not in str(fallback(runtime, turn.output_box_id))
+
+
 def test_the_oldest_of_a_turn_go_first(
     runtime: Runtime, ask: Asked, run: Run, look: Callable[..., None], logs: LogStore
 ) -> None:
@@ -98,18 +106,18 @@ def test_the_oldest_of_a_turn_go_first(
 
 
 def test_a_turn_that_was_taken_away_keeps_none(
-    runtime: Runtime, ask: Asked, run: Run, logs: LogStore, tmp_path: "object"
+    ask: Asked, runtime: Runtime, run: Run, logs: LogStore, tmp_path: Path
 ) -> None:
     turn = ask().agent_turn_id or ""
-    begun = f"{tmp_path}/begun"
-    from pathlib import Path
 
     def take() -> None:
         reclaim(runtime, turn, expect_epoch=1, actor="t", reason="r")
-        Path(f"{tmp_path}/go").touch()
+        (tmp_path / "go").touch()
 
-    with once(Path(begun), take):
-        rest = run(f"echo why >&2; touch {begun}; until test -e {tmp_path}/go; do sleep 0.02; done; exit 1")
+    with once(tmp_path / "begun", take):
+        rest = run(
+            f"echo why >&2; touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.02; done; exit 1"
+        )
     assert (rest.kind, logs.of_turn(turn)) == ("lost", [])
 
 

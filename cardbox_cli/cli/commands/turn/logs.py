@@ -28,7 +28,7 @@ def command(
     turn: TurnId,
     step: Annotated[
         str | None,
-        Option(metavar="STEP", help="Only of this step: its number, or 4 or more characters of its id."),
+        Option(metavar="N", help="Only of this step: its number, or 4 or more characters of its id."),
     ] = None,
 ) -> None:
     """Show what the commands of a turn, the model's and its tools', wrote on stderr.
