@@ -151,6 +151,14 @@ TOOL_WAIT = Variable(
 MAX_STEPS = Variable(
     "CBX_MAX_STEPS", "count", 8, "Calls of the model in a turn.", 1, 10_000, option="--max-steps"
 )
+STDERR_KEPT = Variable(
+    "CBX_STDERR_KEPT",
+    "count",
+    65_536,
+    "Bytes that are kept of what a command writes on stderr: the last ones. 0 for none.",
+    0,
+    524_288,
+)
 
 PAGER = Variable(
     "CBX_PAGER",
@@ -180,7 +188,7 @@ TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the 
 
 _OF_EXECUTION = (
     *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
-    *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS),
+    *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, STDERR_KEPT),
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
@@ -243,6 +251,7 @@ class Settings:
     backoff_cap: float = BACKOFF_CAP.default
     tool_wait: float = TOOL_WAIT.default
     max_steps: int = MAX_STEPS.default
+    stderr_kept: int = STDERR_KEPT.default
 
     def __post_init__(self) -> None:
         _check({variable: getattr(self, field) for field, variable in EXECUTION.items()}, _FIELDS)
@@ -310,6 +319,8 @@ class Limit(NamedTuple):
 
 
 COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
+TURN_LOGS = Limit(1, "MiB", "What is kept of the stderr of all commands of a turn; the oldest goes first.")
+LOG_AGE = Limit(30, "days", "How old the stderr of a turn's commands is when `cbx db gc` purges it.")
 YAML_SIZE = Limit(1, "MiB", "A recipe, a profile, or another file that people write.")
 RECURSION_DEPTH = Limit(20, "turns", "How deep turns may ask for turns.")
 POISON = Limit(3, "times", "How often an inbox row fails before `cbx why` calls it poison.")
@@ -317,4 +328,7 @@ LOCK_HELD = Limit(10, "s", "How long another session holds a row of a turn befor
 FOREIGN_SILENCE = Limit(
     300, "s", "How long workers of other systems, which send no heartbeats, are believed."
 )
-LIMITS = (COMMAND_OUTPUT, YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE)
+LIMITS = (
+    *(COMMAND_OUTPUT, TURN_LOGS, LOG_AGE, YAML_SIZE),
+    *(RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
+)

@@ -80,6 +80,7 @@ class Session:
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _opened: "Database | None" = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def format(self) -> OutputFormat:
@@ -97,7 +98,11 @@ class Session:
         """A connection with its tables in place, for the time of one command."""
         self._check_project()
         with self.process.database(self.target()) as database:
-            yield database
+            before, self._opened = self._opened, database
+            try:
+                yield database
+            finally:
+                self._opened = before
             self._remember(database)
 
     @contextmanager
@@ -127,18 +132,21 @@ class Session:
     def made(
         self, *, card_id: str | None = None, box_id: str | None = None, turn_id: str | None = None
     ) -> None:
-        """Say what this command made, or found made already: `@last` from when its database is given back.
+        """Say what this command made, or found made already: `@last` from when that is committed.
 
-        By then it has been committed; a command that fails makes nothing.
+        That is at once; amid a transaction, when the database is given back: one that fails makes nothing.
         """
         given = {"card": card_id, "box": box_id, "turn": turn_id}
         self._made.update({noun: made_id for noun, made_id in given.items() if made_id is not None})
+        if self._opened is not None and self._opened.idle:
+            self._remember(self._opened)
 
     def _remember(self, database: "Database") -> None:
         from cardbox_cli.cli.last import remember
 
         if self._made:
             remember(database.address, self.project_id, self._made)
+            self._made.clear()
 
     def _check_project(self) -> None:
         project = self.project_id

@@ -8,7 +8,8 @@ from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.diagnosis import Lock, Session
-from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool, WorkerEntry
+from cardbox_cli.model.execution.logs import last_lines
+from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry
 from cardbox_cli.model.moments import unbounded
 
 # What an operator must know before a turn is taken from a worker without a lease.
@@ -124,6 +125,24 @@ def _session(session: Session) -> str:
     age = "" if session.query_seconds is None else f", {int(session.query_seconds)} s ago"
     query = f", {does}{age}" if does else ""
     return f"process {session.pid} ({session.application or 'no name'}, {session.state or 'unknown'}{query})"
+
+
+def last_failure(s: Snapshot) -> tuple[Evidence, ...]:
+    """Of a turn that failed, the last step, and the end of what its command wrote on stderr."""
+    if not s.failed:
+        return ()
+    steps = [_step(s.steps[-1], len(s.steps))] if s.steps else []
+    log = s.failure_log
+    if log is None:
+        return tuple(steps)
+    lines = " / ".join(last_lines(log.stderr_tail, 3))
+    shows = f"{log.whose} {log.outcome}" + (f"; its stderr ends: {lines}" if lines else "")
+    return (*steps, Evidence("cbx.logs", log.log_id, shows))
+
+
+def _step(step: Step, number: int) -> Evidence:
+    error = f": {step.error}" if step.error else ""
+    return Evidence("state.agent_steps", step.step_id, f"step {number}, the last: {step.status}{error}")
 
 
 def workers(s: Snapshot) -> tuple[Evidence, ...]:

@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.diagnosis.chains import followed, linked
 from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.locks import bars_reading, rooted
-from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.views.turn_page import summary
@@ -145,6 +145,8 @@ class _Facts:
         self.existing = store.existing_boxes(known)
         self.lost = store.lost_cards(known)
         self.sharers = store.sharers(known)
+        failed = [turn for turn, known in self.turns.items() if known.end_status in FAILURES]
+        self.failure_logs = store.failure_logs(failed)
 
     def snapshot(self, place: Place) -> Snapshot:
         """What is known of one turn, without the turns that it waits for."""
@@ -181,6 +183,7 @@ class _Facts:
             children=tuple(self._with_end(child) for child in self.children.get(turn, [])),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
+            log=self.failure_logs.get(turn),
             closed=self.store.closed,
             role=self.store.database.role,
         )

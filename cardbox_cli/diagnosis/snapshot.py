@@ -23,6 +23,7 @@ from cardbox_cli.model.execution.diagnosis import (
     ResultCard,
     Sharer,
 )
+from cardbox_cli.model.execution.logs import LogTail, of_failure
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
@@ -47,6 +48,8 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.settings import FOREIGN_SILENCE, Settings
 
+FAILURES = ("failed", "timeout")
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
@@ -56,8 +59,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     that the agent of a queued turn is at, `awaited` of the turns whose ends answer its open calls;
     `closes` is the cycle that the turn closes, in which each waits for the next and the last for the
     first. `loads`: how many live leases each worker has. `refused` are the errors that the lint finds in
-    what the turn asks its model next, or asked last before it failed, where that was looked at. `locks`
-    is None where they were not looked up.
+    what the turn asks its model next, or asked last before it failed, where that was looked at. `log` is
+    that of a failed turn's last command of the model, or that failed. `locks` is None where they were not
+    looked up.
 
     `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves out.
     `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
@@ -91,6 +95,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     call: AwaitedCall | None = None
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
+    log: LogTail | None = None
     blocker: "Snapshot | None" = None
     awaited: "tuple[Snapshot, ...]" = ()
     closes: tuple[Link, ...] = ()
@@ -152,6 +157,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def epoch(self) -> int:
         """The epoch that a fix must expect."""
         return 0 if self.head is None else self.head.turn_epoch
+
+    @property
+    def failure_log(self) -> LogTail | None:
+        """The log that may say why the turn failed."""
+        last_step = self.steps[-1].step_id if self.steps else None
+        return of_failure([self.log] if self.log else [], last_step)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the turn is over, and failed or took too long."""
+        return self.ended and self.turn is not None and self.turn.end_status in FAILURES
 
     @property
     def ended(self) -> bool:

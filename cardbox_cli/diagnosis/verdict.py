@@ -105,11 +105,19 @@ def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> S
         severity=rule.severity,
         proves=rule.proves.format_map(s.settings.in_words),
         evidence=evidence,
-        next_actor=actor(s, rule.actor) if isinstance(rule.actor, str) else rule.actor and rule.actor(s),
+        next_actor=actor(s, rule.actor) or None
+        if isinstance(rule.actor, str)
+        else rule.actor and rule.actor(s),
         due_at=rule.due(s),
         # What cbx puts back or ends is a turn of its own kind.
         fix=None if rule.fix is None or s.is_foreign else rule.fix.build(s),
     )
+
+
+def _next_actor(s: Snapshot, rule: DiagnosisRule) -> str | None:
+    if isinstance(rule.actor, str):
+        return actor(s, rule.actor) or None
+    return rule.actor and rule.actor(s)
 
 
 def _unchecked(s: Snapshot) -> tuple[Seen, ...]:
@@ -165,7 +173,8 @@ def idle(agent_id: str) -> Diagnosis:
 
 
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint} are filled in."""
+    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint} and
+    {after_failure}, which may be nobody, are filled in."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(f"call {call.tool_call_id} ({call.tool_name})" for call in s.open_calls)
@@ -178,7 +187,17 @@ def actor(s: Snapshot, text: str) -> str:
         blocker=s.blocker.agent_turn_id if s.blocker else "?",
         blocker_actor=(blocker.next_actor if blocker else None) or "the operator",
         lint=show.lint_command(s),
+        after_failure=_after_failure(s),
     )
+
+
+def _after_failure(s: Snapshot) -> str:
+    """Who looks at a turn that failed; nobody need look at another."""
+    if not s.failed:
+        return ""
+    read = "logs" if s.failure_log is not None else "show"
+    turn = s.agent_turn_id
+    return f"whoever asked: `cbx turn {read} {turn}` says what went wrong, `cbx turn retry {turn}` asks anew"
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:

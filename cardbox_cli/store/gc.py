@@ -1,4 +1,5 @@
-"""Purging what no reader sees any more: expired cards, soft-deleted ones if asked to, box info without a box.
+"""Purging what no reader sees any more: expired cards, soft-deleted ones if asked to, box info without a box,
+and what commands of turns wrote on stderr long ago.
 
 Works in batches, each a transaction of its own that waits for no writer: what another transaction holds is
 passed over and left to the next run. Stopped in the middle it has done whole batches. Boxes are never
@@ -6,13 +7,16 @@ changed; the references that then lead nowhere are reported.
 """
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from cardbox_cli.settings import LOG_AGE
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.logs import LogStore
 
 BATCH_SIZE = 1000
 _NIL = "00000000-0000-0000-0000-000000000000"
@@ -26,16 +30,16 @@ class Rubbish(msgspec.Struct, frozen=True):
     expired: int = 0
     deleted: int = 0
     box_info: int = 0
+    logs: int = 0
 
     def __add__(self, other: "Rubbish") -> "Rubbish":
-        return Rubbish(
-            self.expired + other.expired, self.deleted + other.deleted, self.box_info + other.box_info
-        )
+        mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return Rubbish(*(one + more for one, more in zip(mine, others, strict=True)))
 
     @property
     def total(self) -> int:
         """All rows together."""
-        return self.expired + self.deleted + self.box_info
+        return sum(msgspec.structs.astuple(self))
 
 
 class Dangling(msgspec.Struct, frozen=True):
@@ -55,6 +59,7 @@ class Collector(ProjectStore):
             expired=self._value("count_expired"),
             deleted=self._value("count_deleted") if deleted else 0,
             box_info=self._value("count_orphaned_box_info") if self.database.keeps_box_info else 0,
+            logs=self._value("count_old_logs", before=self._oldest()) if self._logs.writable else 0,
         )
 
     def purge(
@@ -69,6 +74,7 @@ class Collector(ProjectStore):
             expired=purge(partial(self._cards, "purge_expired"), "-infinity"),
             deleted=purge(partial(self._cards, "purge_deleted"), "") if deleted else 0,
             box_info=purge(self._box_info, _NIL) if self.database.keeps_box_info else 0,
+            logs=purge(partial(self._old_logs, self._oldest()), "") if self._logs.writable else 0,
         )
 
     def dangling(self, *, without_expired: bool = False, without_deleted: bool = False) -> list[Dangling]:
@@ -80,6 +86,19 @@ class Collector(ProjectStore):
 
     def _cards(self, query: str, after: str, limit: int) -> tuple[Any, ...]:
         row = self._row(query, after=after, limit=limit)
+        assert row is not None
+        return row
+
+    @property
+    def _logs(self) -> LogStore:
+        return LogStore(self.database, self.project_id)
+
+    def _oldest(self) -> datetime:
+        """How old the logs are at most that stay."""
+        return self.database.now() - timedelta(days=LOG_AGE.value)
+
+    def _old_logs(self, before: datetime, after: str, limit: int) -> tuple[Any, ...]:
+        row = self._row("purge_old_logs", before=before, after=after, limit=limit)
         assert row is not None
         return row
 

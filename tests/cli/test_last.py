@@ -1,6 +1,7 @@
 """`@last`: what this person's command lines made, and nothing else."""
 
 import json
+import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,39 @@ class TestWhatMakesIt:
         card, box = add("one"), the_id(cbx, "box", "create")
         boxes.create([], title="of another")
         assert (last_card(cbx), last_box(cbx)) == (card, box)
+
+
+class TestWhatIsWaitedFor:
+    """A turn is `@last`, and named on stderr, from when it is dispatched, whatever comes of the wait."""
+
+    @pytest.fixture
+    def ask(self, cbx: Cbx, add: Callable[..., str], tmp_path: Path) -> tuple[str, ...]:
+        """A command line that asks for the same turn each time, and waits."""
+        (tmp_path / "clerk.yaml").write_text("name: clerk\nsystem_prompt: You are a clerk.\n")
+        succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
+        succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
+        box = the_id(cbx, "box", "create", add("Find it", "--type", "task.instruction"))
+        return ("dispatch", "--agent", "clerk", "-c", box, "--correlation-id", "once", "--wait")
+
+    def test_a_wait_that_takes_too_long_or_fails(self, cbx: Cbx, ask: tuple[str, ...]) -> None:
+        waited = cbx(*ask, "--timeout", "0", "-o", "id")
+        turn = the_id(cbx, "turn", "show", "@last")
+        assert (waited.code, waited.out) == (124, "")
+        assert waited.err.splitlines()[0] == f"turn {turn}: dispatched, epoch 1"
+        succeed(cbx("box", "create"))
+        succeed(cbx("worker", "run", "--exec", "exit 1", "--drain"))
+        failed = cbx(*ask, "-o", "json")
+        assert (failed.code, failed.json()["agent_turn_id"]) == (8, turn)
+        assert failed.err.startswith(f"turn {turn}: ")
+        assert the_id(cbx, "turn", "show", "@last") == turn
+
+    def test_a_wait_that_is_interrupted(self, cbx: Cbx, ask: tuple[str, ...], shell: Shell) -> None:
+        with shell.started(*ask) as process:
+            told = process.stderr.readline().decode()
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate()
+        assert (process.returncode, out) == (130, b"")
+        assert told == f"turn {the_id(cbx, 'turn', 'show', '@last')}: dispatched, epoch 1\n"
 
 
 class TestWhereItStands:

@@ -240,7 +240,7 @@ class TestPromisedKeys:
         assert shop.json("db", "index-text") == {"index": "idx_cards_text"}
         collected = shop.json("db", "gc", "--yes")
         assert list(collected) == ["dry_run", "purged", "dangling"]
-        assert list(collected["purged"]) == ["expired", "deleted", "box_info"]
+        assert list(collected["purged"]) == ["expired", "deleted", "box_info", "logs"]
         assert list(shop.json("db", "url")) == ["url"]
 
 

@@ -32,6 +32,7 @@ KEYS = [
     "edges",
     "children",
     "timeline",
+    "logs",
 ]
 
 __all__ = ["shell"]

@@ -15,6 +15,8 @@ COMMANDS = [
     ("turn", "fail", "TURN", *TOLD),
     ("turn", "rebox", "TURN", *TOLD, "--context-box", "BOX"),
     ("turn", "stop", "TURN"),
+    ("turn", "retry", "TURN"),
+    ("turn", "logs", "TURN"),
     ("turn", "report", "TURN", "--tool-call-id", "CALL", "--result", "done"),
     ("turn", "rebuild", "clerk-1"),
     ("reap",),

@@ -9,10 +9,9 @@ from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
 from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.findings import gate
-from cardbox_cli.cli.terminal.turns import print_end, refuse
+from cardbox_cli.cli.terminal.turns import dispatched_state, print_dispatched, print_end, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
@@ -122,7 +121,7 @@ def command(
         if wait:
             _await(run, dispatched.result, timeout)
             return
-    _print(dispatched.result, dry_run=dry_run)
+    print_dispatched(dispatched.result, dry_run=dry_run)
 
 
 def _check_context(
@@ -188,23 +187,5 @@ def _await(run: "Runtime", result: "DispatchResult", timeout: float | None) -> N
     from cardbox_cli.store.views.turns import TurnViews
 
     assert result.agent_turn_id is not None
+    announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
     print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
-
-
-def _print(result: "DispatchResult", *, dry_run: bool) -> None:
-    place, epoch = f"queued, place {result.queue_position}", f"dispatched, epoch {result.turn_epoch}"
-    state = place if result.turn_epoch is None else epoch
-    output.emit(
-        result,
-        table=lambda: output.facts(
-            ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
-            ("agent", result.agent_id),
-            ("state", state),
-            ("context box", result.context_box_id),
-            ("output box", None if dry_run else result.output_box_id),
-            ("depth", str(result.recursion_depth) if result.recursion_depth else None),
-            ("trace", result.trace_id),
-            ("new", None if result.created else "no: that request was made before"),
-        ),
-        ids=[result.agent_turn_id] if result.agent_turn_id else [],
-    )

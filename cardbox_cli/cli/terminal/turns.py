@@ -6,9 +6,10 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import full_text
 from cardbox_cli.errors import Findings, NotAccepted
+from cardbox_cli.model.execution.logs import last_lines, of_failure
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch.request import Dispatched
+    from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult
     from cardbox_cli.execution.views.turn_page import TurnView
     from cardbox_cli.model.cards import Card
     from cardbox_cli.store.views.turns import TurnViews
@@ -23,6 +24,31 @@ def refuse(dispatched: "Dispatched") -> NoReturn:
         hint=_HINTS.get(result.error_code or "", "nothing was written"),
         details={"status": result.status, "error_code": result.error_code},
     )
+
+
+def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None:
+    """Print what was asked for."""
+    output.emit(
+        result,
+        table=lambda: output.facts(
+            ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
+            ("agent", result.agent_id),
+            ("state", dispatched_state(result)),
+            ("context box", result.context_box_id),
+            ("output box", None if dry_run else result.output_box_id),
+            ("depth", str(result.recursion_depth) if result.recursion_depth else None),
+            ("trace", result.trace_id),
+            ("new", None if result.created else "no: that request was made before"),
+        ),
+        ids=[result.agent_turn_id] if result.agent_turn_id else [],
+    )
+
+
+def dispatched_state(result: "DispatchResult") -> str:
+    """Where a turn that was just asked for stands."""
+    if result.turn_epoch is None:
+        return f"queued, place {result.queue_position}"
+    return f"dispatched, epoch {result.turn_epoch}"
 
 
 _HINTS = {
@@ -64,10 +90,25 @@ def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
 
 
 def require_success(seen: "TurnView", error: str | None) -> None:
-    """Raise Findings for a turn that ended otherwise."""
+    """Raise Findings for a turn that ended otherwise, when what its command wrote last on stderr is told."""
     if seen.end_status != "success":
+        for line in end_of_stderr(seen):
+            announce(line)
+        logs = f"`cbx turn logs {seen.agent_turn_id}` shows what its commands wrote, " if seen.logs else ""
         raise Findings(
             f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
-            hint=f"`cbx turn show {seen.agent_turn_id}` tells the story",
+            hint=f"{logs}`cbx turn show {seen.agent_turn_id}` tells the story",
             details={"agent_turn_id": seen.agent_turn_id, "end_status": seen.end_status},
         )
+
+
+def end_of_stderr(seen: "TurnView") -> list[str]:
+    """What the command that a turn failed by wrote last on stderr, where the turn ended in no success."""
+    last_step = seen.steps[-1].step_id if seen.steps else None
+    log = of_failure(seen.logs, last_step) if seen.end_status not in (None, "success") else None
+    if log is None or not log.stderr_tail.strip():
+        return []
+    return [
+        f"{log.whose} {log.outcome}; its stderr ends:",
+        *(f"  {line}" for line in last_lines(log.stderr_tail)),
+    ]

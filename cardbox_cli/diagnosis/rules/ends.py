@@ -61,9 +61,9 @@ def _ended(s: Snapshot) -> Proof:
     if not s.ended:
         return None
     if s.record is not None and s.record.end_status is not None:
-        return (show.record(s), *show.last_audit(s))
+        return (show.record(s), *show.last_failure(s), *show.last_audit(s))
     if s.turn_row is not None:
-        return (show.row(s, s.turn_row), show.head(s), *show.end(s))
+        return (show.row(s, s.turn_row), show.head(s), *show.end(s), *show.last_failure(s))
     return tuple(Evidence("state.agent_steps", step.step_id, step.status) for step in s.steps[-1:])
 
 
@@ -76,7 +76,7 @@ RULES = (
         rank=10,
         holds=_ended,
         needs=(RECORDS,),
-        actor=None,
+        actor="{after_failure}",
         after_end=True,
     ),
     DiagnosisRule(

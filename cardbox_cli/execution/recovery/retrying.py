@@ -4,13 +4,15 @@ from datetime import timedelta
 
 import msgspec
 
-from cardbox_cli.errors import Conflict
+from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Parent
 from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.views.turn_page import TurnSummary, summary
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
+from cardbox_cli.store.views.turns import TurnViews
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +42,35 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
     return Retried(row=moved[0])
 
 
+def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) -> Dispatched:
+    """Ask anew, as another turn with the same pointers, for one that ended otherwise than in success.
+
+    Raises NotFound where nothing says what was asked, Conflict for a turn that goes on, or has succeeded.
+    """
+    runtime.database.require_execution()
+    with runtime.transaction():
+        row = runtime.inbox.turn_row(agent_turn_id)
+        if row is None:
+            hint = "`cbx dispatch` asks for another turn, with the boxes that `cbx turn show` tells"
+            raise NotFound(f"no inbox row asked for turn {agent_turn_id}", hint=hint)
+        runtime.heads.lock(row.agent_id)
+        row = runtime.inbox.lock(row.inbox_id) or row
+        turn = summary(TurnViews(runtime.database, runtime.project_id).get(agent_turn_id))
+        if row.status != ERROR and turn.end_status in (None, "success"):
+            raise _not_failed(turn)
+        return _dispatched_anew(runtime, row, source_agent_id)
+
+
 def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried:
     record = runtime.turns.record(row.turn_id)
     ended = record is not None and record.end_status not in (None, "success")
     if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
         raise _not_dead(row)
+    return Retried(row=row, dispatched=_dispatched_anew(runtime, row, source_agent_id))
+
+
+def _dispatched_anew(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Dispatched:
+    record = runtime.turns.record(row.turn_id)
     above = row.lineage
     report_to = (record.report_to if record else None) or {}
     parent = None
@@ -64,9 +90,10 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
         metadata={"retry_of": row.turn_id},
     )
     dispatched = dispatch(runtime, request)
-    if dispatched.result.agent_turn_id is not None and (record is None or record.end_status is None):
+    unended = row.status == ERROR and (record is None or record.end_status is None)
+    if dispatched.result.agent_turn_id is not None and unended:
         _replaced(runtime, row, dispatched.result.agent_turn_id)
-    return Retried(row=row, dispatched=dispatched)
+    return dispatched
 
 
 def _replaced(runtime: Runtime, row: InboxRow, by: str) -> None:
@@ -85,6 +112,19 @@ def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
         return False
     tools = runtime.turns.waiting_tools(row.turn_id)
     return any(tool.tool_call_id == row.correlation_id and tool.is_open for tool in tools)
+
+
+def _not_failed(turn: TurnSummary) -> Conflict:
+    turn_id = turn.agent_turn_id
+    if turn.end_status is None:
+        return Conflict(
+            f"turn {turn_id} has not ended: it is {turn.status}",
+            hint=f"`cbx why {turn_id}` says what it waits for",
+        )
+    return Conflict(
+        f"turn {turn_id} ended in success",
+        hint=f"`cbx dispatch --agent {turn.agent_id} --context-box {turn.context_box_id}` asks once more",
+    )
 
 
 def _not_dead(row: InboxRow) -> Conflict:

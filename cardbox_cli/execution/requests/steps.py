@@ -204,7 +204,7 @@ class TurnRequests:
             return None
         if at is None:
             return self._last_with_snapshot() if self.turn.status == ENDED else None
-        step = self._named(at)
+        step = named_step(self._steps, at, self.turn.agent_turn_id)
         if step.request_box_id is None:
             raise NotFound(
                 f"step {step.step_id!r} has no snapshot of a request",
@@ -214,26 +214,6 @@ class TurnRequests:
 
     def _last_with_snapshot(self) -> Step | None:
         return next((step for step in reversed(self._steps) if step.request_box_id is not None), None)
-
-    def _named(self, at: str) -> Step:
-        ids = [step.step_id for step in self._steps]
-        numbers = [str(number) for number in range(1, len(ids) + 1)]
-        if at in numbers:
-            return self._steps[numbers.index(at)]
-        alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
-        fitting = [at] if at in ids else alike
-        if len(fitting) > 1:
-            raise AmbiguousId(
-                f"{at!r} fits several steps: {', '.join(fitting[:5])}",
-                hint="type more characters of the id, or its number",
-                details={"candidates": fitting[:5]},
-            )
-        if not fitting:
-            raise NotFound(
-                f"turn {self.turn.agent_turn_id!r} has no step {at!r}",
-                hint=f"`cbx turn show {short_id(self.turn.agent_turn_id)}` lists its steps",
-            )
-        return self._steps[ids.index(fitting[0])]
 
     def _request_box(self, step: Step) -> Source:
         return source_of(self._boxes, "request", step.request_box_id)
@@ -254,3 +234,28 @@ class TurnRequests:
         for position, card_id in enumerate(lists.get(context_id, ())):
             rules.setdefault(card_id, None if packed is None else packed.rule_of(position))
         return rules
+
+
+def named_step(steps: Sequence[Step], at: str, turn_id: str) -> Step:
+    """The step of a turn that `at` names: by its number, its id, or 4 or more characters of one.
+
+    Raises NotFound, AmbiguousId.
+    """
+    ids = [step.step_id for step in steps]
+    numbers = [str(number) for number in range(1, len(ids) + 1)]
+    if at in numbers:
+        return steps[numbers.index(at)]
+    alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
+    fitting = [at] if at in ids else alike
+    if len(fitting) > 1:
+        raise AmbiguousId(
+            f"{at!r} fits several steps: {', '.join(fitting[:5])}",
+            hint="type more characters of the id, or its number",
+            details={"candidates": fitting[:5]},
+        )
+    if not fitting:
+        raise NotFound(
+            f"turn {turn_id!r} has no step {at!r}",
+            hint=f"`cbx turn show {short_id(turn_id)}` lists its steps",
+        )
+    return steps[ids.index(fitting[0])]

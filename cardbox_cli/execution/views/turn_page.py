@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from cardbox_cli.execution.views.timeline import Event, timeline
+from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
     END_STATUSES,
@@ -58,6 +59,7 @@ class TurnView(_Result, frozen=True, kw_only=True):
     edges: list[Edge]
     children: list[TurnSummary]
     timeline: list[Event]
+    logs: list[LogTail]
 
 
 class Branch(_Standing, frozen=True, kw_only=True):
@@ -103,6 +105,7 @@ def view(stored: StoredTurn) -> TurnView:
         edges=stored.edges,
         children=[summary(child) for child in stored.children],
         timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
+        logs=stored.logs,
     )
 
 

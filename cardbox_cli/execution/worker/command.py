@@ -1,7 +1,7 @@
 """A command line of somebody else's, run as a process group: bytes in, bytes out, and never forever.
 
 Owns the pipes, the time limit, the order to stop and the death of whatever the command left running.
-Knows nothing of turns or of what the output means.
+That it dies with us is `supervised.py`'s. Knows nothing of turns or of what the output means.
 """
 
 import os
@@ -17,11 +17,11 @@ from typing import IO
 
 import msgspec
 
-from cardbox_cli.settings import COMMAND_OUTPUT
+from cardbox_cli.execution.worker.supervised import SupervisedCommand
+from cardbox_cli.settings import COMMAND_OUTPUT, STDERR_KEPT
 
-# What a command may print before it is stopped, in bytes, and how much of its stderr is kept, in characters.
+# What a command may print before it is stopped, in bytes.
 MAX_OUTPUT = COMMAND_OUTPUT.value << 20
-TAIL = 4000
 
 # Seconds: how often a running command is looked after, how long it may take over SIGTERM, and how long
 # what it left running may keep its pipes open.
@@ -34,22 +34,30 @@ _PIECE = 65536
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """How a command went. `exit_code` is negative for a signal; `duration` is in seconds.
 
+    `stderr` is what it wrote there, or the end of it, `stderr_bytes` how much it was in all.
     At most one of `timed_out`, `stopped` and `too_long` (it printed more than it may) is set; then it was
     killed, and its output is what there was until then.
     """
 
     exit_code: int
     stdout: bytes
-    stderr_tail: str
+    stderr: str
+    stderr_bytes: int
+    stderr_is_cut: bool
     timed_out: bool
     stopped: bool
     too_long: bool
     duration: float
 
     @property
+    def came_to_its_end(self) -> bool:
+        """Whether nobody killed it for what it did, or for how long."""
+        return not (self.timed_out or self.stopped or self.too_long)
+
+    @property
     def succeeded(self) -> bool:
         """Whether it came to its own end, with exit code 0."""
-        return self.exit_code == 0 and not (self.timed_out or self.stopped or self.too_long)
+        return self.exit_code == 0 and self.came_to_its_end
 
 
 def run_command(
@@ -60,36 +68,36 @@ def run_command(
     timeout: float,
     stop: Event,
     max_output: int = MAX_OUTPUT,
+    keep_stderr: int = STDERR_KEPT.default,
     grace: float = _GRACE,
 ) -> Ran:
     """Run `command` by `sh -c` with `stdin`, in our environment and `environment`, for `timeout` seconds.
 
-    Once `stop` is set, the time is over, or it has printed more than `max_output` bytes, its process group
-    gets SIGTERM, and `grace` seconds later SIGKILL. What holds its pipes after its end gets SIGKILL, too.
+    Of its stderr the last `keep_stderr` bytes are kept. Once `stop` is set, the time is over, or it has
+    printed more than `max_output` bytes, its process group gets SIGTERM, and `grace` seconds later SIGKILL.
+    What holds its pipes after its end gets SIGKILL, too.
     """
     began = time.monotonic()
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **environment},
-        start_new_session=True,
-    )
-    with closing(_Pipes(process, stdin, max_output)) as pipes:
+    with (
+        SupervisedCommand(command, environment) as supervised,
+        closing(_Pipes(supervised.process, stdin, max_output, keep_stderr)) as pipes,
+    ):
+        process = supervised.process
         why = _until_over(process, pipes, stop, began + timeout)
         if why is not None:
-            _signal_group(process, signal.SIGTERM)
+            supervised.signal(signal.SIGTERM)
             _settle(process, pipes, grace)
         else:
             _settle(process, pipes, _LINGER)
         if why is not None or pipes.open:
-            _signal_group(process, signal.SIGKILL)
-    exit_code = process.wait()
+            supervised.signal(signal.SIGKILL)
+        exit_code = process.wait()
     return Ran(
         exit_code=exit_code,
         stdout=bytes(pipes.stdout),
-        stderr_tail=bytes(pipes.stderr).decode(errors="replace")[-TAIL:],
+        stderr=bytes(pipes.stderr).decode(errors="replace"),
+        stderr_bytes=pipes.stderr_bytes,
+        stderr_is_cut=pipes.stderr_bytes > len(pipes.stderr),
         timed_out=why == "timed_out",
         stopped=why == "stopped",
         too_long=pipes.too_long and why in (None, "too_long"),
@@ -129,24 +137,21 @@ def _serve(process: subprocess.Popen[bytes], pipes: "_Pipes") -> None:
         process.wait(_LOOK)
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    # A group that has a member keeps its number, and one without has nobody left to hold a pipe. One whose
-    # members have all become other users is beyond us.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
 class _Pipes:
     """The three pipes of a command, served without ever waiting for one of them alone."""
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, max_output: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], stdin: bytes, max_output: int, keep_stderr: int
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self.stdout = bytearray()
         self.stderr = bytearray()
+        self.stderr_bytes = 0
         self.too_long = False
         self._max_output = max_output
+        self._keep_stderr = keep_stderr
         self._unsent = memoryview(stdin)
         self._input: IO[bytes] = process.stdin
         self._outputs: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
@@ -197,15 +202,18 @@ class _Pipes:
         elif pipe is self._outputs[0]:
             self._keep_output(piece)
         else:
-            self.stderr += piece
-            # A character takes four bytes at most.
-            del self.stderr[: -TAIL * 4]
+            self._keep_end_of_stderr(piece)
 
     def _keep_output(self, piece: bytes) -> None:
         if len(self.stdout) + len(piece) > self._max_output:
             self.too_long = True
         else:
             self.stdout += piece
+
+    def _keep_end_of_stderr(self, piece: bytes) -> None:
+        self.stderr_bytes += len(piece)
+        self.stderr += piece
+        del self.stderr[: max(len(self.stderr) - self._keep_stderr, 0)]
 
     def _drop(self, pipe: IO[bytes]) -> None:
         self._selector.unregister(pipe)

@@ -7,7 +7,6 @@ where whoever had it before left it. Knows no threads; a cancellation token stop
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from signal import Signals
 from threading import Event
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
@@ -21,7 +20,10 @@ from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
-from cardbox_cli.execution.worker.command import MAX_OUTPUT, Ran, run_command
+from cardbox_cli.execution.worker.command import Ran, run_command
+from cardbox_cli.execution.worker.failures import FAILED, TAIL, diagnostics, told_failure, why_failed
+from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
+from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.steps import (
     InvalidLayers,
     TurnState,
@@ -37,7 +39,7 @@ from cardbox_cli.execution.worker.steps import (
 )
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
-from cardbox_cli.model.execution.turns import End
+from cardbox_cli.model.execution.turns import End, new_id
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.settings import (
     AGENT,
@@ -45,6 +47,7 @@ from cardbox_cli.settings import (
     MAX_STEPS,
     OUTPUT_BOX,
     PROJECT,
+    STDERR_KEPT,
     STEP,
     TOOL_CALL_ID,
     TOOL_NAME,
@@ -54,8 +57,7 @@ from cardbox_cli.settings import (
 
 _T = TypeVar("_T")
 
-FAILED, TIMED_OUT, TOO_LONG = "command_failed", "command_timeout", "output_too_long"
-# How much of what is no answer is shown, in characters.
+# How much of arguments that are no object is shown, in characters.
 _SHOWN = 1000
 
 Kind = Literal["ended", "suspended", "lost", "handed_back"]
@@ -70,13 +72,14 @@ class Attempt(Protocol):
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What answers for the model: a command, the format that it reads, how requests are composed for it, and
-    its limits, time in seconds."""
+    its limits, time in seconds. `stderr_kept` is how many bytes of each command's stderr are kept."""
 
     command: str
     format: str = DEFAULT
     options: ComposeOptions = DEFAULT_OPTIONS
     timeout: float = 600
     max_steps: int = MAX_STEPS.default
+    stderr_kept: int = STDERR_KEPT.default
     environment: Mapping[str, str] = {}
 
     def for_turn(self, config: Mapping[str, Any]) -> "Program":
@@ -133,11 +136,13 @@ class _Cancelled(Exception):
 class _Failed(Exception):
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.error_code, self.message, self.details = error_code, message, details or {}
+        # A provider's error may quote the key that it refused.
+        self.error_code, self.message, self.details = error_code, redacted(message), details or {}
 
 
 class Run:
-    """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease."""
+    """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease, and `tell` is told,
+    in a line or more, of commands that fail."""
 
     def __init__(
         self,
@@ -147,12 +152,14 @@ class Run:
         cancellation: CancellationToken,
         *,
         owner: str,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._attempt = attempt
         self._work = work
         self._program = program
         self._cancellation = cancellation
         self._owner = owner
+        self._tell = tell
         self._steps = 0
 
     def run(self) -> Outcome:
@@ -202,15 +209,15 @@ class Run:
             raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
-            raise _Failed(*_why_failed(ran, "the command", program.timeout), details=_diagnostics(ran))
+            raise _Failed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
         answer = self._attempt(lambda runtime: understand(runtime, turn, step, ran.stdout))
         if isinstance(answer, BadAnswer):
-            raise _Failed(answer.error_code, answer.message, _diagnostics(ran))
+            raise _Failed(answer.error_code, answer.message, diagnostics(ran))
         self._steps += 1
         try:
             end = self._attempt(lambda runtime: store_answer(runtime, turn, step, answer))
         except (CardConflict, InvalidInput) as exc:
-            raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", _diagnostics(ran)) from exc
+            raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", diagnostics(ran)) from exc
         return self._ended(end)
 
     def _wanted(self, turn: TurnState) -> Program:
@@ -244,9 +251,8 @@ class Run:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
             return result_card(call, author_of(turn), failure=failure)
         timeout = tool.timeout_seconds or self._program.timeout
-        named = {TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id}
         stdin = exact_json.encode(call.input)
-        ran = self._run(tool.command, stdin, turn, turn.step_id or "", timeout, **named)
+        ran = self._run(tool.command, stdin, turn, turn.step_id or "", timeout, call)
         return _result_of(call, turn, tool, ran, timeout)
 
     def _complete(self, turn: TurnState) -> Outcome | None:
@@ -255,23 +261,56 @@ class Run:
     # --- commands
 
     def _run(
-        self, command: str, stdin: bytes, turn: TurnState, step_id: str, timeout: float, **variables: str
+        self,
+        command: str,
+        stdin: bytes,
+        turn: TurnState,
+        step_id: str,
+        timeout: float,
+        call: ToolCall | None = None,
     ) -> Ran:
         if self._cancellation.cancelled.is_set():
             raise _Cancelled
-        environment = {**self._program.environment, **self._variables(turn, step_id), **variables}
         try:
             ran = run_command(
-                command, stdin, environment=environment, timeout=timeout, stop=self._cancellation.cancelled
+                command,
+                stdin,
+                environment={**self._program.environment, **self._variables(turn, step_id, call)},
+                timeout=timeout,
+                stop=self._cancellation.cancelled,
+                keep_stderr=bytes_to_read(self._program.stderr_kept),
             )
         except OSError as exc:
             raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
+        ran = without_secrets(ran)
+        if not self._cancellation.lost:
+            self._keep_log(ran, step_id, call)
         if ran.stopped:
             raise _Cancelled
+        if not ran.succeeded:
+            _, why = why_failed(ran, call, timeout)
+            self._tell(told_failure(f"turn {turn.fence.agent_turn_id}, {step_id}: {why}", ran))
         return ran
 
-    def _variables(self, turn: TurnState, step_id: str) -> dict[str, str]:
+    def _keep_log(self, ran: Ran, step_id: str, call: ToolCall | None) -> None:
+        keep = partial(
+            keep_log,
+            fence=self._work.fence,
+            ran=ran,
+            log_id=new_id("log"),
+            step_id=step_id,
+            call=call,
+            worker_id=self._owner,
+            kept=self._program.stderr_kept,
+        )
+        self._attempt(keep)
+
+    def _variables(self, turn: TurnState, step_id: str, call: ToolCall | None) -> dict[str, str]:
+        called = (
+            {} if call is None else {TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id}
+        )
         return {
+            **called,
             PROJECT.name: self._work.row.project_id,
             AGENT.name: turn.fence.agent_id,
             TURN_ID.name: turn.fence.agent_turn_id,
@@ -320,9 +359,8 @@ def _is_for_others(turn: TurnState, call: ToolCall) -> bool:
 def _result_of(call: ToolCall, turn: TurnState, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
     answer = partial(result_card, call, author_of(turn), after_execution=tool.after_execution)
     if not ran.succeeded:
-        code, message = _why_failed(ran, f"the tool {tool.tool_name!r}", timeout)
-        tail = exact_json.storable_text(ran.stderr_tail)
-        failure = code.replace("command", "tool"), f"{message}\n{tail}".rstrip()
+        code, message = why_failed(ran, call, timeout)
+        failure = code.replace("command", "tool"), f"{message}\n{ran.stderr[-TAIL:]}".rstrip()
         return answer(failure=failure, status="timeout" if ran.timed_out else "failed")
     try:
         result = _value(ran.stdout)
@@ -341,32 +379,3 @@ def _value(stdout: bytes) -> Any:
         value = text.rstrip("\n")
     exact_json.check_storable(value)
     return value
-
-
-def _why_failed(ran: Ran, what: str, timeout: float) -> tuple[str, str]:
-    """The code and the words for a command that did not succeed."""
-    if ran.timed_out:
-        return TIMED_OUT, f"{what} took longer than {timeout:g} seconds"
-    if ran.too_long:
-        return TOO_LONG, f"{what} printed more than {MAX_OUTPUT} bytes"
-    if ran.exit_code < 0:
-        return FAILED, f"{what} was killed by {_signal_name(-ran.exit_code)}"
-    return FAILED, f"{what} ended with exit code {ran.exit_code}"
-
-
-def _signal_name(number: int) -> str:
-    """How a signal is called; those between the first and the last real-time one have numbers only."""
-    try:
-        return Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _diagnostics(ran: Ran) -> dict[str, Any]:
-    """What people need to see why a command failed."""
-    return {
-        "exit_code": ran.exit_code,
-        "seconds": round(ran.duration, 3),
-        "stderr_tail": exact_json.storable_text(ran.stderr_tail),
-        "stdout_head": exact_json.storable_text(ran.stdout[:_SHOWN].decode(errors="replace")),
-    }

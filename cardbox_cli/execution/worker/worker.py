@@ -262,8 +262,15 @@ class Worker:
         def attempt(action: Callable[[Runtime], _T]) -> _T:
             return connection.attempt(project_id, action)
 
-        outcome = Run(attempt, work, self._plan.program, running.cancellation, owner=self.worker_id).run()
-        self._journal.ended(project_id, outcome)
+        run = Run(
+            attempt,
+            work,
+            self._plan.program,
+            running.cancellation,
+            owner=self.worker_id,
+            tell=self._journal.line,
+        )
+        self._journal.ended(project_id, run.run())
 
     def _give_up(self, connection: Connection, row: InboxRow, reason: str) -> None:
         """What failed for a reason that is not the turn's own is tried again later, by the backoff."""

@@ -36,7 +36,7 @@ MAX_DEPTH = RECURSION_DEPTH.value
 WATCHDOG = "sys.cbx"
 
 
-def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "tc"]) -> str:
+def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc"]) -> str:
     """`kind`, an underscore and a UUIDv7 as 32 hex digits; `tc` is for calls whose own ids are taken."""
     import uuid6
 

@@ -292,7 +292,10 @@ class Database(AbstractContextManager["Database"]):
         """Raise SchemaMissing unless `table` exists, DatabaseUnavailable where our role may not read it."""
         if table not in self.tables:
             self._require_grant(table)
-            hint = "`cbx db init` shows what it would add, and adds it"
+            version = self.schema_version()
+            is_old = version is not None and version < newest()
+            shows = "`cbx db init` shows what it would add, and adds it"
+            hint = "`cbx db upgrade` adds it" if is_old else shows
             raise SchemaMissing(f"the database has no table {table}", hint=hint)
 
     def _require_grant(self, table: str) -> None:

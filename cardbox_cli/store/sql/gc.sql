@@ -97,3 +97,26 @@ DELETE FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s AND i.box_id = ANY(%(box_ids)s::uuid[])
     AND NOT EXISTS (
         SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
+
+-- name: count_old_logs
+-- How many logs of turns ended before a time.
+SELECT count(*) FROM cbx.logs AS l WHERE l.project_id = %(project_id)s AND l.ended_at < %(before)s
+
+-- name: purge_old_logs
+-- A batch of the logs that ended before a time, in the order of their turns, none before the turn `after`; what a
+-- writer holds is passed over. Answers how many went, and the last turn among them: where the next batch begins.
+WITH doomed AS (
+    SELECT l.project_id, l.agent_turn_id, l.log_id
+    FROM cbx.logs AS l
+    WHERE l.project_id = %(project_id)s AND l.ended_at < %(before)s AND l.agent_turn_id >= %(after)s
+    ORDER BY l.agent_turn_id, l.log_id
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM cbx.logs AS l
+    USING doomed
+    WHERE l.project_id = %(project_id)s AND l.project_id = doomed.project_id
+        AND l.agent_turn_id = doomed.agent_turn_id AND l.log_id = doomed.log_id
+    RETURNING l.agent_turn_id
+)
+SELECT count(*), max(agent_turn_id) FROM gone

@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 from cardbox_cli.model.execution import diagnosis as facts
 from cardbox_cli.model.execution import turns as model
+from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, OWN_EXECUTION
+from cardbox_cli.store.logs import LogStore
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
@@ -212,6 +214,13 @@ class DiagnosisStore(ProjectStore):
         """Who keeps others from writing to a table that turns need, or waits to. Waits for no lock itself."""
         tables = [*EXECUTION, *ESSENTIAL, *OWN_EXECUTION]
         return [facts.Held(*row) for row in self._rows("why_table_locks", tables=tables)]
+
+    def failure_logs(self, turns: Collection[str]) -> dict[str, LogTail]:
+        """The log of each of these turns that may say why it failed, where one is kept."""
+        if not turns or not LogStore(self.database, self.project_id).readable:
+            return {}
+        found = self._all(LogTail, "why_failure_logs", turns=list(turns))
+        return {log.agent_turn_id: log for log in found}
 
     def sessions(self, pids: Collection[int]) -> dict[int, facts.Session]:
         """What these sessions do, and all that wait for a lock."""

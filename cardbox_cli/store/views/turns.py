@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED, standing
 from cardbox_cli.model.execution.turns import AuditEntry, Edge, InboxRow, Lease, Step, TurnRecord, WaitingTool
 from cardbox_cli.model.ids import MIN_SHORT, unique
@@ -27,6 +28,7 @@ from cardbox_cli.store.connection.project_store import (
 )
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.logs import LogStore
 from cardbox_cli.store.turns import TurnStore
 
 # How many turns of a family are followed to further ones.
@@ -125,6 +127,7 @@ class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     record: TurnRecord | None
     audit: list[AuditEntry]
     cards: list[WrittenCard]
+    logs: list[LogTail]
 
 
 class TurnViews(ProjectStore):
@@ -214,6 +217,7 @@ class TurnViews(ProjectStore):
                 children=self.get_many(_children(turn_id, edges)),
                 record=record,
                 audit=turns.audit_of(turn_id),
+                logs=LogStore(self.database, self.project_id).tails(turn_id),
                 cards=self._all(
                     WrittenCard,
                     "cards_of_turn",

@@ -42,7 +42,7 @@ def test_with_purge_deleted_cards_go_too(cbx: Cbx, rubbish: str) -> None:
     answer = cbx("db", "gc", "--purge", "--yes", "-o", "json").json()
     assert answer == {
         "dry_run": False,
-        "purged": {"expired": 2, "deleted": 1, "box_info": 0},
+        "purged": {"expired": 2, "deleted": 1, "box_info": 0, "logs": 0},
         "dangling": [{"project_id": "p", "box_id": rubbish, "count": 4}],
     }
     assert lines(cbx("db", "gc", "--purge", "--yes"))[0] == "nothing to purge"
@@ -69,7 +69,7 @@ def test_with_nothing_to_do_nothing_is_asked(
     box_of(add())
     result = cbx("db", "gc", *options)
     assert (lines(result), result.err) == (["nothing to purge"], "")
-    nothing = {"expired": 0, "deleted": 0, "box_info": 0}
+    nothing = {"expired": 0, "deleted": 0, "box_info": 0, "logs": 0}
     assert cbx("db", "gc", *options, "-o", "json").json()["purged"] == nothing
 
 

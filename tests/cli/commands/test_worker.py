@@ -17,6 +17,7 @@ import pytest
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import PATIENCE, Shell, lines, succeed
 from tests.conftest import PROJECT, Cbx, Databases, Result
+from tests.execution.worker.test_command import is_gone
 
 CLIENT = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parents[3] / 'examples/client.py'))}"
 CALLING = f"""{CLIENT} --call lookup '{{"order": 7}}'"""
@@ -226,6 +227,11 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
             "hint: correct it, or leave it out: the default is 8\n",
         ),
         (
+            ["--exec", "no-such-program -m 'a model'"],
+            "error: --exec: there is no program 'no-such-program'\n"
+            "hint: check its name, and the PATH: each turn would fail\n",
+        ),
+        (
             ["--exec", "x", "--format", "yaml"],
             "error: --format: unknown format 'yaml'\nhint: formats are openai, anthropic, text\n",
         ),
@@ -242,27 +248,40 @@ class TestProcesses:
     @pytest.fixture
     def worker(self, shell: Shell, tmp_path: Path) -> Callable[..., Any]:
         """Start a worker whose command makes the file `begun` and waits for `go`."""
-        command = f"touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.02; done; echo slow"
+        command = f"echo $$ > {tmp_path}/pid; touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.02; done; echo slow"
 
         @contextmanager
         def start(*options: str) -> Iterator[subprocess.Popen[bytes]]:
             with shell.started("worker", "run", "--exec", command, *options) as process:
                 until((tmp_path / "begun").exists)
                 yield process
-            # The command of a worker that was killed outlives it.
-            (tmp_path / "go").touch()
 
         return start
 
     def test_one_that_is_killed_leaves_its_turn_to_another(
-        self, cbx: Cbx, dispatch: Dispatch, worker: Any, shown: Any, said: Any, later: Callable[[str], None]
+        self,
+        cbx: Cbx,
+        dispatch: Dispatch,
+        worker: Any,
+        shown: Any,
+        said: Any,
+        later: Callable[[str], None],
+        tmp_path: Path,
     ) -> None:
         turn = dispatch()
         with worker() as process:
             process.kill()
             process.wait()
+        assert is_gone(int((tmp_path / "pid").read_text()))
         assert rests(work(cbx, CLIENT, "--once")) == []
+        assert len(lines(cbx("worker", "list", "-o", "id"))) == 1
         later("90 seconds")
+        listed = cbx("worker", "list", "-o", "json")
+        assert (listed.json(), listed.err) == (
+            [],
+            "1 worker fell silent without signing off; --all shows them\n",
+        )
+        assert [each["live"] for each in cbx("worker", "list", "--all", "-o", "json").json()] == [False]
         [rest] = rests(work(cbx, CLIENT, "--once"))
         assert (rest["agent_turn_id"], rest["end_status"]) == (turn, "success")
         assert said(turn) == ["agent.thought", "task.deliverable"]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.worker.command import TAIL, Ran, run_command
+from cardbox_cli.execution.worker.command import Ran, run_command
+from cardbox_cli.settings import STDERR_KEPT
 
 
 def run(command: str, stdin: bytes = b"", *, timeout: float = 30, **options: Any) -> Ran:
@@ -38,7 +40,7 @@ def python(code: str) -> str:
 )
 def test_what_a_command_does_is_told(command: str, exit_code: int, stdout: bytes, stderr: str) -> None:
     ran = run(command, b"in", environment={"CBX_STEP": "1"})
-    assert (ran.exit_code, ran.stdout, ran.stderr_tail) == (exit_code, stdout, stderr)
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (exit_code, stdout, stderr)
     assert ran.succeeded == (exit_code == 0)
     assert (ran.timed_out, ran.stopped, ran.too_long) == (False, False, False)
 
@@ -47,7 +49,8 @@ def test_more_than_a_pipe_holds_goes_both_ways_at_once() -> None:
     body = os.urandom(1_000_000)
     ran = run("tee /dev/stderr", body)
     assert ran.stdout == body
-    assert len(ran.stderr_tail) == TAIL
+    assert (ran.stderr_bytes, ran.stderr_is_cut) == (len(body), True)
+    assert ran.stderr == body[-STDERR_KEPT.default :].decode(errors="replace")
 
 
 def test_a_command_that_does_not_read_a_large_request_is_not_waited_for() -> None:
@@ -91,6 +94,42 @@ def test_a_command_that_prints_without_end_is_stopped() -> None:
 def test_a_command_that_prints_too_much_and_ends_is_no_success() -> None:
     ran = run(python("print(7 * 30000)") + "; true", max_output=2)
     assert (ran.too_long, ran.succeeded) == (True, False)
+
+
+def test_a_command_that_waits_for_all_its_children_waits_for_its_own() -> None:
+    ran = run(python("import os\ntry:\n while True: os.wait()\nexcept ChildProcessError: print(1)"))
+    assert (ran.exit_code, ran.stdout) == (0, b"1\n")
+
+
+def test_what_a_command_leaves_running_without_its_pipes_goes_on(tmp_path: Path) -> None:
+    ran = run(f"sleep 100 < /dev/null > /dev/null 2>&1 & echo $! > {tmp_path}/pid")
+    pid = int((tmp_path / "pid").read_text())
+    assert ran.succeeded
+    # Whoever let its supervisor go a moment ago would have been killed by it by now.
+    assert run("sleep 0.1").succeeded
+    os.kill(pid, signal.SIGKILL)
+    assert is_gone(pid)
+
+
+@pytest.mark.parametrize(
+    "stopping", ["", "trap '' TERM HUP; "], ids=["willing", "ignoring what stops others"]
+)
+def test_a_command_dies_with_us_and_so_does_what_it_started(tmp_path: Path, stopping: str) -> None:
+    command = f"{stopping}sleep 100 < /dev/null > /dev/null 2>&1 & echo $! $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pids; wait"
+    code = f"from tests.execution.worker.test_command import run; run({command!r})"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL) as ours:
+        pids = read_soon(tmp_path / "pids")
+        ours.kill()
+    assert all(is_gone(int(pid)) for pid in pids.split())
+
+
+def read_soon(path: Path) -> str:
+    """The text of a file that will be there soon."""
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text()
 
 
 def is_gone(pid: int) -> bool:

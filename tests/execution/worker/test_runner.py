@@ -268,7 +268,7 @@ def test_a_command_that_fails_fails_the_turn(
     assert rest.end.end_status == "failed"
     left = fallback(runtime, turn.output_box_id)
     assert (left["kind"], left["message"]) == ("fallback_deliverable", message)
-    if "why" in command:
+    if "echo why" in command:
         assert left["diagnostics"]["stderr_tail"] == "why\n"
 
 

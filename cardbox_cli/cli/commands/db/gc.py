@@ -30,7 +30,7 @@ def command(
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be purged.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Purge expired cards for ever.
+    """Purge expired cards, and the logs of turns that are older than 30 days, for ever.
 
     Works in small transactions that wait for no writer: stopped in the middle it loses nothing, and a second
     run finishes. Boxes stay as they are; references that then lead nowhere are reported.
@@ -87,6 +87,8 @@ def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
     parts = [count(rubbish.expired, "expired card")]
     if deleted:
         parts.append(count(rubbish.deleted, "deleted card"))
+    if rubbish.logs:
+        parts.append(f"what {count(rubbish.logs, 'command')} of old turns wrote on stderr")
     if rubbish.box_info:
         parts.append(f"what is known of {count(rubbish.box_info, 'box')} that is gone")
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]

@@ -1,6 +1,8 @@
 """`cbx turn list`. Its columns stand in `terminal/columns.py`."""
 
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -12,13 +14,18 @@ from cardbox_cli.cli.terminal.columns import TURN, chosen
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.execution.turns import TURN_STATUSES
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.project_store import Further
+    from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
 
 
 @verb(
     "cbx turn list --limit 10",
     "cbx turn list --agent clerk --status running",
-    "cbx turn list --since 2h -o jsonl | jq -r 'select(.end_status==\"failed\").agent_turn_id'",
+    "cbx turn list --end failed --since 2h -o id",
     "cbx turn list --watch",
     pages=True,
 )
@@ -27,6 +34,9 @@ def command(
     agent: OfAgent = None,
     status: Annotated[
         str | None, Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state.")
+    ] = None,
+    end: Annotated[
+        str | None, Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only that ended so.")
     ] = None,
     trace: Annotated[str | None, Option(metavar="ID", help="Only of this trace_id.")] = None,
     since: Since = None,
@@ -37,14 +47,22 @@ def command(
 ) -> None:
     """List turns, newest first."""
     from cardbox_cli.execution.views.turn_page import summary
+    from cardbox_cli.model.execution.standing import ENDED
     from cardbox_cli.store.views.turns import TurnFilter
 
-    start, end = parse_span(since, until)
-    where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=start, until=end)
+    if end is not None and status not in (None, ENDED):
+        raise UsageError(
+            f"--end is for turns that have ended, not {status} ones", hint="leave one of them out"
+        )
+    first, last = parse_span(since, until)
+    status = status if end is None else ENDED
+    where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
     pause = between_looks(watch, interval)
     shown = chosen(TURN, columns)
     with session().turns() as turns:
         read, further = filtered(turns.newest, turns.further, where)
+        if end is not None:
+            read, further = _with_end(turns, where, end)
         empty = none_of("turns", narrowed=where != TurnFilter())
         listing = Listing(
             lambda size: map(summary, read(size)),
@@ -55,3 +73,16 @@ def command(
             empty=empty,
         )
         show_list(listing, turns.database, interval=pause)
+
+
+def _with_end(
+    turns: "TurnViews", where: "TurnFilter", end: str
+) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], Further]]":
+    """How to read those that ended so. How many are behind one nobody knows: an end may take working out."""
+    from cardbox_cli.execution.views.turn_page import summary
+    from cardbox_cli.store.connection.project_store import Further
+
+    def read(size: int | None) -> "Iterable[TurnRow]":
+        return islice((turn for turn in turns.newest(where) if summary(turn).end_status == end), size)
+
+    return read, lambda _: Further(0, False)

@@ -10,8 +10,10 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked, short_or_nothing
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.turns import end_of_stderr
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.durations import duration
+from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 
@@ -57,6 +59,8 @@ def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
     _section("edges", _EDGE, seen.edges)
     _section("children", picked(TURN, "ID", "AGENT", "STATUS", "END"), seen.children)
     _section("timeline", EVENT, seen.timeline)
+    _section("stderr", _LOG, seen.logs)
+    output.print_lines(end_of_stderr(seen))
 
 
 def _section(title: str, columns: Columns, items: Sequence[Any]) -> None:
@@ -76,6 +80,10 @@ def _status(stored: "StoredTurn", seen: "TurnView") -> str:
 
 def _took(step: Step) -> str:
     return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
+
+
+def _last_line(log: LogTail) -> str:
+    return one_line(next(iter(last_lines(log.stderr_tail, 1)), NOTHING), 200)
 
 
 def _end_of(agent_id: str | None, turn_id: str | None) -> str:
@@ -99,6 +107,13 @@ _WAITING = (
     Column("EPOCH", lambda tool: str(tool.turn_epoch), right=True),
     Column("SINCE", lambda tool: time(tool.created_at) or NOTHING),
     Column("RESULT", lambda tool: short_or_nothing(tool.tool_result_card_id)),
+)
+_LOG = (
+    Column("STEP", lambda log: short_id(log.step_id)),
+    Column("COMMAND", lambda log: log.tool_name or "model"),
+    Column("EXIT", lambda log: NOTHING if log.exit_code is None else str(log.exit_code), right=True),
+    Column("BYTES", lambda log: str(log.stderr_bytes), right=True),
+    Column("LAST LINE", _last_line),
 )
 _EDGE = (
     Column("ID", lambda edge: short_id(edge.edge_id)),

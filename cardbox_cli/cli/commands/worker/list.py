@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.escaping import one_line
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import PREVIEW, age, time
+from cardbox_cli.cli.terminal.describe import PREVIEW, age, count, time
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.cli.verb import verb
 
@@ -18,19 +18,25 @@ if TYPE_CHECKING:
 @verb("cbx worker list", "cbx worker list --target gpu -o json", pages=True)
 def command(
     target: Annotated[str | None, Option(metavar="T", help="Only those of this target.")] = None,
+    all_: Annotated[bool, Option("--all", help="Also those that fell silent without signing off.")] = False,
 ) -> None:
-    """List the workers that serve this project, and those that fell silent without signing off."""
+    """List the workers that serve this project."""
     from cardbox_cli.store.workers import WorkerStore
 
     with session().database() as database:
         database.require_execution()
         found = WorkerStore(database, session().project_id).all(target)
+    shown = [worker for worker in found if all_ or worker.live]
     output.emit_list(
-        found,
+        shown,
         columns=_WORKER,
         item_id=lambda worker: worker.worker_id,
         empty=f"no workers serve project {session().project_id!r}; `cbx worker run` is one",
     )
+    if len(shown) < len(found):
+        announce(
+            f"{count(len(found) - len(shown), 'worker')} fell silent without signing off; --all shows them"
+        )
 
 
 def _state(worker: "WorkerEntry") -> str:

@@ -22,6 +22,7 @@ from cardbox_cli.store.connection.target import Target
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.worker.runner import Program
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
 
 
@@ -85,6 +86,7 @@ def command(
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
         max_steps=settings.max_steps,
+        stderr_kept=settings.stderr_kept,
         environment={} if url is None else {DATABASE_URL.name: url},
     )
     plan = WorkerPlan(
@@ -95,7 +97,19 @@ def command(
         mode="once" if once else "drain" if drain else "serve",
         grace=grace,
     )
+    _check_program(program)
     return _serve(plan, settings)
+
+
+def _check_program(program: "Program") -> None:
+    from cardbox_cli.execution.worker.lookup import missing_program
+
+    missing = missing_program(program.command, program.environment)
+    if missing is not None:
+        raise UsageError(
+            f"--exec: there is no program {missing!r}",
+            hint="check its name, and the PATH: each turn would fail",
+        )
 
 
 def _check(command: str, target: str, *, once: bool, drain: bool) -> None:

@@ -1,0 +1,85 @@
+"""What `cbx turn logs` prints: what the commands of a turn wrote on stderr."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from typer import Option
+
+from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import time
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.durations import duration
+from cardbox_cli.model.ids import short_id
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.execution.logs import CommandLog
+    from cardbox_cli.model.execution.turns import Step
+
+
+@verb(
+    "cbx turn logs @last",
+    "cbx turn logs 1d5c8f72 --step 2",
+    "cbx turn logs @last -o json | jq -r '.[] | select(.exit_code != 0).stderr'",
+    pages=True,
+)
+def command(
+    turn: TurnId,
+    step: Annotated[
+        str | None,
+        Option(metavar="N", help="Only of this step: its number, or 4 or more characters of its id."),
+    ] = None,
+) -> None:
+    """Show what the commands of a turn, the model's and its tools', wrote on stderr.
+
+    Kept is the end of it, without what looks like a secret; of commands that wrote nothing, only those that
+    failed.
+    """
+    from cardbox_cli.execution.requests.steps import named_step
+    from cardbox_cli.store.logs import LogStore
+    from cardbox_cli.store.turns import TurnStore
+
+    with session().turns() as turns, turns.database.snapshot():
+        store = LogStore(turns.database, turns.project_id)
+        store.require()
+        turn_id = turns.resolve(turn)
+        steps = TurnStore(turns.database, turns.project_id).steps(turn_id)
+        step_id = None if step is None else named_step(steps, step, turn_id).step_id
+        logs = store.of_turn(turn_id, step_id=step_id)
+    numbers = _numbers(steps)
+    output.emit(
+        [{"step": numbers.get(log.step_id), **msgspec.structs.asdict(log)} for log in logs],
+        table=lambda: _print_text(logs, numbers),
+        ids=[log.log_id for log in logs],
+    )
+    if not logs:
+        announce(f"nothing is kept of what the commands of turn {turn_id} wrote on stderr")
+
+
+def _numbers(steps: "list[Step]") -> dict[str, int]:
+    return {step.step_id: number for number, step in enumerate(steps, 1)}
+
+
+def _print_text(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
+    for log in logs:
+        if log is not logs[0]:
+            output.print_text()
+        output.print_painted([("bold", _headline(log, numbers.get(log.step_id)))])
+        if log.stderr:
+            output.print_text(log.stderr.rstrip("\n"))
+
+
+def _headline(log: "CommandLog", number: int | None) -> str:
+    step = f"step {short_id(log.step_id) if number is None else number}"
+    took = duration(log.ended_at - log.started_at)
+    wrote = f"{log.stderr_bytes:,} bytes{_cut(log)}"
+    return f"{time(log.ended_at)}  {step}: {log.whose} {log.outcome} after {took}; {wrote}"
+
+
+def _cut(log: "CommandLog") -> str:
+    """That not all is kept, where it is not the secrets left out that make it shorter."""
+    from cardbox_cli.execution.worker.redaction import REDACTED
+
+    kept = len(log.stderr.encode())
+    return f", the last {kept:,} are kept" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""

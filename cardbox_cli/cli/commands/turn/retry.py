@@ -1,0 +1,30 @@
+"""`cbx turn retry`."""
+
+from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.turns import print_dispatched, refuse
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.cards import OPERATOR
+
+
+@verb(
+    "cbx turn retry 1d5c8f72",
+    "cbx turn list --end failed --since 1h -o id | xargs -n1 cbx turn retry",
+    "cbx turn retry @last -o id | xargs cbx turn wait",
+)
+def command(turn: TurnId) -> None:
+    """Ask anew for a turn that ended otherwise than in success: another turn, with the same boxes to read.
+
+    A call that still waits for the end of the old one gets that of the new one. Exit 6 when it was refused.
+    """
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.execution.recovery.retrying import retry_turn
+
+    with runtime() as run:
+        turn_id = ResolvingTurns(run.database, run.project_id).resolve(turn)
+        dispatched = retry_turn(run, turn_id, source_agent_id=OPERATOR)
+        if dispatched.result.status != "accepted":
+            refuse(dispatched)
+        session().made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
+    print_dispatched(dispatched.result)

@@ -1,0 +1,66 @@
+-- fragment: log_columns
+'log_id', l.log_id,
+'agent_turn_id', l.agent_turn_id,
+'step_id', l.step_id,
+'tool_call_id', l.tool_call_id,
+'tool_name', l.tool_name,
+'turn_epoch', l.turn_epoch,
+'worker_id', l.worker_id,
+'exit_code', l.exit_code,
+'stderr_bytes', l.stderr_bytes,
+'started_at', to_char(l.started_at AT TIME ZONE 'UTC', {utc}),
+'ended_at', to_char(l.ended_at AT TIME ZONE 'UTC', {utc})
+
+-- name: logs_are_readable
+-- Whether this role may read the logs of turns.
+SELECT has_table_privilege('cbx.logs', 'SELECT')
+
+-- name: logs_are_writable
+-- Whether this role may write logs of turns, and remove old ones.
+SELECT has_table_privilege('cbx.logs', 'SELECT') AND has_table_privilege('cbx.logs', 'INSERT')
+    AND has_table_privilege('cbx.logs', 'UPDATE') AND has_table_privilege('cbx.logs', 'DELETE')
+
+-- name: insert_log
+-- What a command wrote on stderr, unless it is kept already.
+INSERT INTO cbx.logs
+    (project_id, agent_turn_id, log_id, step_id, tool_call_id, tool_name, turn_epoch, worker_id, exit_code, stderr,
+     stderr_bytes, started_at, ended_at)
+VALUES (%(project_id)s, %(agent_turn_id)s, %(log_id)s, %(step_id)s, %(tool_call_id)s, %(tool_name)s, %(turn_epoch)s,
+    %(worker_id)s, %(exit_code)s, %(stderr)s, %(stderr_bytes)s, %(started_at)s, %(ended_at)s)
+ON CONFLICT DO NOTHING
+
+-- name: trim_logs
+-- Removes the oldest logs of a turn, as far as all of them are more than `limit` bytes. A row counts 256, too.
+DELETE FROM cbx.logs AS l
+WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
+    AND l.log_id IN (
+        SELECT newer.log_id
+        FROM (
+            SELECT k.log_id, sum(octet_length(k.stderr) + 256) OVER (ORDER BY k.log_id DESC) AS bytes
+            FROM cbx.logs AS k
+            WHERE k.project_id = %(project_id)s AND k.agent_turn_id = %(agent_turn_id)s
+        ) AS newer
+        WHERE newer.bytes > %(limit)s)
+
+-- name: logs_of_turn
+-- The logs of a turn, or of one step of it, in order.
+SELECT json_build_object({log_columns}, 'stderr', l.stderr)::text
+FROM cbx.logs AS l
+WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
+    AND (%(step_id)s::text IS NULL OR l.step_id = %(step_id)s)
+ORDER BY l.log_id
+
+-- name: log_tails
+-- The logs of a turn in order, with the last 2,000 characters of each.
+SELECT json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::text
+FROM cbx.logs AS l
+WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
+ORDER BY l.log_id
+
+-- name: why_failure_logs
+-- Of each of these turns the last log of the model's command, or of one that failed, with the last characters.
+SELECT DISTINCT ON (l.agent_turn_id) json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::text
+FROM cbx.logs AS l
+WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s)
+    AND (l.tool_name IS NULL OR l.exit_code IS DISTINCT FROM 0)
+ORDER BY l.agent_turn_id, l.log_id DESC
