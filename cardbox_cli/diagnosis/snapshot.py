@@ -172,13 +172,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def ended(self) -> bool:
         """Whether the turn is over, as lists and pages say."""
+        if self.is_foreign:
+            return self.at_head is None and not any(row.status in OPEN for row in self.foreign_rows)
         if self.turn is not None:
             return self.turn.status == ENDED
-        if self.at_head is not None or self.promoted:
-            return False
-        # Nothing that asked for it is left; or it is another system's, and that is done with it.
-        done_elsewhere = self.foreign_rows and not any(row.status in OPEN for row in self.foreign_rows)
-        return bool(done_elsewhere) or last_is_over(self.steps)
+        # Nothing that asked for it is left.
+        return self.at_head is None and not self.promoted and last_is_over(self.steps)
 
     @cached_property
     def being_ended(self) -> bool:
