@@ -37,6 +37,11 @@ ProcessName = Literal[
 ]
 PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
 
+# How far a search for knowledge reaches: all cards of the project, those of boxes that the recipe or the
+# profile names, or none.
+KnowledgeScope = Literal["project", "boxes", "none"]
+KNOWLEDGE_SCOPES: tuple[KnowledgeScope, ...] = get_args(KnowledgeScope)
+
 # Those that can be collected; any other is given.
 COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
@@ -102,6 +107,16 @@ def check_layer(name: str) -> None:
         raise InvalidInput(
             f"{name!r} is no layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
             hint=f"{', '.join(CONTEXT_LAYERS)}, or one of your own",
+        )
+
+
+def check_stored_layer(name: str) -> None:
+    """Raise InvalidInput for a name that no layer can have, and for a layer that is never stored."""
+    check_layer(name)
+    if name == FRAMEWORK:
+        raise InvalidInput(
+            f"the layer {name!r} is never stored with steps: it belongs to the framework's version",
+            hint="leave it out; the profile's `layers`, or --layer, gives its text to every call",
         )
 
 

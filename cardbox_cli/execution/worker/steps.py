@@ -123,7 +123,7 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        reproducible = settings.reproducible_layers
+        reproducible = settings.stored_layers
         snapshots = request_cards(runtime.project_id, asked.request, reproducible=reproducible)
         box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
         box = runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True)
