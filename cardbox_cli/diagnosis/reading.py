@@ -117,6 +117,8 @@ class _Facts:
         known = [box_id for box_id in boxes if as_box_id(box_id) is not None]
         self.existing = store.existing_boxes(known)
         self.lost = store.lost_cards(known)
+        self.with_profile = store.boxes_with_profile(known)
+        self.incomplete_allowed = store.incomplete_allowed()
         self.sharers = store.sharers(known)
 
     def blocker(self, place: Place) -> Snapshot | None:
@@ -157,6 +159,7 @@ class _Facts:
             children=tuple(self.children.get(turn, [])),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
+            incomplete_allowed=self.incomplete_allowed,
             blocker=blocker,
         )
 
@@ -168,7 +171,9 @@ class _Facts:
         return {name: box_id for name, box_id in found.items() if box_id is not None}
 
     def _box(self, pointer: str, box_id: str) -> BoxFacts:
-        return BoxFacts(pointer, box_id, box_id in self.existing, tuple(self.lost.get(box_id, [])))
+        exists = box_id in self.existing
+        without_profile = exists and pointer == "profile" and box_id not in self.with_profile
+        return BoxFacts(pointer, box_id, exists, tuple(self.lost.get(box_id, [])), without_profile)
 
 
 def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:

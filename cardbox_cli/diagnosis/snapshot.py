@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
+from cardbox_cli.execution.requests.completeness import Lack, lacks
 from cardbox_cli.model.execution.diagnosis import AwaitedCall, BoxFacts, Child, Lock, ResultCard, Sharer
 from cardbox_cli.model.execution.turns import (
     CONSUMED,
@@ -43,7 +44,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
     that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
     are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
-    where that was looked at. `locks` is None where they were not looked up.
+    where that was looked at. `incomplete_allowed`: the project lets turns run that lack cards; such a loss
+    stops nobody. `locks` is None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -69,6 +71,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     call: AwaitedCall | None = None
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
+    incomplete_allowed: bool = False
     blocker: "Snapshot | None" = None
     locks: tuple[Lock, ...] | None = None
 
@@ -227,6 +230,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def silent(self) -> bool:
         """Whether a run without a lease has written nothing for longer than other systems allow."""
         return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE.time
+
+    # --- what it reads
+
+    @cached_property
+    def lacking(self) -> tuple[Lack, ...]:
+        """What is gone of its context and profile, for which a worker would not run it."""
+        return tuple(lacks(self.boxes))
 
     # --- what it waits for
 

@@ -15,14 +15,17 @@ import msgspec
 
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
-from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
+from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, StaleEpoch
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
+from cardbox_cli.execution.requests.source import BoxGone
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
 from cardbox_cli.execution.worker.command import MAX_OUTPUT, Ran, run_command
 from cardbox_cli.execution.worker.steps import (
+    IncompleteContext,
     InvalidLayers,
     TurnState,
     add_result,
@@ -55,6 +58,7 @@ from cardbox_cli.settings import (
 _T = TypeVar("_T")
 
 FAILED, TIMED_OUT, TOO_LONG = "command_failed", "command_timeout", "output_too_long"
+NO_BOX = "box_not_found"
 # How much of what is no answer is shown, in characters.
 _SHOWN = 1000
 
@@ -136,6 +140,12 @@ class _Failed(Exception):
         self.error_code, self.message, self.details = error_code, message, details or {}
 
 
+def _without(gone: BoxGone) -> _Failed:
+    """Why a turn fails one of whose boxes is gone."""
+    code = INCOMPLETE if gone.pointer in READ else NO_BOX
+    return _Failed(code, gone.message, {"pointer": gone.pointer, "box_id": gone.box_id})
+
+
 class Run:
     """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease."""
 
@@ -162,8 +172,8 @@ class Run:
                 return self._loop()
             except _Failed as exc:
                 return self._fail(exc)
-            except NotFound as exc:
-                return self._fail(_Failed("box_not_found", exc.message))
+            except BoxGone as exc:
+                return self._fail(_without(exc))
             except _Cancelled:
                 return self._cancelled()
         except (StaleEpoch, LeaseLost) as exc:
@@ -196,6 +206,9 @@ class Run:
             step = self._attempt(
                 lambda runtime: begin_step(runtime, turn, format=program.format, options=program.options)
             )
+        except IncompleteContext as exc:
+            details = {"lacking": msgspec.to_builtins(exc.lacking)}
+            raise _Failed(INCOMPLETE, str(exc), details) from exc
         except InvalidLayers as exc:
             raise _Failed("invalid_layers", str(exc)) from exc
         except InvalidInput as exc:

@@ -16,6 +16,7 @@ from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
+from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnRequest, present_cards, turn_request
 from cardbox_cli.execution.requests.source import TurnContext, read_context
@@ -41,6 +42,14 @@ from cardbox_cli.store.projects import ProjectsStore
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
 _LOST = "given up before it was done"
+
+
+class IncompleteContext(Exception):
+    """Something is gone that the turn should read."""
+
+    def __init__(self, lacking: Sequence[Lack]) -> None:
+        super().__init__(in_words(lacking))
+        self.lacking = lacking
 
 
 class InvalidLayers(Exception):
@@ -78,7 +87,7 @@ class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
-    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
+    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, BoxGone for a box that is gone."""
     with runtime.database.snapshot():
         head = runtime.heads.get(fence.agent_id)
         if head is None or head.fence != fence:
@@ -114,10 +123,14 @@ def _enter(runtime: Runtime, turn: TurnState, head: Head) -> None:
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
     """Begin a step, and keep what its model is about to see as its request box.
 
-    Raises StaleEpoch, InvalidLayers, and InvalidInput for a request that cannot be stored.
+    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, and InvalidInput for a
+    request that cannot be stored.
     """
     with runtime.database.snapshot():
         settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+        lacking = [] if settings.allow_incomplete_context else lacks_of(turn.boxes)
+        if lacking:
+            raise IncompleteContext(lacking)
         asked = _composed(runtime, turn, settled(options, settings), format)
     step_id = new_id("step")
     with runtime.transaction():

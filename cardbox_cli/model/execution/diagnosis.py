@@ -24,12 +24,16 @@ class LostCard(msgspec.Struct, frozen=True):
 
 
 class BoxFacts(msgspec.Struct, frozen=True):
-    """A box that a turn points to, by the name of the pointer, and what is wrong with it."""
+    """A box that a turn points to, by the name of the pointer, and what is wrong with it.
+
+    `without_profile`: it is to hold the turn's profile, and holds none that a reader sees.
+    """
 
     pointer: str
     box_id: str
     exists: bool
     lost: tuple[LostCard, ...] = ()
+    without_profile: bool = False
 
 
 class ResultCard(msgspec.Struct, frozen=True):

@@ -271,6 +271,16 @@ FROM (
 ) AS lost
 ORDER BY lost.box_id, lost.place
 
+-- name: why_boxes_with_profile
+-- Which of these boxes hold a profile that a reader sees.
+SELECT b.box_id::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
+    AND EXISTS (
+        SELECT FROM jsonb_array_elements_text({ids}) AS slot (card_id)
+        JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+        WHERE {card_type} = 'sys.profile' AND {visible})
+
 -- name: why_results
 -- The results of these calls, as cards of these turns. Ids of calls repeat, in imported conversations for instance.
 SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, c.card_id, c.created_at

@@ -11,6 +11,7 @@ from cardbox_cli.model.execution import turns as model
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION
+from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
@@ -134,6 +135,14 @@ class DiagnosisStore(ProjectStore):
         """The references of boxes that lead to no card that is seen."""
         lost = [facts.LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes))]
         return _grouped(lost, "box_id")
+
+    def boxes_with_profile(self, boxes: Collection[str]) -> frozenset[str]:
+        """Which of these boxes hold a profile that a reader sees."""
+        return frozenset(self._column("why_boxes_with_profile", boxes=list(boxes)))
+
+    def incomplete_allowed(self) -> bool:
+        """Whether the project lets turns run whose contexts lack cards."""
+        return ProjectsStore(self.database).settings(self.project_id).allow_incomplete_context
 
     def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[facts.ResultCard]]:
         """The results of calls that turns wait for, by turn."""
