@@ -47,9 +47,11 @@ def read_context(
     """
     boxes = BoxStore(database, project_id)
     output = source_of(boxes, "output", _first(each.output_box_id for each in pointers))
+    context = source_of(boxes, "context", _first(each.context_box_id for each in pointers))
     turn_boxes = TurnBoxes(
         profile=source_of(boxes, "profile", _first(each.profile_box_id for each in pointers)),
-        context=source_of(boxes, "context", _first(each.context_box_id for each in pointers)),
+        # Which cards were packed for the turn decides what those see that take no history.
+        context=msgspec.structs.replace(context, provenance=boxes.provenance(context.box_id)),
         output=output,
         output_start=_output_start(TurnStore(database, project_id), agent_turn_id, output),
     )
