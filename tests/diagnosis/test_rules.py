@@ -82,7 +82,7 @@ def a_card_is_purged(world: World) -> str:
 @case("deleted-card")
 def a_card_is_deleted(world: World) -> str:
     card_id, turn = a_card(world)
-    assert world.cbx("card", "delete", card_id, "--yes").code == 0
+    assert world.cbx("card", "delete", card_id, "--yes", "--force").code == 0
     return turn
 
 

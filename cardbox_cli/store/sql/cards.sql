@@ -33,14 +33,16 @@ n.metadata || jsonb_build_object(
     'created_at', to_char({now} AT TIME ZONE 'UTC', {utc})
 )
 
--- fragment: same_payload
-c.deleted_at IS NULL
-    AND c.content IS NOT DISTINCT FROM n.content
+-- fragment: same_values
+c.content IS NOT DISTINCT FROM n.content
     AND c.tool_calls IS NOT DISTINCT FROM n.tool_calls
     AND c.tool_call_id IS NOT DISTINCT FROM n.tool_call_id
     AND c.ttl_seconds IS NOT DISTINCT FROM n.ttl_seconds
     AND c.metadata - 'created_at'
         = (n.metadata || jsonb_build_object('project_id', %(project_id)s::text)) - 'created_at'
+
+-- fragment: same_payload
+c.deleted_at IS NULL AND {same_values}
 
 -- fragment: new_card
 (SELECT %(card_id)s::text AS card_id, %(content)s::jsonb AS content, %(tool_calls)s::jsonb AS tool_calls,
@@ -58,8 +60,8 @@ ON CONFLICT DO NOTHING
 RETURNING {card_json}
 
 -- name: compare_card
--- The card that the project holds under this id: whether its payload is the same, whether it was deleted.
-SELECT {same_payload}, {card_json}, c.deleted_at IS NOT NULL
+-- The card that the project holds under this id: whether its payload is the same, the card, whether it was deleted.
+SELECT {same_values}, {card_json}, c.deleted_at IS NOT NULL
 FROM public.cards AS c, {new_card}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
 
