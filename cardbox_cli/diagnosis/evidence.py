@@ -1,11 +1,13 @@
 """How rows are shown as evidence: in words, with instants and how long ago they were."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
+from cardbox_cli.model.execution.diagnosis import LiveWorker
 from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool
 
 
@@ -101,6 +103,14 @@ def workers(s: Snapshot) -> tuple[Evidence, ...]:
             f" last heartbeat {instant(s, worker.heartbeat_at)}",
         )
         for worker in s.workers[-3:]
+    )
+
+
+def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[Evidence, ...]:
+    """The last of these workers."""
+    return tuple(
+        Evidence("cbx.workers", each.worker_id, f"target {each.worker_target}, alive{more}")
+        for each in workers[-3:]
     )
 
 

@@ -10,10 +10,11 @@ from typing import TypeVar
 import msgspec
 
 from cardbox_cli.diagnosis.history import with_refused
+from cardbox_cli.diagnosis.pace import with_paces
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn
-from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, Place
+from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Lock, Place, Setup
 from cardbox_cli.model.execution.turns import Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import LOCK_HELD, Settings
@@ -41,7 +42,8 @@ class Reader:
         """What is known of these turns and their cards, in this order, without those that no row names."""
         places = self.store.places(turns)
         found = self.at([Place(turn, places[turn]) for turn in turns if turn in places])
-        return [with_refused(self.store.database, self.store.project_id, each) for each in found]
+        found = [with_refused(self.store.database, self.store.project_id, each) for each in found]
+        return [with_paces(self.store, each) for each in found]
 
     def at(self, places: Sequence[Place]) -> list[Snapshot]:
         """What is known of these turns, in this order. Their cards, which may be many, are not looked at."""
@@ -107,6 +109,9 @@ class _Facts:
         self.leases = store.leases(agents)
         self.targets = store.worker_targets(agents)
         self.workers: dict[str, list[WorkerEntry]] = store.workers(set(self.targets.values()))
+        self.setups = store.setups(agents)
+        self.live_workers = store.live_workers(self.now)
+        self.archived = store.archived()
         self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
         self.children: dict[str, list[Child]] = store.children(turns)
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
@@ -117,7 +122,7 @@ class _Facts:
         known = [box_id for box_id in boxes if as_box_id(box_id) is not None]
         self.existing = store.existing_boxes(known)
         self.lost = store.lost_cards(known)
-        self.with_profile = store.boxes_with_profile(known)
+        self.profiles = store.profile_names(self._profile_boxes())
         self.incomplete_allowed = store.incomplete_allowed()
         self.sharers = store.sharers(known)
 
@@ -160,8 +165,26 @@ class _Facts:
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
             incomplete_allowed=self.incomplete_allowed,
+            setup=self._setup(agent, pointers.get("profile", "")),
             blocker=blocker,
         )
+
+    def _setup(self, agent: str, profile_box: str) -> Setup:
+        name, target = self.setups.get(agent, (self.profiles.get(profile_box), None))
+        own, serves = self.targets.get(agent), (None, self.store.project_id)
+        others = (each for each in self.live_workers if each.project_id not in serves)
+        return Setup(
+            on_roster=own is not None,
+            profile_name=name,
+            profile_target=target,
+            serving=tuple(each for each in self.live_workers if each.project_id in serves),
+            elsewhere=tuple(each for each in others if each.worker_target == own),
+            archived=self.archived,
+        )
+
+    def _profile_boxes(self) -> list[str]:
+        named = {pointers.get("profile", "") for pointers in self.boxes.values()}
+        return sorted(box_id for box_id in named if as_box_id(box_id) is not None)
 
     def _pointers(self, turn: str) -> dict[str, str]:
         """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""
@@ -172,7 +195,7 @@ class _Facts:
 
     def _box(self, pointer: str, box_id: str) -> BoxFacts:
         exists = box_id in self.existing
-        without_profile = exists and pointer == "profile" and box_id not in self.with_profile
+        without_profile = exists and pointer == "profile" and box_id not in self.profiles
         return BoxFacts(pointer, box_id, exists, tuple(self.lost.get(box_id, [])), without_profile)
 
 

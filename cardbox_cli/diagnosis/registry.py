@@ -21,7 +21,7 @@ Command = tuple[str, ...]
 # Who acts on what is overdue.
 REAPER = "`cbx reap` or any worker's next look"
 
-SUBJECTS = ("boxes", "queue", "leases", "tools", "rows", "ends")
+SUBJECTS = ("boxes", "configuration", "queue", "leases", "tools", "rows", "ends", "pace")
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -48,15 +48,15 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
     the highest `rank` is nearest to the cause. `proves` may name settings in braces, such as {lease}; `actor`
     says who must act next, with words in braces that `verdict.actor` knows. `due` says when something happens
-    by itself. While `aside` is true the rule is only "also seen". `after_end`: whether it is asked of turns
-    that have ended, too.
+    by itself. While `aside` is true the rule is only "also seen"; one that is `noted` is never more.
+    `after_end`: whether it is asked of turns that have ended, too.
     """
 
     name: str
     proves: str
     holds: Callable[[Snapshot], Proof]
     rank: int
-    verdict: Verdict = "stuck"
+    verdict: Verdict | Literal["noted"] = "stuck"
     actor: str | None = "the operator"
     severity: Severity = "error"
     due: Callable[[Snapshot], datetime | None] = lambda _: None

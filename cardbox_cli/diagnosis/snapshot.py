@@ -12,7 +12,16 @@ import msgspec
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.requests.completeness import Lack, lacks
-from cardbox_cli.model.execution.diagnosis import AwaitedCall, BoxFacts, Child, Lock, ResultCard, Sharer
+from cardbox_cli.model.execution.diagnosis import (
+    AwaitedCall,
+    BoxFacts,
+    Child,
+    Lock,
+    Pace,
+    ResultCard,
+    Setup,
+    Sharer,
+)
 from cardbox_cli.model.execution.turns import (
     CONSUMED,
     DISPATCHED,
@@ -44,8 +53,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
     that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
     are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
-    where that was looked at. `incomplete_allowed`: the project lets turns run that lack cards; such a loss
-    stops nobody. `locks` is None where they were not looked up.
+    where that was looked at; so it is with `step_pace` and `call_paces`, by tool. `incomplete_allowed`: the
+    project lets turns run that lack cards. `locks` is None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -72,6 +81,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
     incomplete_allowed: bool = False
+    setup: Setup = Setup()
+    step_pace: Pace | None = None
+    call_paces: dict[str, Pace] = {}
     blocker: "Snapshot | None" = None
     locks: tuple[Lock, ...] | None = None
 

@@ -57,12 +57,14 @@ def judge(snapshot: Snapshot) -> Diagnosis:
         if (rule.after_end or not snapshot.ended) and (evidence := rule.holds(snapshot)) is not None
     ]
     stuck = [each for each in holding if each[0].verdict == "stuck"]
-    well = [each for each in holding if each[0].verdict != "stuck"]
+    noted = [each for each in holding if each[0].verdict == "noted"]
+    well = [each for each in holding if each[0].verdict not in ("stuck", "noted")]
     chief = next((each for each in stuck if not each[0].aside(snapshot)), next(iter(well), None))
-    others = [each for each in stuck if each is not chief]
+    others = [*(each for each in stuck if each is not chief), *noted]
     also = tuple(_seen(snapshot, *each) for each in others) + _unchecked(snapshot)
     if chief is None:
         return _unknown(snapshot, also)
+    assert chief[0].verdict != "noted"
     return Diagnosis(
         turn=snapshot.agent_turn_id,
         agent=snapshot.agent_id,

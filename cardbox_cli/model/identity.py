@@ -17,7 +17,8 @@ from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.handwritten.wording import json_kind, shown
 from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
 
-PROJECT_STATUSES = ("active", "inactive", "archived")
+ARCHIVED = "archived"
+PROJECT_STATUSES = ("active", "inactive", ARCHIVED)
 AFTER_EXECUTION = ("suspend", "terminate")
 
 # How those are called who may ask for turns and own agents without being agents.

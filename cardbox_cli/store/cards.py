@@ -14,7 +14,7 @@ import msgspec
 from cardbox_cli.errors import CardConflict, CbxError, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
-from cardbox_cli.model.ids import unique
+from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.store.card_use import CardUseStore, Force
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
@@ -184,6 +184,12 @@ class CardStore(ProjectStore):
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """The cards that `where` allows, newest first, read in pages as they are asked for."""
         return paged(partial(self._page, self._dated(where or CardFilter())), page=_PAGE, limit=limit)
+
+    def found_in(self, where: CardFilter, box_ids: Sequence[str], *, limit: int) -> list[Card]:
+        """The cards of these boxes that `where` allows, newest first."""
+        wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
+        asked = _query(self._dated(where), None, limit)
+        return [decode_card(row) for (row,) in self._rows("list_cards_of_boxes", **asked, box_ids=wanted)]
 
     def further(self, where: CardFilter, last: Card) -> Further:
         """How many cards `newest` would give after `last`. Looks at 10,000 cards, or 1000 with a text."""

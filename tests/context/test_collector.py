@@ -27,7 +27,9 @@ class Providers:
         self.asked: list[tuple[str, str, int]] = []
         self._cards = [card("task.deliverable", TextContent(text), card_id=text) for text in texts]
 
-    def knowledge(self, query: str, limit: int) -> Sequence[Card]:
+    refusal: ClassVar[str | None] = None
+
+    def knowledge(self, query: str, limit: int, boxes: Sequence[str]) -> Sequence[Card]:
         self.asked.append(("knowledge", query, limit))
         return self._cards[:limit]
 

@@ -36,7 +36,7 @@ def lint_turn(
     provider = provider_for(boxes.entries, model)
     tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
     options = settled(ComposeOptions(model=model), ProjectsStore(database).settings(project_id))
-    collector = collector_for(database, project_id)
+    collector = collector_for(database, project_id, boxes.context.box_id)
     asked = turn_request(boxes, tools, options, format=provider, collector=collector)
     return lint(asked.entries, asked.request, provider)
 

@@ -152,7 +152,7 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
 
 
 def _composed(runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str) -> TurnRequest:
-    collector = collector_for(runtime.database, runtime.project_id)
+    collector = collector_for(runtime.database, runtime.project_id, turn.boxes.context.box_id)
     try:
         return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
     except InvalidInput as exc:

@@ -36,6 +36,37 @@ class BoxFacts(msgspec.Struct, frozen=True):
     without_profile: bool = False
 
 
+class LiveWorker(msgspec.Struct, frozen=True):
+    """A worker that is alive, and the project that it serves; None for all."""
+
+    worker_id: str
+    worker_target: str
+    project_id: str | None
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent of a turn is set up, and who there is to serve it.
+
+    `profile_target` is the worker target of the profile of that name as it is now. `serving` are the live
+    workers that serve the project, of whatever target; `elsewhere` those of the agent's target that serve
+    another project alone. `archived` is the project's id where it is archived.
+    """
+
+    on_roster: bool = True
+    profile_name: str | None = None
+    profile_target: str | None = None
+    serving: tuple[LiveWorker, ...] = ()
+    elsewhere: tuple[LiveWorker, ...] = ()
+    archived: str | None = None
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How long 95 of 100 took at most, by the last that ended, up to 100 of them."""
+
+    ended: int
+    p95_seconds: float
+
+
 class ResultCard(msgspec.Struct, frozen=True):
     """A tool.result card of a call, whether or not it was reported."""
 

@@ -170,6 +170,21 @@ WHERE c.tenant_id = %(project_id)s AND {card_matches} AND {card_is_in_range}
 ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 
+-- name: list_cards_of_boxes
+-- The newest cards of these boxes that match: the ids that the boxes hold are found first.
+WITH held AS MATERIALIZED (
+    SELECT DISTINCT slot.card_id
+    FROM public.card_boxes AS b
+    CROSS JOIN LATERAL jsonb_array_elements_text({ids}) AS slot (card_id)
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+)
+SELECT {card_json}
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.card_id IN (SELECT h.card_id FROM held AS h) AND {card_matches}
+    AND {card_is_in_range}
+ORDER BY c.created_at DESC, c.card_id DESC
+LIMIT %(limit)s
+
 -- name: plan_for_few
 -- For list_few_cards: a bitmap of a frequent word that still knows the rows, without which each card of a page is
 -- searched again; and no workers, whose start takes longer than few cards do.
