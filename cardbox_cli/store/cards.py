@@ -185,11 +185,17 @@ class CardStore(ProjectStore):
         """The cards that `where` allows, newest first, read in pages as they are asked for."""
         return paged(partial(self._page, self._dated(where or CardFilter())), page=_PAGE, limit=limit)
 
-    def found_in(self, where: CardFilter, box_ids: Sequence[str], *, limit: int) -> list[Card]:
-        """The cards of these boxes that `where` allows, newest first."""
-        wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
-        asked = _query(self._dated(where), None, limit)
-        return [decode_card(row) for (row,) in self._rows("list_cards_of_boxes", **asked, box_ids=wanted)]
+    def found_in(self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int) -> list[Card]:
+        """The cards of these boxes that have one of these types and that a search for `text` finds, newest first."""
+        rows = self._rows(
+            "list_cards_of_boxes",
+            **_text_search(text),
+            types=list(types),
+            box_ids=[box_id for box_id in map(as_box_id, box_ids) if box_id],
+            now=self.database.now(),
+            limit=limit,
+        )
+        return [decode_card(row) for (row,) in rows]
 
     def further(self, where: CardFilter, last: Card) -> Further:
         """How many cards `newest` would give after `last`. Looks at 10,000 cards, or 1000 with a text."""

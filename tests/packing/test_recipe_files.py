@@ -326,3 +326,29 @@ def test_problems_point_at_their_lines(keys: list[str]) -> None:
 def test_pydantic_is_loaded_only_when_a_recipe_is_read() -> None:
     code = "import sys, cardbox_cli.packing.recipe_files; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_no_model_sees_of_a_packed_card_is_a_warning() -> None:
+    """Roles and metadata that count for nothing, or for something else than one may think."""
+
+    def doubts(kind: str, metadata: str) -> list[str]:
+        rule = f"{{arg_key: a, as_card_type: {kind}, card_metadata: {metadata}}}"
+        found = parse_recipe(f"context_packing_config: {{pack_arguments: [{rule}]}}", "r.yaml").warnings()
+        return [each.removeprefix("pack_arguments[0]: ") for each in found]
+
+    assert doubts("task.instruction", "{role: user}") == []
+    assert doubts("task.result_fields", "{role: system}") == doubts("tool.result", "{role: tool}") == []
+    [system] = doubts("task.instruction", "{role: system}")
+    assert system.startswith("the role 'system' makes it system text within the history")
+    assert doubts("tool.result", "{role: user}") == [
+        "the role 'user' is dropped: a tool.result is the message of its tool"
+    ]
+    assert doubts("sys.profile", "{role: system}") == [
+        "a card of type 'sys.profile' is no message (makes the system prompt): its role makes no difference"
+    ]
+    assert doubts("task.instruction", "{type: x, trace_id: y, rol: user, colour: red}") == [
+        "card_metadata.type is dropped: packing writes it",
+        "card_metadata.trace_id makes the card look as if that turn or step had written it",
+        "card_metadata.rol is kept with the card, and no model sees it; did you mean 'role'?",
+        "card_metadata.colour is kept with the card, and no model sees it",
+    ]

@@ -53,20 +53,24 @@ class StoredKnowledge:
         """What `cbx card search` finds for the words, newest first, among the types that are knowledge."""
         if self._scope == "none":
             return []
-        where = CardFilter(text=query, types=_KNOWLEDGE)
-        if self._scope == "project":
-            return list(self._cards.newest(where, limit=limit))
-        return self._cards.found_in(where, self._reach(boxes), limit=limit)
+        if self._scope == "boxes":
+            return self._cards.found_in(self._reach(boxes), query, types=_KNOWLEDGE, limit=limit)
+        return list(self._cards.newest(CardFilter(text=query, types=_KNOWLEDGE), limit=limit))
 
     def _reach(self, named: Sequence[str]) -> list[str]:
         packed = self._boxes.get_many(list(self._context_box_ids)).boxes
         return unique([*named, *(parent for box in packed for parent in box.parent_ids)])
 
 
-def collector_for(database: Database, project_id: str, *context_box_ids: str) -> ContextCollector:
-    """A collector that searches the project where it is asked to, for requests with these context boxes."""
-    scope = ProjectsStore(database).settings(project_id).knowledge_scope
-    knowledge = StoredKnowledge(database, project_id, scope, context_box_ids=context_box_ids)
+def collector_for(
+    database: Database, project_id: str, *context_box_ids: str, settings: ProjectSettings | None = None
+) -> ContextCollector:
+    """A collector that searches the project where it is asked to, for requests with these context boxes.
+
+    `settings` are the project's, where the caller has read them.
+    """
+    known = settings or ProjectsStore(database).settings(project_id)
+    knowledge = StoredKnowledge(database, project_id, known.knowledge_scope, context_box_ids=context_box_ids)
     return ContextCollector(knowledge=knowledge, experience=ExperienceStore(database, project_id))
 
 

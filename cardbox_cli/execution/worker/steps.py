@@ -35,7 +35,7 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     new_id,
 )
-from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import ProjectSettings, Tool
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.store.projects import ProjectsStore
 
@@ -131,7 +131,7 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
         lacking = [] if settings.allow_incomplete_context else lacks_of(turn.boxes)
         if lacking:
             raise IncompleteContext(lacking)
-        asked = _composed(runtime, turn, settled(options, settings), format)
+        asked = _composed(runtime, turn, settled(options, settings), format, settings)
     step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
@@ -151,8 +151,11 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
 
-def _composed(runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str) -> TurnRequest:
-    collector = collector_for(runtime.database, runtime.project_id, turn.boxes.context.box_id)
+def _composed(
+    runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str, settings: ProjectSettings
+) -> TurnRequest:
+    context = turn.boxes.context.box_id
+    collector = collector_for(runtime.database, runtime.project_id, context, settings=settings)
     try:
         return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
     except InvalidInput as exc:

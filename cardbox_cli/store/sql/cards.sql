@@ -171,7 +171,7 @@ ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 
 -- name: list_cards_of_boxes
--- The newest cards of these boxes that match: the ids that the boxes hold are found first.
+-- The newest cards of these types in these boxes that a text is found in: the ids that the boxes hold come first.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT slot.card_id
     FROM public.card_boxes AS b
@@ -180,8 +180,11 @@ WITH held AS MATERIALIZED (
 )
 SELECT {card_json}
 FROM public.cards AS c
-WHERE c.tenant_id = %(project_id)s AND c.card_id IN (SELECT h.card_id FROM held AS h) AND {card_matches}
-    AND {card_is_in_range}
+WHERE c.tenant_id = %(project_id)s AND c.card_id IN (SELECT h.card_id FROM held AS h)
+    AND c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND c.metadata ->> 'type' = ANY(%(types)s)
+    AND (%(words)s::text IS NULL OR ({text_vector}) @@ websearch_to_tsquery('simple', %(words)s))
+    AND (%(patterns)s::text[] IS NULL OR ({text_contains}))
 ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 

@@ -282,7 +282,6 @@ ORDER BY r.agent_id, p.profile_box_id = r.profile_box_id::text
 
 -- name: why_live_workers
 -- The live workers of all projects, and which project each serves.
--- across-projects: one that serves all, or the wrong one, is looked for too
 SELECT w.worker_id, w.worker_target, w.project_id
 FROM cbx.workers AS w
 WHERE w.expires_at > %(now)s

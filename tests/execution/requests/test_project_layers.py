@@ -42,7 +42,6 @@ def test_the_project_says_how_far_a_search_reaches(
         recipe_name="r",
         arguments={"profile_name": "clerk", "docs": of_recipe},
     )
-    ProjectsStore(database).create(PROJECT, title="p", owner_id="t")
 
     def found(scope: str, **options: Any) -> tuple[set[str], str | None]:
         ProjectsStore(database).configure(PROJECT, knowledge_scope=scope)
