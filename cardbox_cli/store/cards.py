@@ -186,7 +186,7 @@ class CardStore(ProjectStore):
         return paged(partial(self._page, self._dated(where or CardFilter())), page=_PAGE, limit=limit)
 
     def found_in(self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int) -> list[Card]:
-        """The cards of these boxes that have one of these types and that a search for `text` finds, newest first."""
+        """What a search for `text` finds among the cards of these types in these boxes, newest first."""
         rows = self._rows(
             "list_cards_of_boxes",
             **_text_search(text),
