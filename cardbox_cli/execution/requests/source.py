@@ -22,14 +22,6 @@ from cardbox_cli.store.turns import TurnStore
 from cardbox_cli.store.views.turns import TurnRow
 
 
-class BoxGone(NotFound, code=NotFound.code):
-    """A box of a turn is gone, or was never named; `pointer` is what the turn calls it."""
-
-    def __init__(self, message: str, *, pointer: str, box_id: str | None, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.pointer, self.box_id = pointer, box_id
-
-
 class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the next request of a turn is made of. `config` is what the dispatch asked of the worker."""
 
@@ -43,7 +35,7 @@ def read_context(
 ) -> TurnContext:
     """What the turn has now, in the boxes that the first of `pointers` names which names one.
 
-    Raises BoxGone.
+    Raises NotFound for a box that is gone, as `source_of` does.
     """
     boxes = BoxStore(database, project_id)
     output = source_of(boxes, "output", _first(each.output_box_id for each in pointers))
@@ -74,13 +66,16 @@ def _first(box_ids: Iterable[str | None]) -> str | None:
 
 
 def source_of(boxes: BoxStore, name: str, box_id: str | None) -> Source:
-    """The box that a turn calls by this name. Raises BoxGone where it names none, or one that is gone."""
-    hint = "`cbx turn rebox` gives it one"
+    """The box that a turn calls by this name.
+
+    Raises NotFound where it names none, or one that is gone; its details have the name as `pointer`.
+    """
+    hint, details = "`cbx turn rebox` gives it one", {"pointer": name, "box_id": box_id}
     if box_id is None:
-        raise BoxGone(f"the turn has no {name} box", pointer=name, box_id=None, hint=hint)
+        raise NotFound(f"the turn has no {name} box", hint=hint, details=details)
     if not boxes.existing([box_id]):
         what = f"no box {box_id!r} in project {boxes.project_id!r}: the turn's {name} box is gone"
-        raise BoxGone(what, pointer=name, box_id=box_id, hint=hint)
+        raise NotFound(what, hint=hint, details=details)
     return Source(box_id, boxes.slots(box_id))
 
 

@@ -15,11 +15,10 @@ import msgspec
 
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
-from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, StaleEpoch
+from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
-from cardbox_cli.execution.requests.source import BoxGone
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
@@ -140,10 +139,10 @@ class _Failed(Exception):
         self.error_code, self.message, self.details = error_code, message, details or {}
 
 
-def _without(gone: BoxGone) -> _Failed:
+def _without(gone: NotFound) -> _Failed:
     """Why a turn fails one of whose boxes is gone."""
-    code = INCOMPLETE if gone.pointer in READ else NO_BOX
-    return _Failed(code, gone.message, {"pointer": gone.pointer, "box_id": gone.box_id})
+    code = INCOMPLETE if gone.details.get("pointer") in READ else NO_BOX
+    return _Failed(code, gone.message, gone.details)
 
 
 class Run:
@@ -172,7 +171,7 @@ class Run:
                 return self._loop()
             except _Failed as exc:
                 return self._fail(exc)
-            except BoxGone as exc:
+            except NotFound as exc:
                 return self._fail(_without(exc))
             except _Cancelled:
                 return self._cancelled()

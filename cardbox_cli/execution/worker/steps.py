@@ -87,7 +87,7 @@ class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
-    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, BoxGone for a box that is gone."""
+    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
     with runtime.database.snapshot():
         head = runtime.heads.get(fence.agent_id)
         if head is None or head.fence != fence:

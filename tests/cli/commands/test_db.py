@@ -87,7 +87,7 @@ class TestStatus:
         ] == ("--database-url")
         facts = said(cbx)
         assert facts["running"] == "yes"
-        assert facts["tables"] == "20, listed below"
+        assert facts["tables"] == "21, listed below"
 
     def test_it_says_what_the_project_holds_and_how_large_all_is(self, cbx: Cbx) -> None:
         for card_id, *options in (("good",), ("expired", "--ttl", "0"), ("both", "--ttl", "0"), ("deleted",)):
