@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.store.card_use import Force
     from cardbox_cli.store.connection.database import Database
 
 
@@ -51,6 +52,13 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
         notify=wakeups.notifiers(database).notify,
         publish=wakeups.publish,
     )
+
+
+def forced(force: bool) -> "Force | None":
+    """What --force says to a store that changes cards: who it is."""
+    from cardbox_cli.store.card_use import Force
+
+    return Force(actor=actor()) if force else None
 
 
 def actor() -> str:

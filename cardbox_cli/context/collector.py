@@ -31,8 +31,15 @@ _FOUND, _PASSED_OVER = 5, 100
 class KnowledgeProvider(Protocol):
     """Finds cards by words."""
 
-    def knowledge(self, query: str, limit: int) -> Sequence[Card]:
-        """Cards of the project that fit the words, the newest first."""
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing may be looked for at all; None where it may."""
+
+    def knowledge(self, query: str, limit: int, boxes: Sequence[str]) -> Sequence[Card]:
+        """Cards of the project that fit the words, the newest first.
+
+        `boxes` are those that are named for it: all that is looked at where the project wants that.
+        """
 
 
 class ExperienceProvider(Protocol):
@@ -108,7 +115,7 @@ class ContextCollector:
         found: list[Layer] = []
         left_out: list[LayerLeftOut] = []
         for name in _candidates(wanted):
-            reason = _refusal(wanted, name)
+            reason = _refusal(wanted, name) or self._closed(wanted, name)
             layer = Layer(name=name, text="") if reason else self._layer(wanted, name)
             if layer.text:
                 found.append(layer)
@@ -125,11 +132,19 @@ class ContextCollector:
                 return self._collected(wanted, name, asked.knowledge)
         return _stored(wanted.cards, name) or self._collected(wanted, name, None)
 
+    def _closed(self, wanted: Collecting, name: str) -> str | None:
+        """Why knowledge may not be looked for, where nobody gives its text."""
+        if name != layers.KNOWLEDGE or self._knowledge is None:
+            return None
+        is_given = name in wanted.here.texts or name in wanted.by_profile.texts
+        return None if is_given else self._knowledge.refusal
+
     def _collected(self, wanted: Collecting, name: str, words: str | None) -> Layer:
         cards: Sequence[Card] = []
         text = ""
         if name == layers.KNOWLEDGE and words is not None and self._knowledge is not None:
-            cards = _new(self._knowledge.knowledge(words, _asked_of(wanted)), wanted)
+            named = [*wanted.here.knowledge_boxes, *wanted.by_profile.knowledge_boxes]
+            cards = _new(self._knowledge.knowledge(words, _asked_of(wanted), named), wanted)
             text = layer_texts.knowledge_text(words, cards)
         elif name == layers.EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
             cards = _new(self._experience.experience(wanted.profile_box_id, _asked_of(wanted)), wanted)

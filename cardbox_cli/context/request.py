@@ -15,8 +15,8 @@ from cardbox_cli.context.collector import WITHOUT_PROVIDERS, Collecting, Context
 from cardbox_cli.context.composer import compose
 from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.card_types import PROFILE
+from cardbox_cli.model.boxes import REPLACED, Slot
+from cardbox_cli.model.card_types import DELIVERABLE, INSTRUCTION, PARENT_POINTER, PROFILE, RESULT_FIELDS
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.model.layers import (
@@ -31,6 +31,11 @@ from cardbox_cli.model.layers import (
 )
 
 Encode = Callable[[Card], dict[str, Any] | NoMessage]
+
+# What stands in the place of a recipe's rule for cards that turns wrote.
+OUTPUT = "output"
+# What is asked and handed over, whoever put it into a box: no conversation.
+_HANDED_OVER = frozenset({INSTRUCTION, RESULT_FIELDS, DELIVERABLE, PARENT_POINTER})
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -109,8 +114,8 @@ def request_of(
 ) -> Request:
     """The request that the cards of boxes make, in their order; a card counts once, at its first place.
 
-    `encode` makes a card a message in some format. `own` are the cards that stay where a process
-    takes no history: what the turn is about, and what it has done itself.
+    `encode` makes a card a message in some format. A process that takes no history gets what was packed for
+    it, and the cards of `own`: what the turn has done itself.
 
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
     history ends with.
@@ -198,13 +203,26 @@ def _history(
         body = encode(card)
         if not isinstance(body, dict):
             left_out.append(_left_out(taken.places[card.card_id], body.reason))
-        elif process.takes_history or card.card_id in own:
+        elif process.takes_history or card.card_id in own or is_packed(taken.places[card.card_id]):
             group = sources.group(card) if sources.GROUP in card.metadata else None
             messages.append(Message(CHECKPOINT, body, card.card_id, group))
         else:
-            reason = f"history, and a {process.name} takes none"
-            left_out.append(_left_out(taken.places[card.card_id], reason))
+            left_out.append(_left_out(taken.places[card.card_id], no_history(process.name)))
     return messages, left_out
+
+
+def is_packed(entry: RequestEntry) -> bool:
+    """Whether the place holds input and no conversation: a recipe brought it, or it is what is asked or
+    handed over. What turns wrote is conversation to those that go on with their box.
+    """
+    if entry.rule is None or entry.rule == REPLACED:
+        return entry.slot.card is not None and entry.slot.card.type in _HANDED_OVER
+    return entry.rule != OUTPUT
+
+
+def no_history(process: ProcessName) -> str:
+    """Why a card of a conversation is left out of the request of such a process."""
+    return f"history, and a {process} takes none"
 
 
 def _left_out(entry: RequestEntry, reason: str) -> Omitted:

@@ -1,5 +1,6 @@
 """How rows are shown as evidence: in words, with instants and how long ago they were."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from cardbox_cli.context.providers.registry import DEFAULT
@@ -7,7 +8,7 @@ from cardbox_cli.diagnosis.locks import command
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.durations import duration
-from cardbox_cli.model.execution.diagnosis import Lock, Session
+from cardbox_cli.model.execution.diagnosis import LiveWorker, Lock, Session
 from cardbox_cli.model.execution.logs import last_lines
 from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry
 from cardbox_cli.model.moments import unbounded
@@ -168,6 +169,14 @@ def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
     if worker.last_error is None:
         return ""
     return f"; since {instant(s, worker.last_error_at)} it cannot work: {worker.last_error}"
+
+
+def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[Evidence, ...]:
+    """The last of these workers."""
+    return tuple(
+        Evidence("cbx.workers", each.worker_id, f"target {each.worker_target}, alive{more}")
+        for each in workers[-3:]
+    )
 
 
 def refused(s: Snapshot) -> tuple[Evidence, ...]:

@@ -12,11 +12,12 @@ import msgspec
 from cardbox_cli.diagnosis.chains import followed, linked
 from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.locks import bars_reading, rooted
+from cardbox_cli.diagnosis.pace import with_paces
 from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.views.turn_page import summary
-from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Held, Lock, Place
+from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Held, Lock, Place, Setup
 from cardbox_cli.model.execution.turns import OPEN, Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import LOCK_HELD, Settings
@@ -48,8 +49,8 @@ class Reader:
 
     def whole(self, places: Sequence[Place]) -> list[Snapshot]:
         """What is known of these turns and their cards, in this order."""
-        found = self.at(places)
-        return [with_refused(self.store.database, self.store.project_id, each) for each in found]
+        found = [with_refused(self.store.database, self.store.project_id, each) for each in self.at(places)]
+        return [with_paces(self.store, each) for each in found]
 
     def at(self, places: Sequence[Place]) -> list[Snapshot]:
         """What is known of these turns, in this order. Their cards, which may be many, are not looked at."""
@@ -129,6 +130,9 @@ class _Facts:
         self.leases = store.leases(agents)
         self.targets = store.worker_targets(agents)
         self.workers: dict[str, list[WorkerEntry]] = store.workers(set(self.targets.values()))
+        self.setups = store.setups(agents)
+        self.live_workers = store.live_workers(self.now)
+        self.archived = store.archived()
         self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
         self.delivered = store.delivered(turns)
         self.freed = store.freed(agents)
@@ -144,6 +148,8 @@ class _Facts:
         known = [box_id for box_id in boxes if as_box_id(box_id) is not None]
         self.existing = store.existing_boxes(known)
         self.lost = store.lost_cards(known)
+        self.profiles = store.profile_names(self._profile_boxes())
+        self.incomplete_allowed = store.incomplete_allowed()
         self.sharers = store.sharers(known)
         failed = [turn for turn, known in self.turns.items() if known.end_status in FAILURES]
         self.failure_logs = store.failure_logs(failed)
@@ -186,11 +192,30 @@ class _Facts:
             log=self.failure_logs.get(turn),
             closed=self.store.closed,
             role=self.store.database.role,
+            incomplete_allowed=self.incomplete_allowed,
+            setup=self._setup(agent, pointers.get("profile", "")),
         )
 
     def _with_end(self, child: Child) -> Child:
         turn = self.turns.get(child.agent_turn_id)
         return msgspec.structs.replace(child, end_status=None if turn is None else turn.end_status)
+
+    def _setup(self, agent: str, profile_box: str) -> Setup:
+        name, target = self.setups.get(agent, (self.profiles.get(profile_box), None))
+        own, serves = self.targets.get(agent), (None, self.store.project_id)
+        others = (each for each in self.live_workers if each.project_id not in serves)
+        return Setup(
+            on_roster=own is not None,
+            profile_name=name,
+            profile_target=target,
+            serving=tuple(each for each in self.live_workers if each.project_id in serves),
+            elsewhere=tuple(each for each in others if each.worker_target == own),
+            archived=self.archived,
+        )
+
+    def _profile_boxes(self) -> list[str]:
+        named = {pointers.get("profile", "") for pointers in self.boxes.values()}
+        return sorted(box_id for box_id in named if as_box_id(box_id) is not None)
 
     def _pointers(self, turn: str) -> dict[str, str]:
         """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""
@@ -200,7 +225,9 @@ class _Facts:
         return {name: box_id for name, box_id in found.items() if box_id is not None}
 
     def _box(self, pointer: str, box_id: str) -> BoxFacts:
-        return BoxFacts(pointer, box_id, box_id in self.existing, tuple(self.lost.get(box_id, [])))
+        exists = box_id in self.existing
+        without_profile = exists and pointer == "profile" and box_id not in self.profiles
+        return BoxFacts(pointer, box_id, exists, tuple(self.lost.get(box_id, [])), without_profile)
 
 
 def _is_foreign(row: InboxRow) -> bool:

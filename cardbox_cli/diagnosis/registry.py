@@ -24,7 +24,19 @@ REAPER = "`cbx reap` or any worker's next look"
 # Tables of cbx's own that a role may be kept from, as `needs` names them.
 LEASES, RECORDS, WORKERS = "cbx.leases", "cbx.turns", "cbx.workers"
 
-SUBJECTS = ("boxes", "queue", "waits", "leases", "tools", "rows", "foreign", "database", "ends")
+SUBJECTS = (
+    "boxes",
+    "configuration",
+    "queue",
+    "waits",
+    "leases",
+    "tools",
+    "rows",
+    "foreign",
+    "database",
+    "ends",
+    "pace",
+)
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
+from cardbox_cli.execution.requests.completeness import Lack, lacks
 from cardbox_cli.execution.views.turn_page import TurnSummary
 from cardbox_cli.model.execution.diagnosis import (
     AwaitedCall,
@@ -19,8 +20,10 @@ from cardbox_cli.model.execution.diagnosis import (
     Delivered,
     Link,
     Lock,
+    Pace,
     Place,
     ResultCard,
+    Setup,
     Sharer,
 )
 from cardbox_cli.model.execution.logs import LogTail, of_failure
@@ -59,9 +62,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     that the agent of a queued turn is at, `awaited` of the turns whose ends answer its open calls;
     `closes` is the cycle that the turn closes, in which each waits for the next and the last for the
     first. `loads`: how many live leases each worker has. `refused` are the errors that the lint finds in
-    what the turn asks its model next, or asked last before it failed, where that was looked at. `log` is
-    that of a failed turn's last command of the model, or that failed. `locks` is None where they were not
-    looked up.
+    what the turn asks its model next, or asked last before it failed, where that was looked at; so it is
+    with `step_pace` and `call_paces`, by tool. `incomplete_allowed`: the project lets turns run that lack
+    cards. `log` is that of a failed turn's last command of the model, or that failed. `locks` is None where
+    they were not looked up.
 
     `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves out.
     `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
@@ -96,6 +100,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
     log: LogTail | None = None
+    incomplete_allowed: bool = False
+    setup: Setup = Setup()
+    step_pace: Pace | None = None
+    call_paces: dict[str, Pace] = {}
     blocker: "Snapshot | None" = None
     awaited: "tuple[Snapshot, ...]" = ()
     closes: tuple[Link, ...] = ()
@@ -301,6 +309,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def silent(self) -> bool:
         """Whether a run without a lease has written nothing for longer than other systems allow."""
         return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE.time
+
+    # --- what it reads
+
+    @cached_property
+    def lacking(self) -> tuple[Lack, ...]:
+        """What is gone of its context and profile, for which a worker would not run it."""
+        return tuple(lacks(self.boxes))
 
     # --- what it waits for
 

@@ -15,8 +15,10 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.handwritten.wording import json_kind, shown
+from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
 
-PROJECT_STATUSES = ("active", "inactive", "archived")
+ARCHIVED = "archived"
+PROJECT_STATUSES = ("active", "inactive", ARCHIVED)
 AFTER_EXECUTION = ("suspend", "terminate")
 
 # How those are called who may ask for turns and own agents without being agents.
@@ -54,6 +56,13 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     enable_share_context: bool | None = None  # None leaves it to the kind of process
     reproducible_layers: list[str] = []
+    allow_incomplete_context: bool = False  # whether turns run without cards of their contexts that are gone
+    knowledge_scope: KnowledgeScope = "project"
+
+    @property
+    def stored_layers(self) -> list[str]:
+        """The layers that are stored with each step: never the framework's, which an older cbx let in."""
+        return [name for name in self.reproducible_layers if name != FRAMEWORK]
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,11 @@ ProcessName = Literal[
 ]
 PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
 
+# How far a search for knowledge reaches: all cards of the project, those of boxes that the recipe or the
+# profile names, or none.
+KnowledgeScope = Literal["project", "boxes", "none"]
+KNOWLEDGE_SCOPES: tuple[KnowledgeScope, ...] = get_args(KnowledgeScope)
+
 # Those that can be collected; any other is given.
 COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
@@ -78,12 +83,13 @@ def process_of(named: Any) -> Process:
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The layers that somebody asks for by name: with a text of their own, or to be collected.
 
-    `knowledge` are the words to search for.
+    `knowledge` are the words to search for, `knowledge_boxes` the boxes that are named for the search.
     """
 
     texts: Mapping[str, str] = {}
     to_collect: frozenset[str] = frozenset()
     knowledge: str | None = None
+    knowledge_boxes: tuple[str, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -105,8 +111,19 @@ def check_layer(name: str) -> None:
         )
 
 
+def check_stored_layer(name: str) -> None:
+    """Raise InvalidInput for a name that no layer can have, and for a layer that is never stored."""
+    check_layer(name)
+    if name == FRAMEWORK:
+        raise InvalidInput(
+            f"the layer {name!r} is never stored with steps: it belongs to the framework's version",
+            hint="leave it out; the profile's `layers`, or --layer, gives its text to every call",
+        )
+
+
 def asked_by(profile: Mapping[str, Any]) -> Asked:
-    """What a profile's `layers` ask for: a text, `true` to collect one, `{"query": words}` for knowledge.
+    """What a profile's `layers` ask for: a text, `true` to collect one, `{"query": words}` for knowledge, and
+    in it `boxes` that may be searched.
 
     Profiles of other programs may hold anything there: what is not understood asks for nothing.
     """
@@ -114,8 +131,11 @@ def asked_by(profile: Mapping[str, Any]) -> Asked:
     named = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
     knowledge = named.get(KNOWLEDGE)
     words = knowledge.get("query") if isinstance(knowledge, dict) else None
+    boxes = knowledge.get("boxes") if isinstance(knowledge, dict) else None
+    named_boxes = boxes if isinstance(boxes, list) else []
     return Asked(
         texts={name: value for name, value in named.items() if isinstance(value, str)},
         to_collect=frozenset(name for name, value in named.items() if value is True),
         knowledge=words if isinstance(words, str) and words.strip() else None,
+        knowledge_boxes=tuple(each for each in named_boxes if isinstance(each, str)),
     )

@@ -24,8 +24,8 @@ class BoxUseStore(ProjectStore):
     def refuse_change(self, box_ids: Sequence[str]) -> None:
         """Raise BoxConflict if a turn that has not ended reads one of these, or an active one writes it."""
         for box_id, use, turn_id, agent_id, active in self._turns(box_ids):
-            if use == "context":
-                raise _in_use(box_id, f"the context box of turn {turn_id}", agent_id, active=active)
+            if use in ("context", "profile"):
+                raise _in_use(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
             if use == "output" and active:
                 raise _in_use(box_id, f"the output box of turn {turn_id}", agent_id, active=True)
 

@@ -14,7 +14,8 @@ import msgspec
 from cardbox_cli.errors import CardConflict, CbxError, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
-from cardbox_cli.model.ids import unique
+from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.store.card_use import CardUseStore, Force
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.queries import query
@@ -84,11 +85,16 @@ class Found(msgspec.Struct, frozen=True):
 class CardStore(ProjectStore):
     """The cards of one project."""
 
-    def add(self, draft: CardDraft, *, repair: bool = False) -> Written:
+    def __init__(self, database: Database, project_id: str) -> None:
+        super().__init__(database, project_id)
+        self._use = CardUseStore(database, project_id)
+
+    def add(self, draft: CardDraft, *, repair: bool = False, force: Force | None = None) -> Written:
         """Write one card. The same payload again is `unchanged`; with `repair` another overwrites.
 
         Raises CardConflict when the id is taken by another payload, a deleted card or another project, and
-        InvalidCard when the card cannot be stored. Nothing is written then.
+        without `force` when a card would be overwritten that an unfinished turn sees; InvalidCard when the
+        card cannot be stored. Nothing is written then.
         """
         check_draft(draft)
         with self.database.transaction():
@@ -96,12 +102,19 @@ class CardStore(ProjectStore):
             if row is not None:
                 return Written(decode_card(row), "inserted")
             stored = self._row("compare_card", **_columns(draft))
-            if stored is not None and stored[0]:
-                return Written(decode_card(stored[1]), "unchanged")
+            is_same, card, deleted = stored or (False, None, False)
+            if is_same and not deleted:
+                return Written(decode_card(card), "unchanged")
             if stored is not None and repair:
-                return Written(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
-            held, deleted = stored is not None, stored is not None and stored[2]
-            raise self._conflict(draft.card_id, draft.tool_call_id, held=held, deleted=deleted)
+                return self._repaired(draft, is_same, force)
+            raise self._conflict(draft.card_id, draft.tool_call_id, held=stored is not None, deleted=deleted)
+
+    def _repaired(self, draft: CardDraft, is_same: bool, force: Force | None) -> Written:
+        """The card, overwritten. To bring back a deleted one as it was changes nothing under a turn."""
+        written = Written(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
+        if not is_same:
+            self._use.check_change([draft.card_id], "repair", force)
+        return written
 
     def add_many(self, drafts: Iterable[CardDraft]) -> Counts:
         """Stream any number of cards in, in constant memory, all or nothing. Raises as `add` does."""
@@ -124,13 +137,18 @@ class CardStore(ProjectStore):
             for label, total in streamed.items()
         }
 
-    def delete(self, card_ids: Sequence[str]) -> list[str]:
-        """Soft-delete these cards; the ids that this call deleted. Raises NotFound for unknown ones."""
+    def delete(self, card_ids: Sequence[str], *, force: Force | None = None) -> list[str]:
+        """Soft-delete these cards; the ids that this call deleted.
+
+        Raises NotFound for unknown ones, and without `force` CardConflict for one that an unfinished turn
+        sees; nothing is deleted then.
+        """
         with self.database.transaction():
             found = self.get_many(card_ids, include_deleted=True)
             if found.missing_card_ids:
                 raise self._absent("card", found.missing_card_ids[0], _NO_CARD)
             gone = set(self._column("delete_cards", card_ids=list(card_ids)))
+            self._use.check_change(sorted(gone), "delete", force)
         return [card_id for card_id in unique(card_ids) if card_id in gone]
 
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
@@ -166,6 +184,18 @@ class CardStore(ProjectStore):
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """The cards that `where` allows, newest first, read in pages as they are asked for."""
         return paged(partial(self._page, self._dated(where or CardFilter())), page=_PAGE, limit=limit)
+
+    def found_in(self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int) -> list[Card]:
+        """What a search for `text` finds among the cards of these types in these boxes, newest first."""
+        rows = self._rows(
+            "list_cards_of_boxes",
+            **_text_search(text),
+            types=list(types),
+            box_ids=[box_id for box_id in map(as_box_id, box_ids) if box_id],
+            now=self.database.now(),
+            limit=limit,
+        )
+        return [decode_card(row) for (row,) in rows]
 
     def further(self, where: CardFilter, last: Card) -> Further:
         """How many cards `newest` would give after `last`. Looks at 10,000 cards, or 1000 with a text."""

@@ -18,6 +18,8 @@ from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_n
 
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"
+# The settings that an older schema has no columns for; it can be written as long as they are not set.
+_CONTEXT_RULES = ("allow_incomplete_context", "knowledge_scope")
 
 
 def ensure_project(database: Database, project_id: str, actor: str) -> None:
@@ -98,13 +100,19 @@ class ProjectsStore:
             before = self.settings(project_id)
             after = msgspec.structs.replace(before, **changes)
             if after != before:
-                self.database.run(
-                    "save_project_settings",
-                    project_id=project_id,
-                    enable_share_context=after.enable_share_context,
-                    reproducible_layers=jsonb(after.reproducible_layers),
-                )
+                self._save(project_id, before, after)
         return after != before
+
+    def _save(self, project_id: str, before: ProjectSettings, after: ProjectSettings) -> None:
+        self.database.run(
+            "save_project_settings",
+            project_id=project_id,
+            enable_share_context=after.enable_share_context,
+            reproducible_layers=jsonb(after.reproducible_layers),
+        )
+        rules = {name: getattr(after, name) for name in _CONTEXT_RULES}
+        if any(getattr(before, name) != value for name, value in rules.items()):
+            self.database.run("save_context_rules", project_id=project_id, **rules)
 
     def list(self, *, limit: int | None = None) -> Iterator[Project]:
         """Projects by id, page by page."""

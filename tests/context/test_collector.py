@@ -27,7 +27,9 @@ class Providers:
         self.asked: list[tuple[str, str, int]] = []
         self._cards = [card("task.deliverable", TextContent(text), card_id=text) for text in texts]
 
-    def knowledge(self, query: str, limit: int) -> Sequence[Card]:
+    refusal: ClassVar[str | None] = None
+
+    def knowledge(self, query: str, limit: int, boxes: Sequence[str]) -> Sequence[Card]:
         self.asked.append(("knowledge", query, limit))
         return self._cards[:limit]
 
@@ -152,13 +154,14 @@ class TestSharing:
 class TestKindsOfProcess:
     @pytest.mark.parametrize("process", PROCESS_NAMES)
     def test_which_take_the_history_and_share(self, process: ProcessName) -> None:
-        request = composed(*OWN, process=process, query="q")
+        request = composed(*OWN, thought(text="Hm."), process=process, query="q")
         has_history = not process.startswith("mapreduce")
         layers = [message.layer for message in request.messages]
-        assert ("checkpoint_messages" in layers, "todo__context" in layers) == (has_history, has_history)
+        cards = {message.card_id for message in request.messages}
+        assert ("k4" in cards, "k5" in cards, "todo__context" in layers) == (True, has_history, has_history)
         assert layers[-1] == "query"
         told = {f"history, and a {process} takes none"}
-        assert {left.reason for left in request.left_out if left.card_id == "k4"} == (
+        assert {left.reason for left in request.left_out if left.card_id == "k5"} == (
             set() if has_history else told
         )
 
@@ -281,11 +284,11 @@ class TestWhatIsStored:
 
 
 def test_a_turn_without_history_keeps_its_own_exchange() -> None:
-    entries = places(user("long ago"), user("the task"), thought(CALL), result())
+    entries = places(thought(text="long ago"), user("the task"), thought(CALL), result())
     request = request_of(
         entries,
         ComposeOptions(process="mapreduce_worker"),
         encode=chat_message,
-        own=frozenset({"k1", "k2", "k3"}),
+        own=frozenset({"k2", "k3"}),
     )
     assert [message.card_id for message in request.messages] == ["k1", "k2", "k3"]

@@ -10,6 +10,7 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery import fixes
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.projects import ProjectsStore
 from tests.diagnosis.conftest import ANSWERED, ASKED, CALL, CALLED, GOOD, OWNER, World
 from tests.diagnosis.test_rules import Case, begin_elsewhere, enter_elsewhere, finish_elsewhere
 
@@ -409,6 +410,75 @@ def test_a_healthy_turn_is_not_called_stuck(world: World, name: str) -> None:
 def test_a_card_that_was_lost_while_it_runs_is_also_seen(world: World) -> None:
     turn = a_card_expires_while_it_runs(world)
     assert [seen["rule"] for seen in world.why(turn)["also"]] == ["expired-card"]
+
+
+def test_a_card_that_may_be_lost_stops_nobody(world: World) -> None:
+    """What `why` calls stuck is what a worker would not run."""
+    card = draft_card("task.instruction", "Soon gone.")
+    turn = world.ask(context_box_id=world.box(ASKED, card))
+    world.sql("DELETE FROM cards WHERE card_id = %(card)s", card=card.card_id)
+    assert world.why(turn)["rule"] == "dangling-card"
+    ProjectsStore(world.runtime.database).configure("p", allow_incomplete_context=True)
+    found = world.why(turn)
+    assert (found["rule"], [seen["rule"] for seen in found["also"]]) == ("dispatched", ["dangling-card"])
+    assert world.problems() == {}
+    world.drain()
+    assert "success" in world.why(turn)["evidence"][0]["shows"]
+
+
+def test_an_archived_project_and_a_long_step_are_also_seen(world: World) -> None:
+    world.sql("UPDATE projects SET status = 'archived'")
+    refused = world.ask_("clerk")
+    assert (refused.status, refused.error_code) == ("rejected", "project_archived")
+    world.sql("UPDATE projects SET status = 'active'")
+    turn = world.ask()
+    row = world.enter()
+    world.sql("UPDATE projects SET status = 'archived'")
+
+    def a_step(status: str, number: int, seconds: int) -> None:
+        world.sql(
+            "INSERT INTO state.agent_steps (project_id, agent_id, step_id, agent_turn_id, status, profile_box_id,"
+            " request_box_id, started_at, ended_at)"
+            " SELECT 'p', 'clerk', 'step_' || %(number)s, %(turn)s, %(status)s, h.profile_box_id, gen_random_uuid(),"
+            " now(), CASE WHEN %(status)s = 'completed' THEN now() + make_interval(secs => %(seconds)s) END"
+            " FROM state.agent_state_head AS h WHERE h.agent_id = 'clerk'",
+            number=number,
+            turn=f"turn_{number}" if status == "completed" else turn,
+            status=status,
+            seconds=seconds,
+        )
+
+    for number in range(100, 119):
+        a_step("completed", number, 3)
+    a_step("llm_ready", 200, 0)
+
+    def also(seconds: int) -> list[str]:
+        world.later(seconds)
+        world.beat(row)
+        found = world.why(turn)
+        assert (found["rule"], found["verdict"]) == ("running", "healthy")
+        return [seen["rule"] for seen in found["also"]]
+
+    assert also(45) == ["project-archived"]
+    # Nineteen tell nothing, twenty do: one of them was slow, as one in twenty may be.
+    a_step("completed", 119, 3)
+    assert also(1) == ["long-step", "project-archived"]
+    assert world.problems() == {}
+
+
+def test_a_call_that_waits_long_is_also_seen(world: World) -> None:
+    world.ask()
+    turn = world.suspend()
+    world.sql(
+        "INSERT INTO state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id, step_id,"
+        " tool_name, wait_status, created_at, received_at, updated_at)"
+        " SELECT 'p', 'clerk', 'turn_' || n, 1, 'call_' || n, 'step_' || n, 'search', 'applied', now(),"
+        " now() + interval '2 seconds', now() FROM generate_series(100, 119) AS n"
+    )
+    assert world.why(turn)["also"] == []
+    world.later(21)
+    found = world.why(turn)
+    assert (found["verdict"], [seen["rule"] for seen in found["also"]]) == ("waiting", ["long-call"])
 
 
 def refused_beside(found: dict[str, Any]) -> dict[str, Any]:

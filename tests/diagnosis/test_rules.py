@@ -21,8 +21,9 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store import workers
+from cardbox_cli.store.profiles import ProfileStore
 from tests.crash.processes import until
-from tests.diagnosis.conftest import ASKED, CALL, CALLED, GOOD, OWNER, World
+from tests.diagnosis.conftest import ASKED, CALL, CALLED, GOOD, OWNER, TARGET, World
 
 Case = Callable[[World], str]
 CASES: dict[str, list[Case]] = {}
@@ -82,7 +83,7 @@ def a_card_is_purged(world: World) -> str:
 @case("deleted-card")
 def a_card_is_deleted(world: World) -> str:
     card_id, turn = a_card(world)
-    assert world.cbx("card", "delete", card_id, "--yes").code == 0
+    assert world.cbx("card", "delete", card_id, "--yes", "--force").code == 0
     return turn
 
 
@@ -90,6 +91,16 @@ def a_card_is_deleted(world: World) -> str:
 def a_card_expires(world: World) -> str:
     _, turn = a_card(world, ttl_seconds=60)
     world.later(66)
+    return turn
+
+
+@case("no-profile")
+def the_box_of_its_profile_is_emptied(world: World) -> str:
+    turn = world.ask()
+    world.sql(
+        "UPDATE card_boxes SET card_ids = '[]' WHERE box_id IN"
+        " (SELECT profile_box_id FROM state.agent_state_head WHERE agent_id = 'clerk')"
+    )
     return turn
 
 
@@ -111,6 +122,57 @@ def two_turns_write_to_one_box(world: World) -> str:
         "UPDATE state.agent_state_head SET output_box_id = %(box)s::uuid WHERE agent_id = 'scribe'",
         box=asked.output_box_id,
     )
+    return turn
+
+
+# --- configuration
+
+
+def profile_now(world: World, target: str) -> None:
+    """The profile is imported again with another worker target."""
+    said = {"name": "clerk", "worker_target": target, "tags": [], "allowed_tools": None}
+    ProfileStore(world.runtime.database, world.runtime.project_id).save(said, author_id="t")
+
+
+def of_target(world: World, target: str) -> None:
+    """The agents have this worker target."""
+    world.sql("UPDATE resource.project_agents SET worker_target = %(target)s", target=target)
+
+
+@case("not-on-roster")
+def the_agent_is_taken_off_the_roster(world: World) -> str:
+    turn = world.ask()
+    world.sql("DELETE FROM resource.project_agents WHERE agent_id = 'clerk'")
+    world.later(31)
+    return turn
+
+
+@case("target-outdated")
+def its_profile_has_another_target_now(world: World) -> str:
+    of_target(world, "typewriters")
+    profile_now(world, TARGET)
+    turn = world.ask()
+    world.later(31)
+    world.worker()
+    return turn
+
+
+@case("target-misspelt")
+def its_profile_has_a_slip_in_the_target(world: World) -> str:
+    of_target(world, "worker_genric")
+    profile_now(world, "worker_genric")
+    turn = world.ask()
+    world.later(31)
+    world.worker()
+    return turn
+
+
+@case("worker-elsewhere")
+def the_worker_serves_another_project(world: World) -> str:
+    turn = world.ask()
+    world.later(31)
+    world.worker()
+    world.sql("UPDATE cbx.workers SET project_id = 'other'")
     return turn
 
 

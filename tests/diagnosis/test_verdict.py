@@ -170,7 +170,7 @@ snapshots = st.builds(
 # The first draw builds all strategies, which takes long on a machine that is busy.
 SLOW = [HealthCheck.too_slow]
 # Where only waiting, the owner of a lock, or starting a worker helps.
-WITHOUT_FIX = {"database-lock", "no-live-worker", "queued-behind-stuck", "awaited-stuck"}
+WITHOUT_FIX = {"database-lock", "no-live-worker", "queued-behind-stuck", "awaited-stuck", "worker-elsewhere"}
 
 
 @settings(deadline=None, suppress_health_check=SLOW)

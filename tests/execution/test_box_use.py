@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.errors import BoxConflict, StaleEpoch
+from cardbox_cli.errors import BoxConflict, CardConflict, StaleEpoch
 from cardbox_cli.execution.queue.claims import ack
+from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.boxes import BoxTurn
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT, Cbx
 from tests.execution import by_hand
 from tests.execution.fixtures import Asked
+
+GOOD = ToolResultContent(status="success", after_execution="suspend", result="42")
 
 
 @pytest.fixture
@@ -180,6 +184,88 @@ def test_refs_name_the_turns_of_a_box(runtime: Runtime, ask: Asked, context_box:
     by_hand.enter(runtime, fence)
     [wrote] = runtime.boxes.refs(by_hand.write(runtime, fence, "a thought"))
     assert wrote.turns == [BoxTurn(turn, "clerk", "output")]
+
+
+class TestCards:
+    def test_that_a_turn_sees_stay_as_they_are(
+        self, runtime: Runtime, ask: Asked, context_box: str, card: str
+    ) -> None:
+        """In its context, its profile and its output, while it waits, runs or is suspended."""
+        cards = runtime.cards
+        [given] = runtime.boxes.get(context_box).card_ids
+        agent = runtime.roster.get("clerk")
+        [prompt] = runtime.boxes.get(agent.profile_box_id).card_ids
+        later = runtime.boxes.create([card]).box_id
+        turn, queued = ask(), ask(context_box_id=later)
+        fence = by_hand.take(runtime).fence
+        step = by_hand.enter(runtime, fence)
+        wrote = by_hand.write(runtime, fence, "a thought")
+
+        def is_kept(card_id: str, saying: str) -> None:
+            other = draft_card("task.instruction", "Other.", card_id=card_id)
+            for change in (lambda: cards.delete([card_id]), lambda: cards.add(other, repair=True)):
+                with pytest.raises(CardConflict) as raised:
+                    change()
+                assert saying in raised.value.message
+                assert "--force" in (raised.value.hint or "")
+            assert cards.get(card_id).deleted_at is None
+
+        active = f"of turn {turn.agent_turn_id} of agent 'clerk', which is active"
+        boxes = {given: f"context box {context_box}", wrote: f"output box {turn.output_box_id}"}
+        boxes[prompt] = f"profile box {agent.profile_box_id}"
+        for card_id, box in boxes.items():
+            is_kept(card_id, f"card {card_id!r} is in the {box} {active}")
+        waits = f"context box {later} of turn {queued.agent_turn_id} of agent 'clerk', which waits to run"
+        is_kept(card, waits)
+        refused(lambda: runtime.boxes.append(agent.profile_box_id, [card]), "is the profile box of turn")
+        by_hand.suspend(runtime, fence, step, {"call-1": "add"})
+        is_kept(given, active)
+        reported = report_result(runtime, fence.agent_turn_id, "call-1", GOOD, source_agent_id="tool.add")
+        is_kept(reported.tool_result_card_id, f"the reported result of a call {active}")
+        # Others may be changed, and these when the turn has ended.
+        free = draft_card("task.instruction", "Free.")
+        assert cards.delete([cards.add(free).card.card_id]) == [free.card_id]
+        assert cards.add(free, repair=True).outcome == "repaired"
+        stop(runtime, queued.agent_turn_id or "", actor="me", reason=None)
+        assert cards.delete([card]) == [card]
+
+    def test_may_be_changed_by_a_person_who_insists(
+        self, cbx: Cbx, runtime: Runtime, ask: Asked, context_box: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        turn = ask().agent_turn_id or ""
+        [card] = runtime.boxes.get(context_box).card_ids
+        repair = ("card", "add", "--type", "task.instruction", "--text", "Other.", "--id", card, "--repair")
+        delete = ("card", "delete", card, "--yes")
+        for command in (delete, (*delete, "--dry-run"), repair):
+            told = cbx(*command)
+            assert (told.code, f"context box {context_box} of turn {turn}" in told.err) == (5, True)
+        monkeypatch.setenv("CBX_TURN_ID", turn)
+        for command in (delete, (*delete, "--force"), repair, (*repair, "--force")):
+            told = cbx(*command)
+            assert (told.code, f"the command of a turn (CBX_TURN_ID={turn}) may not" in told.err) == (5, True)
+        monkeypatch.delenv("CBX_TURN_ID")
+        assert runtime.turns.audit_of(turn) == []
+        assert cbx(*repair[:-1], "--force").code == 2
+        assert cbx(*repair, "--force").code == 0
+        assert cbx(*delete, "--force").code == 0
+        # What was deleted comes back as it was: nothing changes under the turn.
+        assert cbx(*repair).code == 0
+        audited = runtime.turns.audit_of(turn)
+        assert [(entry.action, entry.agent_id) for entry in audited] == [
+            ("card repair", "clerk"),
+            ("card delete", "clerk"),
+        ]
+        assert audited[0].detail == {"cards": [{"card_id": card, "box_id": context_box, "use": "context"}]}
+
+    def test_are_not_changed_by_an_import(self, cbx: Cbx, ask: Asked, tmp_path: Path) -> None:
+        file = tmp_path / "chat.json"
+        file.write_text(json.dumps({"id": "one", "messages": [{"role": "user", "content": "hello"}]}))
+        box = cbx("card", "import", str(file), "-o", "id").out.strip()
+        ask(context_box_id=box)
+        assert cbx("card", "import", str(file), "-o", "id").out.strip() == box
+        file.write_text(json.dumps({"id": "one", "messages": [{"role": "user", "content": "bye"}]}))
+        assert cbx("card", "import", str(file), "-o", "id").out.strip() != box
+        assert "hello" in cbx("box", "show", box, "--full").out
 
 
 class TestTheCommands:

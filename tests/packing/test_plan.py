@@ -543,6 +543,19 @@ def test_the_order_that_needs_no_word() -> None:
     assert arranged_by(recipe()).card_ids == ["arg", "box1", "box2", "parent"]
 
 
+def test_what_the_order_leaves_out_follows_as_it_stands_without_one() -> None:
+    for order, cards in {
+        (): ["arg", "box1", "box2", "parent"],
+        ("include_parent",): ["parent", "arg", "box1", "box2"],
+        ("inherit_context",): ["box1", "box2", "arg", "parent"],
+        ("include_parent", "inherit_context"): ["parent", "box1", "box2", "arg"],
+    }.items():
+        loaded = recipe(order=list(order))
+        assert arranged_by(loaded).card_ids == cards
+    whole = recipe(order=["include_parent", "inherit_context", "pack_arguments"])
+    assert loaded.digest() == whole.digest()
+
+
 def arranged_by(loaded: Recipe, parents: Sequence[InheritedBox] = ()) -> Plan:
     sections = {step: places(card_ids) for step, card_ids in STEPS.items()}
     return arrange(loaded, sections, parents=parents, left_out=[])

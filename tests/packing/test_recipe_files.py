@@ -35,7 +35,7 @@ def refused(text: str) -> InvalidRecipe:
 EMPTY = "is empty; give it a value or remove the key"
 TYPES = "'string', 'integer', 'number', 'boolean', 'object', 'array', 'box_id', 'box_ids' or 'any'"
 STEP_CHOICES = "'pack_arguments', 'inherit_context' or 'include_parent'"
-STEP_ORDER = "the order names pack_arguments, inherit_context, include_parent, each once"
+STEP_ORDER = "the order names some of pack_arguments, inherit_context, include_parent, each once"
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,8 @@ def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> Non
         ("inherit_context", "{max_tokens: }", f"@.max_tokens: {EMPTY}"),
         ("inherit_context", "{'a b.c': 1}", "@.'a b.c': unknown key; known here: include_boxes_from_args, "
          "include_parent, include_card_types, exclude_card_types, max_cards, max_tokens"),
-        ("order", "[]", f"'pack_arguments' is missing; {STEP_ORDER}"),
-        ("order", "[include_parent, pack_arguments]", f"'inherit_context' is missing; {STEP_ORDER}"),
         ("order", "[include_parent, pack_arguments, inherit_context, include_parent]",
-         f"a step stands twice; {STEP_ORDER}"),
+         f"'include_parent' stands twice; {STEP_ORDER}"),
         ("order", "[include_parnt]", f"@[0]: expected {STEP_CHOICES}, found the string 'include_parnt'; "
          "did you mean 'include_parent'?"),
     ],
@@ -328,3 +326,29 @@ def test_problems_point_at_their_lines(keys: list[str]) -> None:
 def test_pydantic_is_loaded_only_when_a_recipe_is_read() -> None:
     code = "import sys, cardbox_cli.packing.recipe_files; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_no_model_sees_of_a_packed_card_is_a_warning() -> None:
+    """Roles and metadata that count for nothing, or for something else than one may think."""
+
+    def doubts(kind: str, metadata: str) -> list[str]:
+        rule = f"{{arg_key: a, as_card_type: {kind}, card_metadata: {metadata}}}"
+        found = parse_recipe(f"context_packing_config: {{pack_arguments: [{rule}]}}", "r.yaml").warnings()
+        return [each.removeprefix("pack_arguments[0]: ") for each in found]
+
+    assert doubts("task.instruction", "{role: user}") == []
+    assert doubts("task.result_fields", "{role: system}") == doubts("tool.result", "{role: tool}") == []
+    [system] = doubts("task.instruction", "{role: system}")
+    assert system.startswith("the role 'system' makes it system text within the history")
+    assert doubts("tool.result", "{role: user}") == [
+        "the role 'user' is dropped: a tool.result is the message of its tool"
+    ]
+    assert doubts("sys.profile", "{role: system}") == [
+        "a card of type 'sys.profile' is no message (makes the system prompt): its role makes no difference"
+    ]
+    assert doubts("task.instruction", "{type: x, trace_id: y, rol: user, colour: red}") == [
+        "card_metadata.type is dropped: packing writes it",
+        "card_metadata.trace_id makes the card look as if that turn or step had written it",
+        "card_metadata.rol is kept with the card, and no model sees it; did you mean 'role'?",
+        "card_metadata.colour is kept with the card, and no model sees it",
+    ]

@@ -22,6 +22,10 @@ ExpectEpoch = Annotated[int, Option(metavar="N", help="The epoch that you saw; r
 Reason = Annotated[str, Option(metavar="TEXT", help="Why; kept in the audit.")]
 OptionalReason = Annotated[str | None, Option(metavar="TEXT", help="Why; kept in the audit.")]
 
+ForceCard = Annotated[
+    bool, Option("--force", help="Even cards that unfinished turns see; the audit of those says who.")
+]
+
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 Since = Annotated[str | None, Option(metavar="TIME", help="From then on: RFC 3339, or 2h for two hours ago.")]

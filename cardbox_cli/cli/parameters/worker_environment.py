@@ -1,6 +1,6 @@
 """The turn that this process works for: a worker tells its command by the environment."""
 
-from cardbox_cli.errors import UsageError
+from cardbox_cli.errors import CardConflict, UsageError
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, TURN_EPOCH, TURN_ID
@@ -17,6 +17,17 @@ def own_output(box_id: str) -> Fence | None:
             hint="a worker sets all four; unset CBX_OUTPUT_BOX elsewhere",
         )
     return Fence(agent_id, turn_id, int(epoch))
+
+
+def refuse_inside_turn(what: str) -> None:
+    """Raise CardConflict where this process works for a turn, which may not do `what` to stored cards."""
+    turn_id = TURN_ID.text()
+    if turn_id:
+        raise CardConflict(
+            f"the command of a turn (CBX_TURN_ID={turn_id}) may not {what}",
+            hint="write a new card, and append it to the turn's output box",
+            details={"agent_turn_id": turn_id},
+        )
 
 
 def own_context() -> str | None:

@@ -60,6 +60,7 @@ _HINTS = {
     "parent_turn_not_found": "`cbx turn list` shows the turns",
     "profile_mismatch": "name that profile in the arguments, or another agent",
     "profile_not_found": "`cbx profile import` it again, then `cbx agent provision --update`",
+    "project_archived": "`cbx project update --status active` opens it again",
     "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
     "worker_target_missing": "`cbx agent provision AGENT --worker-target T --update` sets one",
 }

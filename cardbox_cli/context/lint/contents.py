@@ -8,7 +8,7 @@ from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
 from cardbox_cli.context.parts import tool_name
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.request import RequestEntry, no_history
 from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
 
@@ -176,6 +176,19 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
     for call in subject.history.calls if offered else []:
         if call.name is not None and call.name not in offered:
             yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"
+
+
+@RULES.warning(
+    "history-left-out",
+    source=_LAYERS,
+    remedy="pack it by a recipe if it is input, or choose another kind of process",
+)
+def _history_left_out(subject: Subject) -> Iterator[Hit]:
+    """A card of a conversation, for a kind of process that takes no history: it is not sent."""
+    reason = no_history(subject.request.process)
+    for left in subject.request.left_out:
+        if left.reason == reason:
+            yield subject.request.places[left.card_id], f"is left out: {reason}"
 
 
 @RULES.error("no-messages", remedy="render a box that holds the conversation, too")

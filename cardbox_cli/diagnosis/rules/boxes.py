@@ -6,6 +6,7 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import STOP_SHARER, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.execution.requests.completeness import LOSSES
 from cardbox_cli.model.execution.diagnosis import LossKind
 
 
@@ -26,29 +27,40 @@ def _made_again(s: Snapshot, pointer: str) -> bool:
 def _lost(kind: LossKind, says: str) -> DiagnosisRule:
     def holds(s: Snapshot) -> Proof:
         lost = tuple(
-            Evidence("public.cards", card.card_id, f"{says}; in the {box.pointer} box {box.box_id}")
-            for box in s.boxes
-            if box.pointer != "output"
-            for card in box.lost
-            if card.kind == kind
+            Evidence("public.cards", lack.card_id or "", f"{says}; in the {lack.pointer} box {lack.box_id}")
+            for lack in s.lacking
+            if lack.kind == kind
         )
         return lost or None
 
     return DiagnosisRule(
         name=f"{kind}-card",
-        proves=f"A card of the context or profile {_LOSSES[kind]}: a model would see less than was packed.",
+        proves=f"A card of the context or profile {LOSSES[kind]}: a model would see less than was packed.",
         severity="warning",
         rank=_LOSS_RANKS[kind],
         holds=holds,
         actor="the operator: pack the context again and `cbx turn rebox`, or end the turn",
-        fix=Remedy(_END.shown, lambda s: _end(s, f"a card of its context {_LOSSES[kind]}")),
-        aside=_goes_on,
+        fix=Remedy(_END.shown, lambda s: _end(s, f"a card of its context {LOSSES[kind]}")),
+        aside=_is_no_hindrance,
     )
 
 
 def _goes_on(s: Snapshot) -> bool:
     """The model has seen what it sees: the loss stops nobody."""
     return s.running and (s.worked_on or not s.silent)
+
+
+def _is_no_hindrance(s: Snapshot) -> bool:
+    return s.incomplete_allowed or _goes_on(s)
+
+
+def _no_profile(s: Snapshot) -> Proof:
+    proof = tuple(
+        Evidence("public.card_boxes", lack.box_id, "holds no sys.profile card; the turn's profile box")
+        for lack in s.lacking
+        if lack.kind == "no-profile"
+    )
+    return proof or None
 
 
 def _end_refused(s: Snapshot) -> Command | None:
@@ -68,11 +80,6 @@ def _shared_output(s: Snapshot) -> Proof:
     return tuple(Evidence("state.agent_state_head", each.agent_id, shows.format(each)) for each in s.sharers)
 
 
-_LOSSES: dict[LossKind, str] = {
-    "dangling": "does not exist",
-    "deleted": "was deleted",
-    "expired": "has expired",
-}
 _LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
 _END = Remedy(
     "`cbx turn fail`; `cbx turn stop` while it is queued", lambda s: _end(s, "a box of the turn is gone")
@@ -90,6 +97,16 @@ RULES = (
     _lost("dangling", "no such row"),
     _lost("deleted", "deleted"),
     _lost("expired", "expired"),
+    DiagnosisRule(
+        name="no-profile",
+        proves="The profile box holds no profile: a model would get no system prompt.",
+        severity="warning",
+        rank=85,
+        holds=_no_profile,
+        actor="the operator: end the turn, `cbx agent provision --update`, and ask for it anew",
+        fix=Remedy(_END.shown, lambda s: _end(s, "its profile is gone")),
+        aside=_is_no_hindrance,
+    ),
     DiagnosisRule(
         name="history-refused",
         proves="By its documentation, the provider refuses what the turn asks its model next, or asked last.",

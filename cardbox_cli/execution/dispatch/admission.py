@@ -16,9 +16,10 @@ from cardbox_cli.model.boxes import BoxView
 from cardbox_cli.model.card_types import PROFILE
 from cardbox_cli.model.execution.headers import Lineage, as_trace_id, new_trace_id
 from cardbox_cli.model.execution.turns import MAX_DEPTH, Head, InboxRow
-from cardbox_cli.model.identity import PLATFORM, Agent
+from cardbox_cli.model.identity import ARCHIVED, PLATFORM, Agent
 from cardbox_cli.model.ids import as_box_id, new_box_id
 from cardbox_cli.packing.plan import target_profile_name
+from cardbox_cli.store.projects import ProjectsStore
 
 
 class Admission:
@@ -125,6 +126,15 @@ class Admission:
                 "invalid_source_actor",
                 f"the source {source!r} is no agent of project {self._runtime.project_id!r}",
             )
+
+    def refuse_archived(self) -> None:
+        """The project is not archived."""
+        database = self._runtime.database
+        if "public.projects" not in database.tables:
+            return
+        project = ProjectsStore(database).find(self._runtime.project_id)
+        if project is not None and project.status == ARCHIVED:
+            refuse("project_archived", f"project {project.project_id!r} is archived")
 
     def refuse_busy(self, head: Head) -> None:
         """The agent is idle, and nothing is queued for it."""

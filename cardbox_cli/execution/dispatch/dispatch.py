@@ -98,6 +98,7 @@ class _Dispatch:
             earlier = runtime.inbox.by_correlation(TURN.name, request.correlation_id)
             if earlier is not None:
                 return self._replay(earlier, digest)
+        self._admission.refuse_archived()
         if not self.queue:
             self._admission.refuse_busy(head)
         packed = self._pack()

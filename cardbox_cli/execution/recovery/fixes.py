@@ -15,6 +15,7 @@ from cardbox_cli.execution.queue.messages import TURN, Message, is_report, is_tu
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.stopping import cancel_turn, carries, put_back, release, stop_turn
 from cardbox_cli.execution.recovery.orphans import Orphan, find_orphan
+from cardbox_cli.execution.recovery.own_cards import own_start
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.headers import Lineage
 from cardbox_cli.model.execution.turns import (
@@ -167,8 +168,9 @@ def rebox(
 ) -> Fixed:
     """Replace the context or output box of a turn that waits: suspended, or dispatched and not claimed.
 
-    Raises StaleEpoch as `fail` does, NotFound for a box that is not there, Conflict for a turn that runs, and
-    for an output box that another agent's turn writes to.
+    Its own cards begin at the first of them that the new output box holds. Raises StaleEpoch as `fail` does,
+    NotFound for a box that is not there, Conflict for a turn that runs, for an output box that another
+    agent's turn writes to, and for one that would lose an open call of the turn.
     """
     if context_box_id is None and output_box_id is None:
         raise InvalidInput("no box is named", hint="name --context-box or --output-box")
@@ -181,6 +183,7 @@ def rebox(
                 hint="`cbx turn reclaim` takes it back first",
             )
         _check_boxes(runtime, head, context_box_id, output_box_id)
+        start = None if output_box_id is None else own_start(runtime, head, output_box_id)
         epoch = runtime.heads.move(
             head.fence,
             "rebox" if head.status == DISPATCHED else "rebox-suspended",
@@ -189,6 +192,9 @@ def rebox(
         )
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         _point(runtime, head, row, epoch, boxes)
+        if start is not None:
+            runtime.turns.begin_record(agent_turn_id, head.agent_id, output_start=start, report_to=None)
+            runtime.turns.reset_output_start(agent_turn_id, start)
         return _fixed(runtime, head.fence, "rebox", epoch, actor=actor, reason=reason, detail=boxes)
 
 
@@ -308,8 +314,6 @@ def _point(
     if row is not None:
         runtime.inbox.carry(row.inbox_id, epoch)
     runtime.turns.move_waiting(Fence(head.agent_id, turn_id, epoch))
-    if boxes["output_box_id"] is not None:
-        runtime.turns.reset_output_start(turn_id, runtime.turns.box_length(boxes["output_box_id"]) or 0)
 
 
 def _fixed(

@@ -35,8 +35,9 @@ def lint_turn(
     model = wanted if isinstance(wanted, str) else None
     provider = provider_for(boxes.entries, model)
     tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
-    options = settled(ComposeOptions(model=model), ProjectsStore(database).settings(project_id))
-    collector = collector_for(database, project_id)
+    settings = ProjectsStore(database).settings(project_id)
+    options = settled(ComposeOptions(model=model), settings)
+    collector = collector_for(database, project_id, boxes.context.box_id, settings=settings)
     asked = turn_request(boxes, tools, options, format=provider, collector=collector)
     return lint(asked.entries, asked.request, provider)
 

@@ -15,22 +15,22 @@ from cardbox_cli.context.formats import encoder_of, sent
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import (
     DEFAULT_OPTIONS,
+    OUTPUT,
     ComposeOptions,
     Request,
     RequestEntry,
+    is_packed,
     profile_of,
     request_of,
 )
 from cardbox_cli.model.boxes import Provenance, Slot
-from cardbox_cli.model.card_types import INSTRUCTION, card_type
+from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import process_of
 
 # What the step is called that has not begun.
 NEXT = "next"
-# What stands in the place of a recipe's rule for cards that turns wrote.
-OUTPUT = "output"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -88,12 +88,6 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
         """The cards that the turn has written, in order."""
         return present_cards(self.output.slots[self.output_start :])
 
-    @property
-    def exchange(self) -> frozenset[str]:
-        """The newest instruction of the context box, and the cards that the turn has written."""
-        given = [card for card in present_cards(self.context.slots) if card.type == INSTRUCTION]
-        return frozenset(card.card_id for card in (*given[-1:], *self.own))
-
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request of a step: all that it was made of and what of that is history, as it is composed, and as
@@ -128,13 +122,15 @@ def request_with_tools(
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """`turn_request` with the definitions of tools, such as those that an earlier request had."""
-    own, entries = boxes.exchange, boxes.entries
+    own, entries = frozenset(card.card_id for card in boxes.own), boxes.entries
     composed = request_of(entries, options, encode=encoder_of(format), collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
     takes_all = process_of(request.process).takes_history
     return TurnRequest(
         entries=entries,
-        history=[entry for entry in boxes.history if takes_all or entry.slot.card_id in own],
+        history=[
+            entry for entry in boxes.history if takes_all or entry.slot.card_id in own or is_packed(entry)
+        ],
         request=request,
         body=sent(request, format),
     )

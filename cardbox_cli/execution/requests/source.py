@@ -35,13 +35,15 @@ def read_context(
 ) -> TurnContext:
     """What the turn has now, in the boxes that the first of `pointers` names which names one.
 
-    Raises NotFound for a box that is gone.
+    Raises NotFound for a box that is gone, as `source_of` does.
     """
     boxes = BoxStore(database, project_id)
     output = source_of(boxes, "output", _first(each.output_box_id for each in pointers))
+    context = source_of(boxes, "context", _first(each.context_box_id for each in pointers))
     turn_boxes = TurnBoxes(
         profile=source_of(boxes, "profile", _first(each.profile_box_id for each in pointers)),
-        context=source_of(boxes, "context", _first(each.context_box_id for each in pointers)),
+        # Which cards were packed for the turn decides what those see that take no history.
+        context=msgspec.structs.replace(context, provenance=boxes.provenance(context.box_id)),
         output=output,
         output_start=_output_start(TurnStore(database, project_id), agent_turn_id, output),
     )
@@ -64,10 +66,16 @@ def _first(box_ids: Iterable[str | None]) -> str | None:
 
 
 def source_of(boxes: BoxStore, name: str, box_id: str | None) -> Source:
-    """The box that a turn calls by this name. Raises NotFound where it names none, or one that is gone."""
+    """The box that a turn calls by this name.
+
+    Raises NotFound where it names none, or one that is gone; its details have the name as `pointer`.
+    """
+    hint, details = "`cbx turn rebox` gives it one", {"pointer": name, "box_id": box_id}
     if box_id is None:
-        raise NotFound(f"the turn has no {name} box", hint="`cbx turn rebox` gives it one")
-    boxes.require(box_id)
+        raise NotFound(f"the turn has no {name} box", hint=hint, details=details)
+    if not boxes.existing([box_id]):
+        what = f"no box {box_id!r} in project {boxes.project_id!r}: the turn's {name} box is gone"
+        raise NotFound(what, hint=hint, details=details)
     return Source(box_id, boxes.slots(box_id))
 
 

@@ -10,10 +10,10 @@ import msgspec
 
 from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.lint.check import provider_for
-from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry
+from cardbox_cli.context.request import OUTPUT, ComposeOptions, Request, RequestEntry
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.queue.messages import is_report
-from cardbox_cli.execution.requests.request import NEXT, OUTPUT, Source, TurnBoxes, turn_request
+from cardbox_cli.execution.requests.request import NEXT, Source, TurnBoxes, turn_request
 from cardbox_cli.execution.requests.source import read_context, source_of
 from cardbox_cli.execution.requests.step_snapshots import (
     StepSnapshot,
@@ -139,12 +139,7 @@ class TurnRequests:
     ) -> StepRequest:
         turn = self.turn
         context = read_context(self._database, self._project_id, turn.agent_turn_id, turn)
-        packed = context.boxes.context
-        boxes = msgspec.structs.replace(
-            context.boxes,
-            context=msgspec.structs.replace(packed, provenance=self._boxes.provenance(packed.box_id)),
-        )
-        boxes, awaited = self._with_reports(boxes)
+        boxes, awaited = self._with_reports(context.boxes)
         model = context.config.get("model")
         options = msgspec.structs.replace(
             options, model=options.model or (model if isinstance(model, str) else None)

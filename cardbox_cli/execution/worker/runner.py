@@ -17,6 +17,7 @@ from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
@@ -25,6 +26,7 @@ from cardbox_cli.execution.worker.failures import FAILED, TAIL, diagnostics, tol
 from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.steps import (
+    IncompleteContext,
     InvalidLayers,
     TurnState,
     add_result,
@@ -57,6 +59,7 @@ from cardbox_cli.settings import (
 
 _T = TypeVar("_T")
 
+NO_BOX = "box_not_found"
 # How much of arguments that are no object is shown, in characters.
 _SHOWN = 1000
 
@@ -140,6 +143,12 @@ class _Failed(Exception):
         self.error_code, self.message, self.details = error_code, redacted(message), details or {}
 
 
+def _without(gone: NotFound) -> _Failed:
+    """Why a turn fails one of whose boxes is gone."""
+    code = INCOMPLETE if gone.details.get("pointer") in READ else NO_BOX
+    return _Failed(code, gone.message, gone.details)
+
+
 class Run:
     """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease, and `tell` is told,
     in a line or more, of commands that fail."""
@@ -170,7 +179,7 @@ class Run:
             except _Failed as exc:
                 return self._fail(exc)
             except NotFound as exc:
-                return self._fail(_Failed("box_not_found", exc.message))
+                return self._fail(_without(exc))
             except _Cancelled:
                 return self._cancelled()
         except (StaleEpoch, LeaseLost) as exc:
@@ -203,6 +212,9 @@ class Run:
             step = self._attempt(
                 lambda runtime: begin_step(runtime, turn, format=program.format, options=program.options)
             )
+        except IncompleteContext as exc:
+            details = {"lacking": msgspec.to_builtins(exc.lacking)}
+            raise _Failed(INCOMPLETE, str(exc), details) from exc
         except InvalidLayers as exc:
             raise _Failed("invalid_layers", str(exc)) from exc
         except InvalidInput as exc:

@@ -16,6 +16,7 @@ from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
+from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnRequest, present_cards, turn_request
 from cardbox_cli.execution.requests.source import TurnContext, read_context
@@ -34,13 +35,21 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     new_id,
 )
-from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import ProjectSettings, Tool
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.store.projects import ProjectsStore
 
 # What a step can be while it counts against the limit: the model has answered.
 _ANSWERED = ("llm_done", "completed", "suspended")
 _LOST = "given up before it was done"
+
+
+class IncompleteContext(Exception):
+    """Something is gone that the turn should read."""
+
+    def __init__(self, lacking: Sequence[Lack]) -> None:
+        super().__init__(in_words(lacking))
+        self.lacking = lacking
 
 
 class InvalidLayers(Exception):
@@ -114,16 +123,20 @@ def _enter(runtime: Runtime, turn: TurnState, head: Head) -> None:
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
     """Begin a step, and keep what its model is about to see as its request box.
 
-    Raises StaleEpoch, InvalidLayers, and InvalidInput for a request that cannot be stored.
+    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, and InvalidInput for a
+    request that cannot be stored.
     """
     with runtime.database.snapshot():
         settings = ProjectsStore(runtime.database).settings(runtime.project_id)
-        asked = _composed(runtime, turn, settled(options, settings), format)
+        lacking = [] if settings.allow_incomplete_context else lacks_of(turn.boxes)
+        if lacking:
+            raise IncompleteContext(lacking)
+        asked = _composed(runtime, turn, settled(options, settings), format, settings)
     step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        reproducible = settings.reproducible_layers
+        reproducible = settings.stored_layers
         snapshots = request_cards(runtime.project_id, asked.request, reproducible=reproducible)
         box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
         box = runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True)
@@ -138,8 +151,11 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
 
-def _composed(runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str) -> TurnRequest:
-    collector = collector_for(runtime.database, runtime.project_id)
+def _composed(
+    runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str, settings: ProjectSettings
+) -> TurnRequest:
+    context = turn.boxes.context.box_id
+    collector = collector_for(runtime.database, runtime.project_id, context, settings=settings)
     try:
         return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
     except InvalidInput as exc:

@@ -32,12 +32,47 @@ class LostCard(msgspec.Struct, frozen=True):
 
 
 class BoxFacts(msgspec.Struct, frozen=True):
-    """A box that a turn points to, by the name of the pointer, and what is wrong with it."""
+    """A box that a turn points to, by the name of the pointer, and what is wrong with it.
+
+    `without_profile`: it is to hold the turn's profile, and holds none that a reader sees.
+    """
 
     pointer: str
     box_id: str
     exists: bool
     lost: tuple[LostCard, ...] = ()
+    without_profile: bool = False
+
+
+class LiveWorker(msgspec.Struct, frozen=True):
+    """A worker that is alive, and the project that it serves; None for all."""
+
+    worker_id: str
+    worker_target: str
+    project_id: str | None
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent of a turn is set up, and who there is to serve it.
+
+    `profile_target` is the worker target of the profile of that name as it is now. `serving` are the live
+    workers that serve the project, of whatever target; `elsewhere` those of the agent's target that serve
+    another project alone. `archived` is the project's id where it is archived.
+    """
+
+    on_roster: bool = True
+    profile_name: str | None = None
+    profile_target: str | None = None
+    serving: tuple[LiveWorker, ...] = ()
+    elsewhere: tuple[LiveWorker, ...] = ()
+    archived: str | None = None
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How long 95 of 100 took at most, by the last that ended, up to 100 of them."""
+
+    ended: int
+    p95_seconds: float
 
 
 class ResultCard(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit
 from cardbox_cli.model.handwritten.wording import did_you_mean, found, shown
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.model.identity import is_subject_token
+from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.model.layers import COLLECTED, KNOWLEDGE, SUFFIX, Layout, ProcessName, is_layer, process_of
 
 DEFAULT_WORKER_TARGET = "worker_generic"
@@ -60,9 +61,15 @@ def _wrong_layer(layer: str, value: object) -> str | None:
 def _wrong_search(value: object) -> str | None:
     if not isinstance(value, dict):
         return f"must be a text or {{query: WORDS}}; found {found(value)}"
-    unknown = [str(key) for key in value if key != "query"]
+    unknown = [str(key) for key in value if key not in ("query", "boxes")]
     if unknown:
-        return f"has a key that is not known: {shown(unknown[0])}; there is 'query' alone"
+        return f"has a key that is not known: {shown(unknown[0])}; there are 'query' and 'boxes'"
+    boxes = value.get("boxes", [])
+    if not isinstance(boxes, list):
+        return f"needs a list of box ids as its 'boxes'; found {found(boxes)}"
+    odd = [each for each in boxes if not isinstance(each, str) or as_box_id(each) is None]
+    if odd:
+        return f"names in its 'boxes' what is no box id: {found(odd[0])}"
     words = value.get("query")
     if not isinstance(words, str) or not words.strip():
         return f"needs words to search for as its 'query'; found {found(words)}"
@@ -113,7 +120,8 @@ class Profile(Section, extra="allow"):
     )
     layers: Annotated[dict[str, Any], BeforeValidator(_known_layers)] = Field(
         default={},
-        description="The layers it asks for: a text, true to collect one, {query: WORDS} for knowledge.",
+        description="The layers it asks for: a text, true to collect one, {query: WORDS} for knowledge, "
+        "with boxes: [ID] to name those that may be searched where the project's knowledge_scope is boxes.",
     )
     layout: Layout = Field(
         default="default", description="cache puts layers that change with each call behind the history."

@@ -7,7 +7,7 @@ Loads pydantic: only the reading of recipes imports this module.
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -15,8 +15,8 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, Va
 
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION
-from cardbox_cli.model.cards import ROLES
+from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION, TOOL_RESULT, card_type
+from cardbox_cli.model.cards import CIRCUMSTANCES, ROLES, SYSTEM_ROLES
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, json_schema, refuse
 from cardbox_cli.model.handwritten.wording import did_you_mean, found, shown
 from cardbox_cli.model.ids import as_box_id
@@ -71,6 +71,11 @@ class CardMetadata(Section, extra="allow"):
     )
 
 
+# The keys of a card's metadata: those that a recipe is asked for, those that packing writes itself, and those
+# that cbx reads on cards of some types.
+_ASKED = ("role",)
+_WRITTEN = ("type", "author_id", "project_id", "created_at")
+_READ = ("covers", "edited_from", "function_name", "layer")
 _NOT_IN_RECIPES = ("source_message", "source_format")
 
 
@@ -115,12 +120,11 @@ class InheritContext(Section):
 
 
 def _each_step_once(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    missing = [step for step in STEPS if step not in steps]
-    if missing:
-        refuse(f"{missing[0]!r} is missing; the order names {', '.join(STEPS)}, each once")
-    if len(steps) > len(STEPS):
-        refuse(f"a step stands twice; the order names {', '.join(STEPS)}, each once")
-    return steps
+    """The whole order: the steps that it leaves out follow as they stand in `STEPS`."""
+    twice = [step for index, step in enumerate(steps) if step in steps[:index]]
+    if twice:
+        refuse(f"{twice[0]!r} stands twice; the order names some of {', '.join(STEPS)}, each once")
+    return (*steps, *(step for step in STEPS if step not in steps))
 
 
 class ContextPackingConfig(Section):
@@ -132,8 +136,8 @@ class ContextPackingConfig(Section):
     )
     order: Annotated[tuple[Step, ...], AfterValidator(_each_step_once)] = Field(
         default=STEPS,
-        description="In which order the three kinds of cards stand in the context.",
-        json_schema_extra={"minItems": len(STEPS), "uniqueItems": True},
+        description="In which order the three kinds of cards stand in the context; others follow.",
+        json_schema_extra={"uniqueItems": True},
     )
 
 
@@ -174,7 +178,8 @@ class Recipe(Section):
         return [name for name in arguments if name not in self.used_arguments]
 
     def warnings(self) -> list[str]:
-        """What is allowed but hardly meant: declared arguments that nothing uses, unknown types and roles."""
+        """What is allowed but hardly meant: declared arguments that nothing uses, types, roles and metadata
+        that are unknown, or that no model sees."""
         declared = self.arguments or {}
         undeclared = [name for name in self.used_arguments if name not in declared]
         doubts = [
@@ -187,6 +192,8 @@ class Recipe(Section):
                 doubts.append(f"{place}: {kind!r} is no type that cbx knows{did_you_mean(kind, CARD_TYPES)}")
             if role not in ROLES:
                 doubts.append(f"{place}: {role!r} is no role that models know{did_you_mean(role, ROLES)}")
+            doubts += [f"{place}: {doubt}" for doubt in _doubts_of_role(kind, role)]
+            doubts += [f"{place}: {doubt}" for doubt in _doubts_of_metadata(rule.card_metadata)]
         return doubts
 
     def bind(self, arguments: Mapping[str, object]) -> dict[str, object]:
@@ -215,6 +222,32 @@ class Recipe(Section):
         known = list(dict.fromkeys([*self.arguments, *self.used_arguments]))
         unknown = [name for name in arguments if name not in known]
         return {name: f"unknown argument {shown(name)}{did_you_mean(name, known)}" for name in unknown}
+
+
+def _doubts_of_role(kind: str, role: str) -> Iterator[str]:
+    """What a model makes of a role that the author of a recipe may not expect."""
+    known = card_type(kind)
+    if known.becomes == "nothing":
+        yield f"a card of type {kind!r} is no message ({known.reason}): its role makes no difference"
+    elif kind == TOOL_RESULT and role != "tool":
+        yield f"the role {role!r} is dropped: a {kind} is the message of its tool"
+    elif role in SYSTEM_ROLES and not known.is_late:
+        yield (
+            f"the role {role!r} makes it system text within the history, which some models are given above "
+            "all messages, away from its place; user is what asks"
+        )
+
+
+def _doubts_of_metadata(metadata: CardMetadata) -> Iterator[str]:
+    """What becomes of the keys that cbx does not ask for."""
+    for key in metadata.model_extra or {}:
+        if key in _WRITTEN:
+            yield f"card_metadata.{key} is dropped: packing writes it"
+        elif key in CIRCUMSTANCES:
+            yield f"card_metadata.{key} makes the card look as if that turn or step had written it"
+        elif key not in _READ:
+            hint = did_you_mean(key, _ASKED)
+            yield f"card_metadata.{key} is kept with the card, and no model sees it{hint}"
 
 
 def recipe_schema() -> dict[str, Any]:

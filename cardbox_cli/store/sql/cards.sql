@@ -39,14 +39,16 @@ n.metadata || jsonb_build_object(
     'created_at', to_char({now} AT TIME ZONE 'UTC', {utc})
 )
 
--- fragment: same_payload
-c.deleted_at IS NULL
-    AND c.content IS NOT DISTINCT FROM n.content
+-- fragment: same_values
+c.content IS NOT DISTINCT FROM n.content
     AND c.tool_calls IS NOT DISTINCT FROM n.tool_calls
     AND c.tool_call_id IS NOT DISTINCT FROM n.tool_call_id
     AND c.ttl_seconds IS NOT DISTINCT FROM n.ttl_seconds
     AND c.metadata - 'created_at'
         = (n.metadata || jsonb_build_object('project_id', %(project_id)s::text)) - 'created_at'
+
+-- fragment: same_payload
+c.deleted_at IS NULL AND {same_values}
 
 -- fragment: new_card
 (SELECT %(card_id)s::text AS card_id, %(content)s::jsonb AS content, %(tool_calls)s::jsonb AS tool_calls,
@@ -64,8 +66,8 @@ ON CONFLICT DO NOTHING
 RETURNING {card_json}
 
 -- name: compare_card
--- The card that the project holds under this id: whether its payload is the same, whether it was deleted.
-SELECT {same_payload}, {card_json}, c.deleted_at IS NOT NULL
+-- The card that the project holds under this id: whether its payload is the same, the card, whether it was deleted.
+SELECT {same_values}, {card_json}, c.deleted_at IS NOT NULL
 FROM public.cards AS c, {new_card}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
 
@@ -171,6 +173,24 @@ ORDER BY given.place
 SELECT {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND {card_matches} AND {card_is_in_range}
+ORDER BY c.created_at DESC, c.card_id DESC
+LIMIT %(limit)s
+
+-- name: list_cards_of_boxes
+-- The newest cards of these types in these boxes that a text is found in: the ids that the boxes hold come first.
+WITH held AS MATERIALIZED (
+    SELECT DISTINCT slot.card_id
+    FROM public.card_boxes AS b
+    CROSS JOIN LATERAL jsonb_array_elements_text({ids}) AS slot (card_id)
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+)
+SELECT {card_json}
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.card_id IN (SELECT h.card_id FROM held AS h)
+    AND c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND c.metadata ->> 'type' = ANY(%(types)s)
+    AND (%(words)s::text IS NULL OR ({text_vector}) @@ websearch_to_tsquery('simple', %(words)s))
+    AND (%(patterns)s::text[] IS NULL OR ({text_contains}))
 ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 

@@ -287,6 +287,61 @@ FROM (
 ) AS lost
 ORDER BY lost.box_id, lost.place
 
+-- name: why_setups
+-- The profiles that these agents have by name, as they are now: name and worker target. Else by their boxes.
+SELECT DISTINCT ON (r.agent_id) r.agent_id, p.name, p.worker_target
+FROM resource.project_agents AS r
+JOIN resource.profiles AS p ON p.project_id = r.project_id
+    AND (lower(p.name) = lower(r.metadata ->> 'profile_name') OR p.profile_box_id = r.profile_box_id::text)
+WHERE r.project_id = %(project_id)s AND r.agent_id = ANY(%(agents)s)
+ORDER BY r.agent_id, p.profile_box_id = r.profile_box_id::text
+
+-- name: why_live_workers
+-- The live workers of all projects, and which project each serves.
+SELECT w.worker_id, w.worker_target, w.project_id
+FROM cbx.workers AS w
+WHERE w.expires_at > %(now)s
+ORDER BY w.worker_id
+
+-- name: why_step_pace
+-- Of the last 100 ended steps of up to 50 agents with a profile, that waited for no call: how many, and their p95 in
+-- seconds. Ids of steps sort by the time when they were made.
+SELECT count(*), percentile_cont(0.95) WITHIN GROUP (ORDER BY last.seconds)
+FROM (
+    SELECT step.seconds
+    FROM (SELECT %(agent_id)s::text AS agent_id
+          UNION
+          (SELECT r.agent_id FROM resource.project_agents AS r
+           WHERE r.project_id = %(project_id)s AND r.profile_box_id = %(profile_box_id)s::uuid LIMIT 50)) AS agent
+    CROSS JOIN LATERAL (
+        SELECT s.ended_at, extract(epoch FROM s.ended_at - s.started_at)::float8 AS seconds
+        FROM state.agent_steps AS s
+        WHERE s.project_id = %(project_id)s AND s.agent_id = agent.agent_id
+            AND s.profile_box_id = %(profile_box_id)s::uuid AND s.request_box_id IS NOT NULL
+            AND isfinite(s.started_at) AND isfinite(s.ended_at)
+            AND NOT EXISTS (
+                SELECT FROM state.turn_waiting_tools AS w
+                WHERE w.project_id = %(project_id)s AND w.agent_turn_id = s.agent_turn_id AND w.step_id = s.step_id)
+        ORDER BY s.step_id DESC
+        LIMIT 100
+    ) AS step
+    ORDER BY step.ended_at DESC
+    LIMIT 100
+) AS last
+
+-- name: why_call_paces
+-- Of the last 100 answered calls of each of these tools that an agent waited for: how many, and their p95 in seconds.
+SELECT last.tool_name, count(*), percentile_cont(0.95) WITHIN GROUP (ORDER BY last.seconds)
+FROM (
+    SELECT w.tool_name, extract(epoch FROM w.received_at - w.created_at)::float8 AS seconds,
+        row_number() OVER (PARTITION BY w.tool_name ORDER BY w.received_at DESC) AS place
+    FROM state.turn_waiting_tools AS w
+    WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s AND w.tool_name = ANY(%(tools)s)
+        AND isfinite(w.created_at) AND isfinite(w.received_at)
+) AS last
+WHERE last.place <= 100
+GROUP BY last.tool_name
+
 -- name: why_results
 -- The results of these calls, as cards of these turns. Ids of calls repeat, in imported conversations for instance.
 SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, c.card_id, c.created_at

@@ -87,7 +87,7 @@ ON CONFLICT (project_id, agent_id)
 DO UPDATE SET last_output_box_id = excluded.last_output_box_id, updated_at = excluded.updated_at
 
 -- name: why_fence_fell
--- What last happened to a turn from outside its run, and how it ended if it did.
+-- What last moved a turn from outside its run, and how it ended if it did.
 SELECT t.end_status, last.action, last.actor, last.reason, last.epoch_after
 FROM (SELECT) AS one
 LEFT JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
@@ -95,6 +95,7 @@ LEFT JOIN LATERAL (
     SELECT a.action, a.actor, a.reason, a.epoch_after
     FROM cbx.audit AS a
     WHERE a.project_id = %(project_id)s AND a.agent_turn_id = %(agent_turn_id)s
+        AND a.epoch_after IS NOT NULL
     ORDER BY a.created_at DESC, a.audit_id DESC
     LIMIT 1
 ) AS last ON true

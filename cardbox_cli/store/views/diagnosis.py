@@ -7,13 +7,19 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+from cardbox_cli.model.card_types import PROFILE
+from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution import diagnosis as facts
 from cardbox_cli.model.execution import turns as model
 from cardbox_cli.model.execution.logs import LogTail
+from cardbox_cli.model.identity import ARCHIVED
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, OWN_EXECUTION
 from cardbox_cli.store.logs import LogStore
+from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
@@ -140,6 +146,36 @@ class DiagnosisStore(ProjectStore):
         rows = self._own("cbx.workers", "why_workers", targets=list(targets))
         return _grouped(all_decoded(model.WorkerEntry, rows), "worker_target")
 
+    def setups(self, agents: Collection[str]) -> dict[str, tuple[str, str]]:
+        """The names and worker targets that the profiles of these agents have now, by agent."""
+        if "resource.profiles" not in self.database.tables:
+            return {}
+        rows = self._rows("why_setups", agents=list(agents))
+        return {agent_id: (name, target) for agent_id, name, target in rows}
+
+    def live_workers(self, now: datetime) -> list[facts.LiveWorker]:
+        """The live workers of all projects."""
+        if "cbx.workers" not in self.database.tables:
+            return []
+        return [facts.LiveWorker(*row) for row in self.database.rows("why_live_workers", now=now)]
+
+    def archived(self) -> str | None:
+        """The project's id, if it is archived."""
+        if "public.projects" not in self.database.tables:
+            return None
+        project = ProjectsStore(self.database).find(self.project_id)
+        return self.project_id if project is not None and project.status == ARCHIVED else None
+
+    def step_pace(self, agent_id: str, profile_box_id: str | None) -> facts.Pace | None:
+        """What the last ended steps took of agents with this profile, that waited for nobody."""
+        row = self._row("why_step_pace", agent_id=agent_id, profile_box_id=profile_box_id)
+        return None if row is None or row[1] is None else facts.Pace(*row)
+
+    def call_paces(self, agent_id: str, tools: Collection[str]) -> dict[str, facts.Pace]:
+        """How long the agent waited for the last answered calls of these tools, by tool."""
+        rows = self._rows("why_call_paces", agent_id=agent_id, tools=list(tools))
+        return {tool: facts.Pace(ended, seconds) for tool, ended, seconds in rows}
+
     def loads(self, workers: Collection[str]) -> dict[str, int]:
         """How many leases each of these workers has that are not over, in whatever project."""
         return dict(self._own("cbx.leases", "why_loads", workers=list(workers)))
@@ -152,6 +188,19 @@ class DiagnosisStore(ProjectStore):
         """The references of boxes that lead to no card that is seen."""
         lost = [facts.LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes))]
         return _grouped(lost, "box_id")
+
+    def profile_names(self, boxes: Collection[str]) -> dict[str, str | None]:
+        """The names of the profiles that a reader sees in these boxes, by box; none for a box without one."""
+        lists = BoxStore(self.database, self.project_id).id_lists(list(boxes))
+        held = [card_id for card_ids in lists.values() for card_id in card_ids]
+        cards = CardStore(self.database, self.project_id).get_many(held).cards if held else []
+        names = {card.card_id: _profile_name(card) for card in cards if card.type == PROFILE}
+        found = {box_id: [each for each in card_ids if each in names] for box_id, card_ids in lists.items()}
+        return {box_id: names[card_ids[0]] for box_id, card_ids in found.items() if card_ids}
+
+    def incomplete_allowed(self) -> bool:
+        """Whether the project lets turns run whose contexts lack cards."""
+        return ProjectsStore(self.database).settings(self.project_id).allow_incomplete_context
 
     def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[facts.ResultCard]]:
         """The results of calls that turns wait for, by turn."""
@@ -233,6 +282,12 @@ class DiagnosisStore(ProjectStore):
 
 def _places(rows: Iterable[tuple[Any, ...]]) -> dict[facts.Place, None]:
     return dict.fromkeys(facts.Place(*row) for row in rows)
+
+
+def _profile_name(card: Card) -> str | None:
+    data = getattr(card.content, "data", None)
+    name = data.get("name") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _grouped(values: Iterable[_Value], key: str) -> dict[str, list[_Value]]:

@@ -86,8 +86,11 @@ def test_a_layer_that_was_asked_for_in_vain_is_told(cbx: Cbx, context: str) -> N
     ]
 
 
-def test_a_kind_without_history_answers_the_query(cbx: Cbx, contents: Contents, context: str) -> None:
-    assert contents("--process", "mapreduce_worker", "--query", "Go on") == ["Be brief.", "Go on"]
+def test_a_kind_without_history_answers_what_is_asked(
+    cbx: Cbx, contents: Contents, context: str, add: Callable[..., str]
+) -> None:
+    succeed(cbx("box", "append", context, add("By the way.", type="chat.message")))
+    assert contents("--process", "mapreduce_worker", "--query", "Go on") == ["Be brief.", ASKED, "Go on"]
     told = cbx("render", "--box", context, "--process", "mapreduce_worker", "--explain", "-o", "json").json()
     reasons = {each["reason"] for each in told["explanation"]["left_out"]}
     assert "history, and a mapreduce_worker takes none" in reasons

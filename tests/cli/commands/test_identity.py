@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Offered, lines, succeed
 from tests.conftest import PROJECT, Cbx
 
@@ -42,6 +43,8 @@ class TestProject:
             "updated_at",
             "enable_share_context",
             "reproducible_layers",
+            "allow_incomplete_context",
+            "knowledge_scope",
         }
         assert (shown["title"], shown["status"], shown["owner_id"]) == ("The shop", "active", "ann")
         facts = dict(line.split(maxsplit=1) for line in lines(cbx("project", "show", "shop")))
@@ -55,6 +58,8 @@ class TestProject:
             "updated",
             "share",
             "reproducible",
+            "incomplete",
+            "knowledge",
         ]
 
     def test_its_settings_are_kept(self, cbx: Cbx) -> None:
@@ -72,10 +77,49 @@ class TestProject:
         assert settings("--no-share") == (unchanged, False, [])
         assert settings("--reproducible-layers", layers) == (updated, False, both)
         assert settings("--share", "--title", "Shop") == (updated, True, both)
-        facts = lines(cbx("project", "show"))[-2:]
+        facts = lines(cbx("project", "show"))[-4:-2]
         assert [fact.split("  ")[-1].strip() for fact in facts] == ["yes", ", ".join(both)]
         assert settings("--share-default", "--reproducible-layers", "") == (updated, None, [])
         assert cbx("project", "show", "other", "-o", "json").json()["enable_share_context"] is None
+
+    def test_what_contexts_may_lack_and_where_knowledge_is_looked_for(self, cbx: Cbx) -> None:
+        def rules(*options: str) -> tuple[str, object, object]:
+            said = succeed(cbx("project", "update", *options)).split(":")[0].strip()
+            shown = cbx("project", "show", "-o", "json").json()
+            return said, shown["allow_incomplete_context"], shown["knowledge_scope"]
+
+        succeed(cbx("project", "create"))
+        assert rules("--title", "Shop") == ("updated project p", False, "project")
+        assert rules("--allow-incomplete-context") == ("updated project p", True, "project")
+        assert rules("--knowledge-scope", "boxes") == ("updated project p", True, "boxes")
+        assert rules("--knowledge-scope", "boxes") == ("unchanged", True, "boxes")
+        facts = lines(cbx("project", "show"))[-2:]
+        assert [fact.split("  ")[-1].strip() for fact in facts] == ["are run", "boxes"]
+        assert rules("--no-allow-incomplete-context", "--knowledge-scope", "none")[1:] == (False, "none")
+        assert cbx("project", "update", "--knowledge-scope", "all").code == 2
+
+    def test_the_framework_s_layer_is_never_stored(self, cbx: Cbx, database: Database) -> None:
+        succeed(cbx("project", "create"))
+        refused = cbx("project", "update", "--reproducible-layers", "todo__context,framework__context")
+        assert (refused.code, "'framework__context' is never stored" in refused.err) == (4, True)
+        database.connection.execute(
+            "INSERT INTO cbx.project_settings (project_id, reproducible_layers)"
+            """ VALUES ('p', '["framework__context", "todo__context"]')"""
+        )
+        shown = cbx("project", "show")
+        assert "reproducible layers name framework__context, which is never stored" in shown.err
+        assert lines(shown)[-3].split("  ")[-1].strip() == "todo__context"
+
+    def test_an_older_schema_keeps_the_settings_that_it_has(self, cbx: Cbx, database: Database) -> None:
+        succeed(cbx("project", "create"))
+        database.connection.execute(
+            "ALTER TABLE cbx.project_settings DROP COLUMN allow_incomplete_context, DROP COLUMN knowledge_scope"
+        )
+        succeed(cbx("project", "update", "--no-share"))
+        shown = cbx("project", "show", "-o", "json").json()
+        assert (shown["enable_share_context"], shown["knowledge_scope"]) == (False, "project")
+        refused = cbx("project", "update", "--knowledge-scope", "none")
+        assert (refused.code, "cbx db upgrade" in refused.err) == (7, True)
 
     def test_they_are_listed_by_id(self, cbx: Cbx) -> None:
         for name in ("two", "one", "three"):

@@ -18,7 +18,7 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, window
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.content import TextContent, ToolContent
+from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
 from tests.context.lint.cards import (
     blocks,
     call,
@@ -60,6 +60,7 @@ class Case(NamedTuple):
 FULL = 8_192 - 7
 LONG = "All quiet on the western front. " * 20
 PAIR = (thought(call()), result())
+WORKER = card("sys.profile", JsonContent({"name": "w", "process": "mapreduce_worker"}), "system")
 BLANK_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": " "}]}
 WORDS_RESULT = {**BLANK_RESULT, "content": [{"type": "text", "text": "ok"}]}
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
@@ -164,6 +165,8 @@ CASES = [
     Case("content-repeated", (user(LONG), thought(text="Yes."), user(LONG)), 2, (user("ok"), thought(text="Yes."), user("ok"))),
     Case("summary-and-raw", (summary("k1"), user()), 0, (summary("gone"), user())),
     Case("summary-and-raw", (summary("k1"), user()), 0, (system("Short.", "context.compression", metadata={"covers": [["k1"]]}), user())),
+    Case("history-left-out", (WORKER, user(), said("By the way.")), 2, (WORKER, user(), placed(said("A page."), rule=INHERITED))),
+    Case("history-left-out", (WORKER, user(), placed(user("Then."), rule="output")), 2, (profile(), user(), said("By the way."))),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (tools("f"), user(), *PAIR)),
     Case("tool-not-offered", (tools("g"), user(), *PAIR), 2, (user(), *PAIR)),
     Case("not-expressible", (user(), thinking()), 1, (user(), thought(call())), C),

@@ -24,6 +24,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.inbox import NewRow
 from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.projects import ProjectsStore
 from tests.conftest import PROJECT
 from tests.execution.desk import Desk, unwatched
 from tests.execution.fixtures import Asked, Heard
@@ -163,6 +164,15 @@ class TestRefused:
         yield
         assert before, "the test did not begin"
         assert row_counts() == before[-1]
+
+    def test_for_an_archived_project(self, runtime: Runtime, ask: Asked) -> None:
+        made = ask(correlation_id="nightly").agent_turn_id
+        projects = ProjectsStore(runtime.database)
+        projects.update(PROJECT, status="archived")
+        self.begin()
+        assert (ask().status, ask().error_code) == ("rejected", "project_archived")
+        # What was accepted before is answered as it was.
+        assert ask(correlation_id="nightly").agent_turn_id == made
 
     @pytest.mark.parametrize("case", REFUSALS)
     def test_for(self, case: str, runtime: Runtime, context_box: str) -> None:

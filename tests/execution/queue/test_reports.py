@@ -18,6 +18,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import PENDING, new_id
+from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import NewRow
 from tests.execution.desk import Desk, unwatched
@@ -238,7 +239,7 @@ class TestTooEarly:
         turn = ask().agent_turn_id or ""
         desk.waiting("a")
         reported = desk.report(turn, "a")
-        runtime.cards.delete([reported.tool_result_card_id])
+        runtime.cards.delete([reported.tool_result_card_id], force=Force(actor="me"))
         for _ in range(5):
             said = desk.take().outcome
             desk.later(2)
@@ -256,7 +257,7 @@ class TestTooEarly:
         turn = ask().agent_turn_id or ""
         desk.waiting("a")
         reported = desk.report(turn, "a")
-        runtime.cards.delete([reported.tool_result_card_id])
+        runtime.cards.delete([reported.tool_result_card_id], force=Force(actor="me"))
         for _ in range(5):
             desk.take()
             desk.later(2)

@@ -10,6 +10,8 @@ from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.queue.claims import ack, claim
 from cardbox_cli.execution.recovery.fixes import Fixed, fail, nudge, rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
+from cardbox_cli.execution.worker.steps import read_turn
+from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.store.connection.database import Database
 from tests.execution.by_hand import write
@@ -334,6 +336,56 @@ class TestRebox:
         record = desk.runtime.turns.record(turn)
         assert record is not None
         assert (record.output_start, desk.head().output_box_id) == (1, new)
+
+    def test_of_the_output_box_the_turn_s_own_cards_go_with_it(
+        self, ask: Asked, desk: Desk, context_box: str
+    ) -> None:
+        """A copy of its box, with something before its own cards: these are found, the call stays behind."""
+        runtime = desk.runtime
+        before = runtime.boxes.create([runtime.cards.add(draft_card("chat.message", "Before.")).card.card_id])
+        asked = ask(output_box_id=before.box_id)
+        turn, old = asked.agent_turn_id or "", asked.output_box_id or ""
+        task = desk.enter()
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        thought = draft_card(
+            "agent.thought", "", tool_calls=[call, {**call, "id": "c2"}], metadata={"agent_turn_id": turn}
+        )
+        answer = draft_card("tool.result", "seen", tool_call_id="c2", metadata={"agent_turn_id": turn})
+        for draft in (thought, answer):
+            runtime.cards.add(draft)
+        runtime.boxes.append(old, [thought.card_id, answer.card_id], fence=task.fence)
+        desk.suspend(task, "c1")
+        [first, *own] = runtime.boxes.get(old).card_ids
+
+        def tried(*card_ids: str) -> str:
+            box_id = runtime.boxes.create(card_ids).box_id
+            try:
+                rebox(runtime, turn, expect_epoch=desk.head().turn_epoch, output_box_id=box_id, **WHO)
+            except Conflict as exc:
+                return exc.message
+            record = runtime.turns.record(turn)
+            assert record is not None
+            return f"start {record.output_start}"
+
+        assert "does not hold the open call 'c1'" in tried()
+        assert "does not hold the open call 'c1'" in tried(first, own[1])
+        assert "lacks the result of the call 'c2'" in tried(first, own[0])
+        assert desk.head().output_box_id == old
+        another = runtime.cards.add(draft_card("chat.message", "Another.")).card.card_id
+        assert tried(first, another, *own) == "start 2"
+        assert tried(*own) == "start 0"
+        fork = runtime.boxes.fork(old).box_id
+        rebox(runtime, turn, expect_epoch=desk.head().turn_epoch, output_box_id=fork, **WHO)
+        desk.report(turn, "c1")
+        sees = read_turn(runtime, desk.take().fence).boxes.history
+        cards = [entry.slot.card for entry in sees if entry.slot.card is not None]
+        assert [card.type for card in cards] == [
+            "chat.message",
+            "task.instruction",
+            "agent.thought",
+            "tool.result",
+            "tool.result",
+        ]
 
 
 def test_what_may_start_twice_is_said(ask: Asked, desk: Desk) -> None:

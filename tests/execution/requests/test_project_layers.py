@@ -1,10 +1,19 @@
 """What knowledge is collected from, on Postgres."""
 
-from cardbox_cli.execution.requests.project_layers import StoredKnowledge
+from typing import Any
+
+from cardbox_cli.context.collector import Collecting
+from cardbox_cli.execution.requests.project_layers import StoredKnowledge, collector_for
 from cardbox_cli.model.card_types import CARD_TYPES
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.layers import Asked, process_of
+from cardbox_cli.packing.pack import pack
+from cardbox_cli.packing.recipe_files import parse_recipe
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.projects import ProjectsStore
 from tests.conftest import PROJECT
 
 # Not among them: a type that nobody described, such as `shop.note`.
@@ -15,6 +24,47 @@ KNOWLEDGE = {
     "task.deliverable",
     "chat.message",
 }
+
+
+def test_the_project_says_how_far_a_search_reaches(
+    database: Database, cards: CardStore, boxes: BoxStore, profiles: ProfileStore
+) -> None:
+    """All cards, those of the boxes that recipe or profile name, or none; a text that is given always counts."""
+    made = [cards.add(draft_card("chat.message", f"refund {name}", card_id=name)) for name in ("a", "b", "c")]
+    of_recipe, of_profile = (boxes.create([each.card.card_id]).box_id for each in made[:2])
+    profiles.save({"name": "clerk", "worker_target": "w", "tags": []}, author_id="t")
+    packed = pack(
+        database,
+        PROJECT,
+        recipe=parse_recipe(
+            "context_packing_config: {inherit_context: {include_boxes_from_args: [docs], max_cards: 1}}", "r"
+        ),
+        recipe_name="r",
+        arguments={"profile_name": "clerk", "docs": of_recipe},
+    )
+
+    def found(scope: str, **options: Any) -> tuple[set[str], str | None]:
+        ProjectsStore(database).configure(PROJECT, knowledge_scope=scope)
+        asked = Asked(knowledge="refund", knowledge_boxes=(of_profile, "no id"), **options)
+        collected = collector_for(database, PROJECT, packed.context_box_id or "").collect(
+            Collecting(
+                slots=[],
+                cards=[],
+                types=set(),
+                profile_box_id=None,
+                here=Asked(),
+                by_profile=asked,
+                process=process_of("react"),
+                share=None,
+            )
+        )
+        held = {card_id for layer in collected.layers for card_id in layer.card_ids}
+        return held, next((left.reason for left in collected.left_out), None)
+
+    assert found("project") == ({"a", "b", "c"}, None)
+    assert found("boxes") == ({"a", "b"}, None)
+    assert found("none") == (set(), "the project's knowledge_scope is none")
+    assert found("none", texts={"knowledge__context": "Given."}) == (set(), None)
 
 
 def test_knowledge_is_what_the_search_finds_among_types_that_are_knowledge(

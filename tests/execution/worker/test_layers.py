@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import card_text, draft_card
 from cardbox_cli.model.layers import Asked as Layers
+from cardbox_cli.packing.pack import pack
+from cardbox_cli.packing.recipe_files import parse_recipe
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
@@ -20,6 +25,13 @@ from tests.execution.fixtures import Asked
 
 Saw = Callable[..., list[str]]
 
+SUM = """
+context_packing_config:
+  pack_arguments:
+    - arg_key: task
+    - {arg_key: fields, as_card_type: task.result_fields, card_metadata: {role: system}}
+  inherit_context: {include_boxes_from_args: [docs], include_parent: true}
+"""
 LAYERS = {
     "framework__context": "Answer in one line.",
     "experience__context": True,
@@ -101,19 +113,57 @@ def test_only_reproducible_layers_are_stored(
     assert kept(runtime) == ["B.", "Find the cause."]
 
 
-def test_a_process_without_history_sees_its_task_and_its_own_work(
+def test_a_process_without_history_sees_what_was_packed_and_no_conversation(
     runtime: Runtime, ask: Asked, profile: Callable[..., None], run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     profile(process="mapreduce_worker")
-    ids = []
-    for text in ("Long ago.", "Sum this up."):
-        card = draft_card("task.instruction", text)
-        runtime.cards.add(card)
-        ids.append(card.card_id)
-    ask(context_box_id=runtime.boxes.create(ids).box_id)
-    assert run(f"cat > {tmp_path}/request; printf done").message == "success"
-    body = json.loads((tmp_path / "request").read_text())
-    assert body["messages"] == [{"role": "user", "content": "Sum this up."}]
+
+    def written(*cards: tuple[str, str]) -> list[str]:
+        drafts = [draft_card(card_type, text) for card_type, text in cards]
+        return [runtime.cards.add(draft).card.card_id for draft in drafts]
+
+    def asked(context: str, **options: Any) -> list[str]:
+        ask(context_box_id=context, **options)
+        assert run(f"cat > {tmp_path}/request; printf done").message == "success"
+        return [each["content"] for each in json.loads((tmp_path / "request").read_text())["messages"]]
+
+    chat = ("chat.message", "A document."), ("agent.thought", "A thought."), ("tool.result", "A result.")
+    handed = (
+        ("task.instruction", "Sum up."),
+        ("task.deliverable", "A part."),
+        ("task.instruction", "All of it."),
+    )
+    by_hand = runtime.boxes.create(written(*chat, *handed)).box_id
+    before = runtime.boxes.create(written(("task.instruction", "Long ago."), ("task.deliverable", "Done.")))
+    assert asked(by_hand, output_box_id=before.box_id) == [text for _, text in handed]
+    # What is left out is told before anybody is asked.
+    told: list[LintFinding] = []
+    recipe = parse_recipe(SUM, "sum.yaml")
+    arguments = {
+        "profile_name": "clerk",
+        "task": "Sum up.",
+        "fields": [{"name": "sum", "description": "in one line"}],
+        "docs": runtime.boxes.create(written(*chat[:1])).box_id,
+    }
+    packed = pack(
+        runtime.database, PROJECT, recipe=recipe, recipe_name="sum", arguments=arguments, check=told.extend
+    )
+    said = asked(packed.context_box_id or "")
+    assert [said[0], said[1].splitlines()[-1], *said[2:]] == [
+        "Sum up.",
+        "- sum: in one line",
+        "A document.",
+        '{"parent_agent_id":"sys.operator"}',
+    ]
+    assert "history-left-out" not in [each.rule for each in told]
+    request = DispatchRequest(target_agent_id="clerk", context_box_id=by_hand, output_box_id=before.box_id)
+    dispatch(runtime, request, dry_run=True, check=told.extend)
+    # The earlier output, which has grown by the thought and the deliverable of the first turn; then the chat.
+    left = [each for each in told if each.rule == "history-left-out"]
+    assert [(each.severity, each.box_id, each.position) for each in left] == [
+        *(("warning", before.box_id, position) for position in range(4)),
+        *(("warning", by_hand, position) for position in range(3)),
+    ]
 
 
 def test_a_layer_that_the_process_cannot_have_fails_the_turn(

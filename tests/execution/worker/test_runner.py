@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.queue.claims import begin, claim
@@ -21,8 +22,11 @@ from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Prog
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
+from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 from tests.execution.worker.conftest import WORKER
 
@@ -366,7 +370,61 @@ def test_a_box_that_is_gone_fails_the_turn(
     ask()
     runtime.database.connection.execute("DELETE FROM public.card_boxes WHERE box_id = %s", [context_box])
     rest = run("printf done")
-    assert (rest.kind, rest.error_code) == ("ended", "box_not_found")
+    assert (rest.kind, rest.error_code) == ("ended", "context_incomplete")
+    assert f"no box '{context_box}'" in rest.message
+
+
+def test_a_turn_that_lacks_something_is_not_run(
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """Its model is not asked, unless the project allows it; what it had written before does not matter."""
+    projects, connection = ProjectsStore(runtime.database), runtime.database.connection
+    profile_box = runtime.roster.get("clerk").profile_box_id
+    [profile] = runtime.boxes.get(profile_box).card_ids
+
+    def asked() -> tuple[str | None, str]:
+        drafts = [
+            draft_card("task.instruction", "Go."),
+            draft_card("task.instruction", "On.", ttl_seconds=3600),
+        ]
+        ids = [runtime.cards.add(draft).card.card_id for draft in drafts]
+        context = runtime.boxes.create([*ids, "nowhere"], allow_dangling=True)
+        before = runtime.boxes.create(["gone"], allow_dangling=True)
+        turn = ask(context_box_id=context.box_id, output_box_id=before.box_id).agent_turn_id
+        runtime.cards.delete(ids[:1], force=Force(actor="me"))
+        connection.execute("UPDATE cards SET expires_at = now() WHERE card_id = %s", [ids[1]])
+        rest = run(f"cat > {tmp_path}/request; printf done")
+        lacking = [
+            f"{ids[0]} of the context box",
+            f"{ids[1]} of the context box",
+            "nowhere of the context box",
+        ]
+        assert all(card in rest.message for card in lacking) is (rest.error_code is not None)
+        assert runtime.turns.steps(turn or "") != [] or rest.error_code is not None
+        return rest.error_code, rest.message
+
+    assert asked()[0] == "context_incomplete"
+    assert not (tmp_path / "request").exists()
+    projects.configure(PROJECT, allow_incomplete_context=True)
+    assert asked() == (None, "success")
+
+    def prompt_is(card_ids: list[str]) -> None:
+        sql = "UPDATE card_boxes SET card_ids = %s WHERE box_id = %s"
+        connection.execute(sql, [Jsonb(card_ids), profile_box])
+
+    ask()
+    prompt_is([])
+    assert run("printf done").message == "success"
+    projects.configure(PROJECT, allow_incomplete_context=False)
+    prompt_is([profile])
+    ask()
+    prompt_is([])
+    rest = run("printf done")
+    assert rest.error_code == "context_incomplete"
+    assert f"profile box {profile_box} holds no profile" in rest.message
+    prompt_is([profile])
+    ask()
+    assert run("printf done").message == "success"
 
 
 def test_the_dispatch_may_ask_for_another_model_and_other_limits(

@@ -141,10 +141,12 @@ class TestShowing:
     def test_a_process_without_history_has_none_in_its_request_box(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
-        runtime.boxes.append(context_box, [_instruction(runtime, "Sum up.")])
+        said = runtime.cards.add(draft_card("chat.message", "By the way.")).card.card_id
+        runtime.boxes.append(context_box, [said])
         turn = ran(process="mapreduce_worker")
         assert [turn.body(at) for at in ("1", "2")] == turn.bodies
-        assert b"Find the cause." not in turn.bodies[0]
+        assert b"Find the cause." in turn.bodies[0]
+        assert b"By the way." not in turn.bodies[0]
         assert turn.verified("2").equal
 
     def test_a_layer_that_lived_for_the_call_is_named(self, ran: Callable[..., Turn]) -> None:

@@ -166,7 +166,7 @@ def test_layers_are_texts_or_asked_for(layers: str) -> None:
         ),
         (
             "{knowledge__context: {query: x, limit: 3}}",
-            "'knowledge__context' has a key that is not known: 'limit'; there is 'query' alone",
+            "'knowledge__context' has a key that is not known: 'limit'; there are 'query' and 'boxes'",
         ),
         ("{a: x, b__context: 1}", "'a' does not end in '__context'; 'b__context' must be a text, "),
     ],

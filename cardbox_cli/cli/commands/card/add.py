@@ -9,7 +9,10 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
 from cardbox_cli.cli.parameters.large_files import open_file
+from cardbox_cli.cli.parameters.options import ForceCard
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
+from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
+from cardbox_cli.cli.runtime import forced
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -72,9 +75,14 @@ def command(
     repair: Annotated[
         bool, Option("--repair", help="Overwrite a card of this project that has the same id.")
     ] = False,
+    force: ForceCard = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Check and print the card, write nothing.")] = False,
 ) -> None:
-    """Write a card. The same card again changes nothing; another one under its id is a conflict."""
+    """Write a card. The same card again changes nothing; another one under its id is a conflict.
+
+    --repair overwrites no card that an unfinished turn sees, and none from inside the command of a turn.
+    """
+    _check_repair(repair, force)
     if card is not None:
         _refuse_beside_card()
         drafts = _whole_cards(card)
@@ -98,14 +106,23 @@ def command(
         announce("dry run: nothing was written")
         _print_cards([shown_draft(draft, session().project_id) for draft in drafts], drafts)
     else:
-        _write(drafts, repair=repair)
+        _write(drafts, repair=repair, force=force)
 
 
-def _write(drafts: Sequence[CardDraft], *, repair: bool) -> None:
+def _check_repair(repair: bool, force: bool) -> None:
+    if repair:
+        refuse_inside_turn("overwrite cards (--repair)")
+    elif force:
+        raise UsageError("--force is for --repair", hint="add --repair, or leave --force out")
+
+
+def _write(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
+    person = forced(force)
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
         added = {
-            each.card_id: cards.add(each, repair=repair) for each in sorted(drafts, key=attrgetter("card_id"))
+            each.card_id: cards.add(each, repair=repair, force=person)
+            for each in sorted(drafts, key=attrgetter("card_id"))
         }
         session().made(card_id=drafts[-1].card_id if drafts else None)
     written = [added[draft.card_id] for draft in drafts]
@@ -123,7 +140,9 @@ def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
 def _refuse_beside_card() -> None:
     """Raise UsageError for options that say what --card brings."""
     context = click.get_current_context()
-    others = (each for each in context.command.params if each.name not in ("card", "repair", "dry_run"))
+    others = (
+        each for each in context.command.params if each.name not in ("card", "repair", "force", "dry_run")
+    )
     given = [each.opts[0] for each in others if context.params.get(each.name or "") is not None]
     if given:
         raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")

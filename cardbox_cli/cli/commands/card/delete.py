@@ -1,11 +1,14 @@
 """`cbx card delete`."""
 
+from contextlib import nullcontext
 from typing import Annotated
 
 from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import CardIds, Yes
+from cardbox_cli.cli.parameters.options import CardIds, ForceCard, Yes
+from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
+from cardbox_cli.cli.runtime import forced
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -18,13 +21,19 @@ def command(
     card_ids: CardIds,
     yes: Yes = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
+    force: ForceCard = False,
 ) -> None:
-    """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so."""
+    """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so.
+
+    Refused for cards that an unfinished turn sees, and from inside the command of a turn.
+    """
+    refuse_inside_turn("delete cards")
     with session().stores() as (cards, _):
         wanted = unique(map(cards.resolve, card_ids))
         if not dry_run:
             confirm(f"Delete {count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes)
-        deleted = wanted if dry_run else cards.delete(wanted)
+        with cards.database.aside() if dry_run else nullcontext():
+            deleted = cards.delete(wanted, force=forced(force))
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
     output.emit(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from msgspec.structs import asdict
 from typer import Argument, Option
 
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.model.identity import Project, ProjectSettings, check_label
 
@@ -32,6 +32,16 @@ def emit(project: Project, done: str, settings: ProjectSettings | None = None) -
     output.emit(
         value, table=lambda: output.print_text(f"{done} {project.project_id}"), ids=[project.project_id]
     )
+
+
+def warn_of(settings: ProjectSettings) -> None:
+    """Say what of the stored settings counts for nothing."""
+    for name in settings.reproducible_layers:
+        if name not in settings.stored_layers:
+            announce(
+                f"warning: the stored reproducible layers name {name}, which is never stored and counts for "
+                "nothing; `cbx project update --reproducible-layers` names them anew"
+            )
 
 
 def described(project: Project, settings: ProjectSettings) -> dict[str, Any]:

@@ -1,6 +1,11 @@
 """`cbx project show`."""
 
-from cardbox_cli.cli.commands.project.project_record import ProjectId, chosen_project, described
+from cardbox_cli.cli.commands.project.project_record import (
+    ProjectId,
+    chosen_project,
+    described,
+    warn_of,
+)
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
@@ -26,9 +31,12 @@ def command(named: ProjectId = None) -> None:
             ("created", time(found.created_at)),
             ("updated", time(found.updated_at)),
             ("share", _SHARING[settings.enable_share_context]),
-            ("reproducible layers", ", ".join(settings.reproducible_layers) or "none"),
+            ("reproducible layers", ", ".join(settings.stored_layers) or "none"),
+            ("incomplete contexts", "are run" if settings.allow_incomplete_context else "fail"),
+            ("knowledge scope", settings.knowledge_scope),
         )
 
+    warn_of(settings)
     output.emit(described(found, settings), table=table, ids=[found.project_id])
 
 

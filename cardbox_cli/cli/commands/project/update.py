@@ -11,13 +11,14 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.identity import PROJECT_STATUSES
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.layers import check_layer
+from cardbox_cli.model.layers import KNOWLEDGE_SCOPES, check_stored_layer
 
 
 @verb(
     "cbx project update shop --title 'The old shop' --status archived",
     "cbx project update --no-share --reproducible-layers knowledge__context,todo__context",
     "cbx project update --share-default",
+    "cbx project update --allow-incomplete-context --knowledge-scope boxes",
 )
 def command(
     named: record.ProjectId = None,
@@ -25,7 +26,8 @@ def command(
     status: Annotated[
         str | None,
         Option(
-            click_type=OneOf(lambda: PROJECT_STATUSES, what="state"), help="Its state, a word for people."
+            click_type=OneOf(lambda: PROJECT_STATUSES, what="state"),
+            help="Its state. An archived project accepts no new turns; the others are words for people.",
         ),
     ] = None,
     owner: record.Owner = None,
@@ -38,12 +40,31 @@ def command(
     reproducible_layers: Annotated[
         str | None, Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
     ] = None,
+    allow_incomplete_context: Annotated[
+        bool | None,
+        Option(
+            "--allow-incomplete-context/--no-allow-incomplete-context",
+            help="Whether turns run although cards of their contexts or profiles are gone.",
+        ),
+    ] = None,
+    knowledge_scope: Annotated[
+        str | None,
+        Option(
+            click_type=OneOf(lambda: KNOWLEDGE_SCOPES, what="scope"),
+            help="Where knowledge is looked for: in all cards of the project, in those of boxes that the "
+            "recipe or the profile names, or nowhere.",
+        ),
+    ] = None,
 ) -> None:
     """Change a project, or how its contexts are composed. No other row of it changes."""
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = record.chosen_project(named)
-    named_settings = _settings(share, share_default, reproducible_layers)
+    rules = {"allow_incomplete_context": allow_incomplete_context, "knowledge_scope": knowledge_scope}
+    named_settings = {
+        **_settings(share, share_default, reproducible_layers),
+        **{name: value for name, value in rules.items() if value is not None},
+    }
     if title is status is owner is None and not named_settings:
         raise UsageError("there is nothing to change", hint="`cbx project update --help` says what can be")
     record.check_labels(title, owner)
@@ -52,6 +73,7 @@ def command(
         updated, changed = projects.update(project_id, title=title, status=status, owner_id=owner)
         reset = bool(named_settings) and projects.configure(project_id, **named_settings)
         settings = projects.settings(project_id)
+    record.warn_of(settings)
     record.emit(updated, "updated project" if changed or reset else "unchanged: project", settings)
 
 
@@ -68,6 +90,6 @@ def _settings(share: bool | None, share_default: bool, layers: str | None) -> di
     if layers is not None:
         names = unique(name.strip() for name in layers.split(",") if name.strip())
         for name in names:
-            check_layer(name)
+            check_stored_layer(name)
         named["reproducible_layers"] = names
     return named

@@ -56,7 +56,6 @@ class Requests:
         self._turns = ResolvingTurns(database, project_id)
         self._typed = options
         self._options = settled(options, ProjectsStore(database).settings(project_id))
-        self._collector = collector_for(database, project_id)
         self._format = format
 
     def of_boxes(self, given: Sequence[str], *, by_model: bool = False, format: str | None = None) -> Shown:
@@ -67,7 +66,8 @@ class Requests:
         fitting = provider_for(entries, self._options.model) if by_model else DEFAULT
         format = format or self._format or fitting
         encode = encoder_of(format)
-        request = request_of(entries, self._options, encode=encode, collector=self._collector)
+        collector = collector_for(self._database, self._project_id, *box_ids)
+        request = request_of(entries, self._options, encode=encode, collector=collector)
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -108,7 +108,8 @@ class Requests:
 
     def _of_step(self, turn: TurnRequests, at: str | None, *, format: str | None = None) -> Shown:
         check_query(self._typed.query)
-        found = turn.request(at, self._options, format or self._format, self._collector)
+        collector = collector_for(self._database, self._project_id, turn.turn.context_box_id or "")
+        found = turn.request(at, self._options, format or self._format, collector)
         if found.step is None:
             check_words(self._typed)
         turn_id = turn.turn.agent_turn_id
