@@ -23,6 +23,7 @@ from cardbox_cli.model.execution.turns import (
     RUNNING,
     SKIPPED,
     SUSPENDED,
+    WAITING,
     AuditEntry,
     Edge,
     Head,
@@ -41,9 +42,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of one turn. `keeps_turns`: whether leases, workers and records are known here at all.
 
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
-    that the agent is at, where it is another one. `loads`: how many live leases each worker has. `refused`
-    are the errors that the lint finds in what the turn asks its model next, or asked last before it failed,
-    where that was looked at. `locks` is None where they were not looked up.
+    that the agent is at, where it is another one. `arguments` are the beginnings of what the calls of
+    `waiting` were made with, as JSON, where their cards are there. `loads`: how many live leases each worker
+    has. `refused` are the errors that the lint finds in what the turn asks its model next, or asked last
+    before it failed, where that was looked at. `locks` is None where they were not looked up.
     """
 
     agent_turn_id: str
@@ -56,6 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     queue_length: int = 0
     steps: tuple[Step, ...] = ()
     waiting: tuple[WaitingTool, ...] = ()
+    arguments: dict[str, str] = {}
     requests: tuple[Edge, ...] = ()
     record: TurnRecord | None = None
     audit: AuditEntry | None = None
@@ -239,6 +242,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def calls_of_other_epochs(self) -> tuple[WaitingTool, ...]:
         """The calls whose results are not applied, of other epochs than the head's."""
         return tuple(tool for tool in self.waiting if tool.is_open and tool.turn_epoch != self.epoch)
+
+    @cached_property
+    def unanswered(self) -> tuple[WaitingTool, ...]:
+        """The open calls of which no result is there or on its way, and which no turn was asked to answer."""
+        stored = {card.tool_call_id for card in self.results}
+        return tuple(
+            call
+            for call in self.open_calls
+            if call.wait_status == WAITING
+            and call.tool_call_id not in stored
+            and not self.reports_of(call)
+            and not self.children_of(call)
+        )
 
     def reports_of(self, call: WaitingTool) -> tuple[InboxRow, ...]:
         """The reports of a call, whatever became of them."""

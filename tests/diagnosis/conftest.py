@@ -109,9 +109,9 @@ class World:
         """The worker's heartbeat."""
         assert claims.heartbeat(self.runtime, [row.inbox_id], owner=owner)
 
-    def suspend(self, *, deadline: bool = True) -> str:
+    def suspend(self, *, deadline: bool = True, arguments: str = "{}") -> str:
         """A worker's model calls a tool that answers later; the turn's id."""
-        call = {"id": CALL, "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        call = {"id": CALL, "type": "function", "function": {"name": "search", "arguments": arguments}}
         answer = {"role": "assistant", "content": None, "tool_calls": [call]}
         rest = self._run(self.claim().row, OWNER, f"printf %s {shlex.quote(json.dumps(answer))}")
         assert rest is not None

@@ -6,6 +6,7 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import NUDGE, REAP, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.execution.queue.reports import PLACEHOLDER
 from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
 
 
@@ -44,6 +45,14 @@ def _answering(s: Snapshot) -> tuple[Evidence, ...]:
         for call in s.open_calls
         for child in s.children_of(call)
     )
+
+
+def _report(s: Snapshot) -> Command | None:
+    """`cbx turn report` of the call that waits longest for somebody to answer it."""
+    call = next(iter(s.unanswered), None)
+    if call is None:
+        return None
+    return ("turn", "report", s.agent_turn_id, "--tool-call-id", call.tool_call_id, "--result", PLACEHOLDER)
 
 
 def _grace(s: Snapshot) -> timedelta:
@@ -147,6 +156,7 @@ RULES = (
         holds=_waiting_in_time,
         actor="whoever answers {calls}",
         due=_deadline,
+        fix=Remedy("`cbx turn report` with the result", _report),
     ),
     DiagnosisRule(
         name="result-arriving",
@@ -171,7 +181,7 @@ RULES = (
         severity="warning",
         rank=62,
         holds=_no_deadline,
-        actor="whoever answers {calls}, or the operator",
+        actor="whoever answers {calls} by `cbx turn report`, or the operator",
         fix=fenced("requeue", "it waits without a deadline"),
     ),
     DiagnosisRule(

@@ -142,6 +142,18 @@ class DiagnosisStore(ProjectStore):
             found.setdefault(turn, []).append(facts.ResultCard(*card))
         return found
 
+    def arguments(
+        self, turns: Collection[str], calls: Collection[str], length: int
+    ) -> dict[str, dict[str, str]]:
+        """What turns call tools with, by turn and call: the first `length` characters of the JSON."""
+        found = dict[str, dict[str, str]]()
+        if calls:
+            for turn, call, text in self._rows(
+                "why_arguments", turns=list(turns), calls=list(calls), length=length
+            ):
+                found.setdefault(turn, {})[call] = text
+        return found
+
     def children(self, turns: Collection[str]) -> dict[str, list[facts.Child]]:
         """The turns that turns asked for."""
         rows = self._rows("why_children", turns=list(turns))
