@@ -9,7 +9,7 @@ BIN := .venv/bin
 .PHONY: demo test check interop soak bench scale format clean
 
 demo: .venv/installed
-	$(BIN)/cbx demo
+	@$(BIN)/cbx demo
 
 # Tests start many processes, and pytest rewrites each test file: neither should be compiled anew every time.
 test soak: export PYTHONDONTWRITEBYTECODE :=
@@ -53,10 +53,13 @@ format: .venv/installed
 
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "cbx needs Python 3.11 or later; name it with PYTHON=…" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable . --group dev
-	touch $@
+	@echo "1/3  a virtual environment, .venv, of $(PYTHON)"
+	@$(PYTHON) -m venv .venv
+	@echo "2/3  a newer pip in it"
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@echo "3/3  cbx and what it stands on, with a Postgres server and the tools of 'make check': a minute or two"
+	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
 
 .venv/installed-bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --group bench

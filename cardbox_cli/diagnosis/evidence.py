@@ -16,6 +16,9 @@ from cardbox_cli.model.moments import unbounded
 # What an operator must know before a turn is taken from a worker without a lease.
 UNFENCED = "a worker of another system, which cbx does not fence: what it writes may be kept"
 
+# Characters of the arguments of a call.
+ARGUMENTS_SHOWN = 200
+
 
 def instant(s: Snapshot, moment: datetime | None) -> str:
     """An instant in UTC and its distance from now."""
@@ -81,10 +84,18 @@ def orphan_lease(s: Snapshot, lease: Lease) -> Evidence:
 
 
 def call(s: Snapshot, call: WaitingTool) -> Evidence:
-    """A call that the turn waits for."""
+    """A call that the turn waits for, with what the tool was asked."""
     since = instant(s, call.created_at)
-    shows = f"{call.tool_name}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
+    shows = f"{_asked(s, call)}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
     return Evidence("state.turn_waiting_tools", call.tool_call_id, shows)
+
+
+def _asked(s: Snapshot, call: WaitingTool) -> str:
+    arguments = s.arguments.get(call.tool_call_id)
+    if arguments is None:
+        return call.tool_name
+    is_cut = len(arguments) > ARGUMENTS_SHOWN
+    return f"{call.tool_name} {arguments[:ARGUMENTS_SHOWN]}{'…' if is_cut else ''}"
 
 
 def record(s: Snapshot) -> Evidence:

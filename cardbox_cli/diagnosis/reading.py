@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from cardbox_cli.diagnosis.chains import followed, linked
+from cardbox_cli.diagnosis.evidence import ARGUMENTS_SHOWN
 from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.locks import bars_reading, rooted
 from cardbox_cli.diagnosis.pace import with_paces
@@ -142,6 +143,7 @@ class _Facts:
         self.turns = {turn.agent_turn_id: summary(turn) for turn in views.get_many({*turns, *asked})}
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
         self.results = store.results(turns, calls)
+        self.arguments = store.arguments(turns, calls, ARGUMENTS_SHOWN + 1)
         self.calls = store.calls([_report_to(record) for record in self.records.values() if record.report_to])
         self.boxes = {turn: self._pointers(turn) for turn in turns}
         boxes = sorted({box_id for pointers in self.boxes.values() for box_id in pointers.values()})
@@ -176,6 +178,7 @@ class _Facts:
             queue_length=self.queue_lengths.get(agent, 0),
             steps=tuple(self.steps.get(turn, [])),
             waiting=tuple(waiting),
+            arguments=self.arguments.get(turn, {}),
             requests=tuple(edge for edge in self.requests.get(turn, []) if edge.target_agent_id == agent),
             record=record,
             audit=self.audit.get(turn),

@@ -61,11 +61,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
     that the agent of a queued turn is at, `awaited` of the turns whose ends answer its open calls;
     `closes` is the cycle that the turn closes, in which each waits for the next and the last for the
-    first. `loads`: how many live leases each worker has. `refused` are the errors that the lint finds in
-    what the turn asks its model next, or asked last before it failed, where that was looked at; so it is
-    with `step_pace` and `call_paces`, by tool. `incomplete_allowed`: the project lets turns run that lack
-    cards. `log` is that of a failed turn's last command of the model, or that failed. `locks` is None where
-    they were not looked up.
+    first. `arguments` are the beginnings of what the calls of `waiting` were made with, as JSON, where their
+    cards are there. `loads`: how many live leases each worker has. `refused` are the errors that the lint
+    finds in what the turn asks its model next, or asked last before it failed, where that was looked at; so
+    it is with `step_pace` and `call_paces`, by tool. `incomplete_allowed`: the project lets turns run that
+    lack cards. `log` is that of a failed turn's last command of the model, or that failed. `locks` is None
+    where they were not looked up.
 
     `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves out.
     `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
@@ -85,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     queue_length: int = 0
     steps: tuple[Step, ...] = ()
     waiting: tuple[WaitingTool, ...] = ()
+    arguments: dict[str, str] = {}
     requests: tuple[Edge, ...] = ()
     record: TurnRecord | None = None
     audit: AuditEntry | None = None
@@ -329,15 +331,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The calls whose results are not applied, of other epochs than the head's."""
         return tuple(tool for tool in self.waiting if tool.is_open and tool.turn_epoch != self.epoch)
 
-    def reports_of(self, call: WaitingTool) -> tuple[InboxRow, ...]:
-        """The reports of a call, whatever became of them."""
-        return tuple(row for row in self.rows if is_report(row) and row.correlation_id == call.tool_call_id)
-
     @cached_property
     def unanswered(self) -> tuple[WaitingTool, ...]:
         """The open calls that wait for a result of which nothing is on its way."""
         waiting = (call for call in self.open_calls if call.wait_status == WAITING)
         return tuple(call for call in waiting if not self.reports_of(call))
+
+    @cached_property
+    def unattended(self) -> tuple[WaitingTool, ...]:
+        """The unanswered calls of which no result is stored, and which no turn was asked to answer."""
+        stored = {card.tool_call_id for card in self.results}
+        calls = (call for call in self.unanswered if call.tool_call_id not in stored)
+        return tuple(call for call in calls if not self.children_of(call))
 
     @cached_property
     def waits_for(self) -> tuple[Place, ...]:

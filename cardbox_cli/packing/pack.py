@@ -159,7 +159,7 @@ def _inherit(
         if box.box_id not in id_lists:
             raise NotFound(
                 f"no box {box.box_id!r} in project {project_id!r} (argument {box.arg_key!r})",
-                hint="arguments take full box ids: `cbx box list -o id` prints them",
+                hint="`cbx box list` shows the newest",
             )
     inherited = planning.inherited_cards(boxes, id_lists)
     limits = recipe.context_packing_config.inherit_context

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.model.boxes import digest
 from cardbox_cli.model.card_types import PROFILE
-from cardbox_cli.model.cards import Card, draft_card
+from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -26,25 +27,35 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
+# What the entry of a profile and the metadata of its card both tell.
+_LABELS = ("name", "worker_target", "tags")
+
+
 class ProfileStore(ProjectStore):
     """The profiles of one project. Names are unique regardless of case."""
 
     def save(self, profile: dict[str, Any], *, author_id: str) -> ProfileEntry:
-        """Store a checked profile as a new box and point its name there; other boxes stay as they were."""
+        """Store a checked profile as a new box and point its name there; other boxes stay as they were.
+
+        What the name has already is left as it is.
+        """
         self.database.require("resource.profiles")
         card = draft_card(
             PROFILE,
             JsonContent(profile),
             author_id=author_id,
-            metadata={key: profile[key] for key in ("name", "worker_target", "tags")},
+            metadata={name: profile[name] for name in _LABELS},
         )
         name = profile["name"]
         with self.database.transaction():
             ensure_project(self.database, self.project_id, author_id)
+            self._run("lock_profile_name", name=name)
+            known = self.find(name)
+            if known is not None and self._holds(known, card):
+                return known
             CardStore(self.database, self.project_id).add(card)
             boxes = BoxStore(self.database, self.project_id)
             box = boxes.create([card.card_id], title=f"profile {name}")
-            self._run("lock_profile_name", name=name)
             self._run("drop_profile_name", name=name)
             self._run(
                 "save_profile",
@@ -55,6 +66,17 @@ class ProfileStore(ProjectStore):
                 system_prompt=profile.get("system_prompt", profile.get("system_prompt_template")),
             )
             return self.get(name)
+
+    def _holds(self, entry: ProfileEntry, draft: CardDraft) -> bool:
+        """Whether a name says what this card would, and its box holds just such a card."""
+        labels = {name: draft.metadata[name] for name in _LABELS}
+        if {name: getattr(entry, name) for name in _LABELS} != labels:
+            return False
+        try:
+            view = BoxStore(self.database, self.project_id).view(entry.profile_box_id)
+        except NotFound:
+            return False
+        return view.digest == digest([draft]) and all(slot.state == "present" for slot in view.slots)
 
     def get(self, name: str) -> ProfileEntry:
         """The profile of this name, in whatever case. Raises NotFound."""

@@ -185,9 +185,9 @@ class TestPromisedKeys:
         assert shop.json("card", "export", "--box", shop.conversation) == {"messages": MESSAGES}
 
     def test_profiles(self, shop: Shop) -> None:
-        assert list(shop.json("profile", "import", "clerk.yaml")) == ["profile_box_id", "name"]
+        assert list(shop.json("profile", "import", "clerk.yaml")) == ["profile_box_id", "name", "action"]
         several = shop.json("profile", "import", "clerk.yaml", "clerk.yaml")
-        assert [list(profile) for profile in several] == [["profile_box_id", "name"]] * 2
+        assert [list(profile) for profile in several] == [["profile_box_id", "name", "action"]] * 2
         [entry] = shop.json("profile", "list")
         assert list(entry) == ["name", "profile_box_id", "worker_target", "tags", "updated_at"]
         assert shop.json("profile", "show", "clerk") == yaml.safe_load(PROFILE)
@@ -396,7 +396,7 @@ class TestTables:
             ("box", "show", shop.context): [*place, "AGE", "SIZE", "TOKENS", "PREVIEW"],
             ("box", "show", shop.context, "--why"): [*place, "AGE", "SIZE", "TOKENS", "RULE", "PREVIEW"],
             ("card", "import", "chat.json"): ["BOX", "CARDS", "NEW", "TITLE"],
-            ("profile", "import", "clerk.yaml"): ["NAME", "BOX"],
+            ("profile", "import", "clerk.yaml"): ["NAME", "BOX", "DONE"],
             shop.pack("--dry-run"): [*place, "TOKENS", "RULE", "PREVIEW"],
             ("render", "--box", shop.context, "--explain"): [
                 *("#", "ROLE", "LAYER", "CARD", "BOX", "AT"),

@@ -245,6 +245,9 @@ class TestThePager:
         assert typist.end() == 0
         assert "-- pager" not in typist.seen
         assert "That was the main job" in typist.seen
+        assert "is stuck: no-live-worker" in typist.seen
+        assert "I read 17 messages." in typist.seen
+        assert typist.seen.count("\n") <= 45
 
 
 def fill(shell: Shell, number: int) -> None:

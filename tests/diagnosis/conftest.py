@@ -109,17 +109,17 @@ class World:
         """The worker's heartbeat."""
         assert claims.heartbeat(self.runtime, [row.inbox_id], owner=owner)
 
-    def suspend(self, *, deadline: bool = True) -> str:
+    def suspend(self, *, deadline: bool = True, arguments: str = "{}") -> str:
         """A worker's model calls a tool that answers later; the turn's id."""
-        turn, call = self.wait_for_call()
+        turn, call = self.wait_for_call(arguments)
         assert call == CALL
         if not deadline:
             self.sql("UPDATE state.agent_state_head SET resume_deadline = NULL")
         return turn
 
-    def wait_for_call(self) -> tuple[str, str]:
+    def wait_for_call(self, arguments: str = "{}") -> tuple[str, str]:
         """`suspend`; the turn's id and the call's, which is another one where the first was made before."""
-        call = {"id": CALL, "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        call = {"id": CALL, "type": "function", "function": {"name": "search", "arguments": arguments}}
         answer = {"role": "assistant", "content": None, "tool_calls": [call]}
         rest = self._run(self.claim().row, OWNER, f"printf %s {shlex.quote(json.dumps(answer))}")
         assert rest is not None

@@ -1,5 +1,6 @@
 """`cbx why` beside its rules: how it answers people and programs, whole projects, and databases of others."""
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -10,11 +11,12 @@ import pytest
 from cardbox_cli.diagnosis import chains
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.recovery.reaping import reap
+from cardbox_cli.model.cards import draft_card
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.tables import OWN_EXECUTION
 from tests.conftest import Cbx
-from tests.diagnosis.conftest import CALL, World
+from tests.diagnosis.conftest import CALL, GOOD, World
 from tests.diagnosis.test_rules import begin_elsewhere, finish_elsewhere
 
 KEYS = ["turn", "agent", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
@@ -96,6 +98,34 @@ def test_a_fix_names_the_project_that_the_environment_does_not(world: World) -> 
     found = world.cbx("--project", "p", "why", turn, "-o", "json").json()
     assert found["fix"] == f"cbx turn nudge {turn} --project p"
     world.fix(found)
+
+
+def test_a_call_that_nobody_answered_is_shown_with_the_command_that_answers_it(world: World) -> None:
+    world.ask()
+    turn = world.suspend(arguments=json.dumps({"words": "\x1b[2J late \n trains " * 30}))
+    found = world.why(turn)
+    (shown,) = (each["shows"] for each in found["evidence"] if each["row"] == CALL)
+    asked, _, rest = shown.partition("…, waiting, epoch 1, since ")
+    assert asked.startswith('search {"words": "\\u001b[2J late \\n trains ')
+    assert (len(asked), bool(rest)) == (len("search ") + 200, True)
+    assert found["fix"] == f"cbx turn report {turn} --tool-call-id {CALL} --result '…'"
+    page = world.cbx("why", turn)
+    assert page.code == 0
+    assert "\x1b" not in page.out
+
+    refused = world.cbx(*shlex.split(found["fix"])[1:])
+    assert (refused.code, refused.err.split("\n")[0]) == (2, "error: --result … stands for the answer")
+    world.fix({"fix": found["fix"].replace("…", "on track 9")})
+    assert world.why(turn)["rule"] == "result-arriving"
+
+
+def test_a_call_that_is_answered_already_needs_no_report(world: World) -> None:
+    world.ask()
+    turn = world.suspend()
+    theirs = {"agent_turn_id": turn}
+    world.runtime.cards.add(draft_card("tool.result", GOOD, tool_call_id=CALL, metadata=theirs))
+    found = world.why(turn)
+    assert (found["rule"], found["fix"]) == ("waiting-for-tool", None)
 
 
 def test_a_state_that_no_rule_knows_is_no_health(world: World) -> None:

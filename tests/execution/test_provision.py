@@ -313,6 +313,6 @@ class TestTheRowsOfAnotherProgram:
         assert (agent.worker_target, agent.tags) == ("desk", ["x"])
 
     def test_nobody_knows_that_its_older_box_is_the_same_profile(self, database: Database) -> None:
-        imported(database)
+        imported(database, tags=["newer"])
         with pytest.raises(Conflict, match="agent 'a' exists with profile '"):
             make(database)

@@ -1,104 +1,127 @@
-"""`cbx demo`: the main job on a bundled conversation, each command shown and really run."""
+"""`cbx demo`: the main job on a bundled conversation, each command shown and really run, on one screen."""
 
 import io
+import os
 import re
 import shlex
 import shutil
 import sys
-from contextlib import redirect_stdout
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from cardbox_cli.cli.root import root
 from cardbox_cli.cli.session import Session, announce, session
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import Findings
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.settings import POLL, PROJECT, UNCLAIMED
 from cardbox_cli.shipped import shipped
 
-# The comment, and the command: `NAME=$(…)` keeps what it prints, `$NAME` uses it.
+# The comment, and the commands: `NAME=$(…)` keeps what it prints, `$NAME` uses it.
 _STEPS = (
     (
-        "A real agent conversation becomes cards, and a box that lists them in order.",
-        "INCIDENT=$(cbx -p demo card import {examples}/checkout-incident.json --from openai -o id)",
-    ),
-    ("What is in this box? Its last places:", "cbx -p demo box show $INCIDENT --tail 12"),
-    (
-        "Another agent shall write the report. Its profile is a box, too.",
-        "WRITER=$(cbx -p demo profile import {examples}/incident-writer.yaml -o id)",
+        "An agent's conversation becomes cards, and a box that lists them.",
+        "BOX=$(cbx card import $EXAMPLES/checkout-incident.json --from openai -o id)",
     ),
     (
-        "A handover recipe says what that agent gets to see: here the newest 14 cards, and the task.",
-        "cbx handover validate {examples}/incident-report.yaml",
+        "Another agent shall write the report; its profile says how it works.",
+        "PROFILE=$(cbx profile import $EXAMPLES/incident-writer.yaml -o id)",
+        "cbx agent provision writer --profile incident-writer",
     ),
     (
-        "Pack it: one transaction, one new context box.",
-        "CONTEXT=$(cbx -p demo pack --handover {examples}/incident-report.yaml --arg incident_box=$INCIDENT "
-        "--arg instruction='Write the incident report.' --arg "
-        'result_fields:=\'[{{"name": "cause", "description": "the root cause, with its evidence"}}, '
-        '{{"name": "timeline", "description": "what happened when, UTC"}}]\' -o id)',
+        "A recipe says what it gets to see: the newest 14 cards, and the task.",
+        "CONTEXT=$(cbx pack --handover $EXAMPLES/incident-report.yaml -o id \\\n"
+        "    --arg incident_box=$BOX --arg instruction='Write the report.')",
     ),
-    ("Why is each card there? The rule that brought it:", "cbx -p demo box show $CONTEXT --why"),
     (
-        "What will the agent see? Each message with its layer, its card and its cost:",
-        "cbx -p demo render --box $WRITER --box $CONTEXT --explain",
+        "How much the model will read; without --stats this prints the request.",
+        "cbx render --profile incident-writer --box $CONTEXT --stats",
     ),
-    ("And the exact request, ready to send:", "cbx -p demo render --box $WRITER --box $CONTEXT"),
-    ("Nothing was torn apart on the way, and nothing has changed since:", "cbx -p demo box verify $CONTEXT"),
+    (
+        "Send it. Nothing happens: why?",
+        "TURN=$(cbx dispatch --agent writer --context-box $CONTEXT -o id)",
+        "sleep 1; cbx why $TURN",
+    ),
+    (
+        "So a worker: any command that reads a request and prints an answer.",
+        "cbx worker run --target writers --drain --exec 'python3 $EXAMPLES/client.py'",
+        "cbx turn wait $TURN",
+    ),
 )
 _NEXT = """\
-That was the main job. Try next:
-  cbx -p demo card search timeout                 find cards by what they say
-  cbx -p demo box show {context} -o json       the same as data, for jq
-  cbx -p demo render --box {context} --format text
-  cbx handover show delegate                      the recipes that ship
-  cbx card import YOUR-CHAT.json --from openai    your own conversation
-  cbx db psql                                     the tables themselves
-  cbx db status                                   where all this is kept"""
+# That was the main job. Next: your own, `cbx card import YOUR-CHAT.json`, or
+# more of this one: `export CBX_PROJECT=demo`, and `cbx turn show {turn}`."""
 
 
 @verb("cbx demo", "cbx demo | less")
 def command() -> None:
-    """Import a conversation, pack a context from it by a recipe, and render the LLM request that results.
+    """Import a conversation, pack a context from it by a recipe, and run a turn that is stuck at first.
 
-    Runs in the project 'demo'; running it again adds only a new context.
+    Runs in the project 'demo'; running it again adds only a new context and a turn. The worker's command
+    answers without a model.
     """
-    values = {"examples": str(shipped("examples"))}
-    for comment, written in _STEPS:
-        _run(comment, written.format(**values), values)
-    _print_text(_NEXT.format(context=short_id(values["CONTEXT"])))
+    values = {"EXAMPLES": str(shipped("examples"))}
+    with _environment(values):
+        _print_text(f"$ export CBX_PROJECT=demo CBX_UNCLAIMED=1 CBX_POLL=1 EXAMPLES={values['EXAMPLES']}")
+        for comment, *commands in _STEPS:
+            _print_text(f"# {comment}")
+            for each in commands:
+                _run(each, values)
+    _print_text(_NEXT.format(turn=short_id(values["TURN"])))
     if shutil.which("cbx") is None:
         announce(f'cbx is not on your PATH yet: PATH="{Path(sys.executable).parent}:$PATH"')
 
 
-def _run(comment: str, written: str, values: dict[str, str]) -> None:
-    _print_text(f"# {comment}")
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """What the first line of the demo exports, and this Python before others, as in an activated venv."""
+    before = dict(os.environ)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    os.environ |= {**values, PROJECT.name: "demo", UNCLAIMED.name: "1", POLL.name: "1", "PATH": path}
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
+
+
+def _run(written: str, values: dict[str, str]) -> None:
     _print_text(f"$ {written}")
-    assigned = re.fullmatch(r"(\w+)=\$\((.*)\)", written, re.DOTALL)
-    line = assigned[2] if assigned else written
-    words = [_filled(word, values) for word in shlex.split(line)]
     sys.stdout.flush()
+    if waits := re.match(r"sleep (\d+); ", written):
+        time.sleep(float(waits[1]))
+        written = written[waits.end() :]
+    assigned = re.fullmatch(r"(\w+)=\$\((.*)\)", written, re.DOTALL)
+    line = (assigned[2] if assigned else written).replace("\\\n", "")
+    words = [_filled(word, values) for word in shlex.split(line)][1:]
     if assigned:
-        values[assigned[1]] = _captured(words[1:])
-        _print_text(f"{assigned[1]}={values[assigned[1]]}")
+        values[assigned[1]] = _captured(words)
     else:
-        _cbx(words[1:])
-    _print_text()
+        _cbx(words)
 
 
 def _filled(word: str, values: dict[str, str]) -> str:
     return re.sub(r"\$([A-Z]+)", lambda found: values[found[1]], word)
 
 
-def _captured(arguments: list[str]) -> str:
+def _captured(words: list[str]) -> str:
     with redirect_stdout(io.StringIO()) as captured:
-        _cbx(arguments)
+        _cbx(words)
     return captured.getvalue().strip()
 
 
-def _cbx(arguments: list[str]) -> None:
+def _cbx(words: list[str]) -> None:
     """Run one command as its own `cbx` would, on this run's database; its failure ends the demo."""
     own = Session(database_url=session().database_url, pages=False, process=session().process)
-    root().main(arguments, prog_name="cbx", standalone_mode=False, obj=own)
+    try:
+        root().main(words, prog_name="cbx", standalone_mode=False, obj=own)
+    except Findings as exc:
+        if words[0] != "why":
+            raise
+        announce(f"error: {exc.message}")
 
 
-def _print_text(text: str = "") -> None:
+def _print_text(text: str) -> None:
     sys.stdout.write(text + "\n")

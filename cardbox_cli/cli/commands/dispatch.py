@@ -2,11 +2,18 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+import msgspec
 from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.options import EndTimeout
-from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.recipes import (
+    ArgumentFiles,
+    Arguments,
+    load_recipe,
+    parse_arguments,
+    resolve_boxes,
+)
 from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import announce, session
@@ -102,7 +109,7 @@ def command(
         request = DispatchRequest(
             target_agent_id=agent,
             context_box_id=_box(run, context_box),
-            handover=packing,
+            handover=_with_boxes(run, packing),
             channel_id=channel,
             source_agent_id=source_agent,
             output_box_id=_box(run, output_box),
@@ -151,7 +158,19 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
     from cardbox_cli.execution.dispatch.request import Handover
 
     loaded = load_recipe(name)
-    return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=parse_arguments(given, files))
+    arguments = parse_arguments(given, files, loaded.recipe)
+    return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments)
+
+
+def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
+    """The same with whole ids of boxes among its arguments."""
+    from cardbox_cli.cli.id_resolution import ResolvingBoxes
+
+    if packing is None:
+        return None
+    boxes = ResolvingBoxes(run.database, run.project_id)
+    arguments = resolve_boxes(dict(packing.arguments), packing.recipe, boxes)
+    return msgspec.structs.replace(packing, arguments=arguments)
 
 
 def _config(text: str | None) -> dict[str, Any]:

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.recipes import ArgumentFiles, Arguments, load_recipe, parse_arguments
+from cardbox_cli.cli.parameters.recipes import (
+    ArgumentFiles,
+    Arguments,
+    load_recipe,
+    parse_arguments,
+    resolve_boxes,
+)
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -57,14 +63,17 @@ def command(
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
+    from cardbox_cli.cli.id_resolution import ResolvingBoxes
     from cardbox_cli.packing.pack import pack
 
     passing = gate("packs", check=check, force=force)
     if not source_agent.strip():
         raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
     loaded = load_recipe(handover)
-    arguments = parse_arguments(arg or [], args or [])
+    arguments = parse_arguments(arg or [], args or [], loaded.recipe)
     with session().database() as database:
+        boxes = ResolvingBoxes(database, session().project_id)
+        arguments = resolve_boxes(arguments, loaded.recipe, boxes)
         packed = pack(
             database,
             session().project_id,

@@ -1,20 +1,29 @@
 """How commands find recipes and read the arguments that they take."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input
+from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.parameters.inputs import (
+    parse_json,
+    read_text,
+    resolved_or_given,
+    source_name,
+    standard_input,
+)
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
 from cardbox_cli.settings import HANDOVERS
 
 if TYPE_CHECKING:
+    from cardbox_cli.model.handwritten.recipes import Recipe
     from cardbox_cli.packing.recipe_files import LoadedRecipe
+    from cardbox_cli.store.boxes import BoxStore
 
 # key=text, key=@file, key:=json
 _ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
@@ -26,7 +35,8 @@ Arguments = Annotated[
         "--arg",
         "-a",
         metavar="K=V",
-        help="An argument of the recipe: key=text, key=@file, key:=json. Repeat a key for a list.",
+        help="An argument of the recipe: key=text, key=@file, key:=json; a box as an id, a piece of one, or "
+        "@last. Repeat a key for a list.",
     ),
 ]
 ArgumentFiles = Annotated[
@@ -57,23 +67,39 @@ def warn_of(loaded: "LoadedRecipe") -> None:
         announce(f"warning: recipe {loaded.name!r}: {warning}")
 
 
-def parse_arguments(given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
+def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe") -> dict[str, Any]:
     """The arguments of `--args` files and `--arg` options; an option wins over a file.
 
-    A key that several options give becomes a list. Raises UsageError for a malformed option.
+    A key that several options give becomes a list; `@last` stays what it is where the recipe takes a box.
+    Raises UsageError for a malformed option.
     """
     arguments: dict[str, Any] = {}
     for path in files:
         arguments.update(_read_mapping(path))
     lists: dict[str, list[Any]] = {}
     for option in given:
-        key, value = _parse_argument(option)
+        key, value = _parse_argument(option, recipe.box_arguments)
         lists.setdefault(key, []).append(value)
     arguments.update({key: values[0] if len(values) == 1 else values for key, values in lists.items()})
     return arguments
 
 
-def _parse_argument(option: str) -> tuple[str, Any]:
+def resolve_boxes(arguments: dict[str, Any], recipe: "Recipe", boxes: "BoxStore") -> dict[str, Any]:
+    """The arguments with whole ids in place of what stands for boxes; what stands for none is left as it is.
+
+    Raises AmbiguousId, and NotFound for an `@last` that stands for none.
+    """
+
+    def resolved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [resolved(each) for each in value]
+        return resolved_or_given(boxes.resolve, value) if isinstance(value, str) and value else value
+
+    of_boxes = {key: resolved(arguments[key]) for key in recipe.box_arguments if key in arguments}
+    return {**arguments, **of_boxes}
+
+
+def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
     found = _ARGUMENT.fullmatch(option)
     if found is None:
         raise UsageError(
@@ -83,7 +109,8 @@ def _parse_argument(option: str) -> tuple[str, Any]:
     key, kind, value = found["key"], found["kind"], found["value"]
     if kind == ":=":
         return key, parse_json(value, f"--arg {key}")
-    return key, read_text(value[1:]) if value.startswith("@") else value
+    is_file = value.startswith("@") and not (value == LAST and key in of_boxes)
+    return key, read_text(value[1:]) if is_file else value
 
 
 def _read_mapping(path: str) -> dict[str, Any]:

@@ -63,7 +63,8 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     `kept` is what both begin with; of equal ones all, with the beginning of the reply that no cache holds.
     From the difference on, itself included, `a_after` is what of the cache of `a` is lost, and `b_after` what
-    is read anew. `a_lost` and `b_lost` are the layers whose texts neither request has.
+    is read anew. `new` are the messages by which `b` goes on where those of `a` end, if nothing else tells
+    the two apart. `a_lost` and `b_lost` are the layers whose texts neither request has.
     """
 
     equal: bool
@@ -71,8 +72,14 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
     difference: Difference | None
     a_after: Extent
     b_after: Extent
+    new: list[Piece] = []
     a_lost: list[str] = []
     b_lost: list[str] = []
+
+    @property
+    def continues(self) -> bool:
+        """Whether `b` says all that `a` says, and then some messages more."""
+        return bool(self.new)
 
 
 def diff(a: Request, b: Request, provider: str) -> RequestDiff:
@@ -92,6 +99,7 @@ def diff(a: Request, b: Request, provider: str) -> RequestDiff:
         difference=None if is_equal else _difference(ones[parting:], others[parting:]),
         a_after=_extent(ones[parting:]),
         b_after=_extent(others[parting:]),
+        new=[each.piece for each in _added(ones[parting:], others[parting:])],
         a_lost=list(a.lost_layers),
         b_lost=list(b.lost_layers),
     )
@@ -142,6 +150,16 @@ def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Diffe
     if a is None or b is None or not is_known or a.piece.text != b.piece.text:
         return Difference(a=a and a.piece, b=b and b.piece)
     return Difference(a=_contrasted(b, a), b=_contrasted(a, b))
+
+
+def _added(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Sequence[_Compared]:
+    """The messages that the others begin with, where they then go on as the ones do, which have none."""
+    more = len(others) - len(ones)
+    if more <= 0 or any(each.rank != _REST for each in ones):
+        return ()
+    added, rest = others[:more], others[more:]
+    is_pure = all(each.rank == _MESSAGES for each in added)
+    return added if is_pure and [each.sent for each in rest] == [each.sent for each in ones] else ()
 
 
 def _contrasted(other: _Compared, one: _Compared) -> Piece:

@@ -15,6 +15,7 @@ from cardbox_cli.diagnosis.registry import (
 )
 from cardbox_cli.diagnosis.remedies import NUDGE, REAP, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.execution.queue.reports import PLACEHOLDER
 from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
 
 
@@ -53,6 +54,14 @@ def _answering(s: Snapshot) -> tuple[Evidence, ...]:
         for call in s.open_calls
         for child in s.children_of(call)
     )
+
+
+def _report(s: Snapshot) -> Command | None:
+    """`cbx turn report` of the call that waits longest for somebody to answer it."""
+    call = next(iter(s.unattended), None)
+    if call is None:
+        return None
+    return ("turn", "report", s.agent_turn_id, "--tool-call-id", call.tool_call_id, "--result", PLACEHOLDER)
 
 
 def _deadline_passed(s: Snapshot) -> Proof:
@@ -151,6 +160,7 @@ RULES = (
         holds=_waiting_in_time,
         actor="whoever answers {calls}",
         due=_deadline,
+        fix=Remedy("`cbx turn report` with the result", _report),
     ),
     DiagnosisRule(
         name="result-arriving",
@@ -175,7 +185,7 @@ RULES = (
         severity="warning",
         rank=62,
         holds=_no_deadline,
-        actor="whoever answers {calls}, or the operator",
+        actor="whoever answers {calls} by `cbx turn report`, or the operator",
         fix=fenced("requeue", "it waits without a deadline"),
     ),
     DiagnosisRule(

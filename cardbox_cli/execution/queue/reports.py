@@ -32,6 +32,9 @@ from cardbox_cli.model.ids import derived_id
 # Whose cards timeouts are in the card-box protocol v1r4.
 _TIMED_OUT_BY = "worker.watchdog"
 
+PLACEHOLDER = "…"
+"""What stands for a result in a command that is printed to be completed, and is none."""
+
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """A report that is on its way. `created` is False for one that had been made before."""

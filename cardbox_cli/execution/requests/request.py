@@ -108,8 +108,7 @@ def turn_request(
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
     """The request for the turn's next step in a format. Raises what `request_of` raises."""
-    offered = offered_tools(profile_of(present_cards(boxes.profile.slots)), tools)
-    definitions = [_function_tool(tool) for tool in offered]
+    definitions = tool_definitions(present_cards(boxes.profile.slots), tools)
     return request_with_tools(boxes, definitions, options, format=format, collector=collector)
 
 
@@ -134,6 +133,11 @@ def request_with_tools(
         request=request,
         body=sent(request, format),
     )
+
+
+def tool_definitions(profile: Iterable[Card], tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    """The tools that the cards of a profile's box allow, as they are sent."""
+    return [_function_tool(tool) for tool in offered_tools(profile_of(profile), tools)]
 
 
 def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:

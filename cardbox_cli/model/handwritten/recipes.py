@@ -26,6 +26,7 @@ ArgumentType: TypeAlias = Literal[
 ]
 Step: TypeAlias = Literal["pack_arguments", "inherit_context", "include_parent"]
 
+_OF_BOXES: tuple[ArgumentType, ...] = ("box_id", "box_ids")
 STEPS: tuple[Step, ...] = ("pack_arguments", "inherit_context", "include_parent")
 PROFILE_ARGUMENT = "profile_name"
 """The argument that every recipe takes: it names the profile to pack for."""
@@ -172,6 +173,13 @@ class Recipe(Section):
         packed = [rule.arg_key for rule in packing.pack_arguments]
         inherited = packing.inherit_context.include_boxes_from_args
         return tuple(dict.fromkeys([*packed, *inherited, PROFILE_ARGUMENT]))
+
+    @property
+    def box_arguments(self) -> tuple[str, ...]:
+        """The arguments whose values are ids of boxes: those that are inherited, and what is declared so."""
+        declared = (name for name, each in (self.arguments or {}).items() if each.type in _OF_BOXES)
+        inherited = self.context_packing_config.inherit_context.include_boxes_from_args
+        return tuple(dict.fromkeys([*inherited, *declared]))
 
     def unused_arguments(self, arguments: Mapping[str, object]) -> list[str]:
         """Those of `arguments` that no rule uses, so that they leave no trace in the context."""

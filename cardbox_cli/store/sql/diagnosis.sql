@@ -384,6 +384,15 @@ SELECT p.agent_id, p.updated_at
 FROM state.agent_state_pointers AS p
 WHERE p.project_id = %(project_id)s AND p.agent_id = ANY(%(agents)s) AND isfinite(p.updated_at)
 
+-- name: why_arguments
+-- The beginnings of the arguments of these calls, as their cards of these turns have them.
+SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, left((c.content -> 'arguments')::text, %(length)s)
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.metadata ->> 'type' = 'tool.call'
+    AND c.metadata ->> 'agent_turn_id' = ANY(%(turns)s) AND c.deleted_at IS NULL
+    AND c.content -> 'arguments' IS NOT NULL
+ORDER BY c.created_at, c.card_id
+
 -- name: why_children
 -- The turns that these turns asked for, with the call that their end answers.
 SELECT e.target_agent_turn_id, e.target_agent_id, e.source_agent_turn_id,

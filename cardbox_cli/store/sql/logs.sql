@@ -8,8 +8,8 @@
 'worker_id', l.worker_id,
 'exit_code', l.exit_code,
 'stderr_bytes', l.stderr_bytes,
-'started_at', to_char(l.started_at AT TIME ZONE 'UTC', {utc}),
-'ended_at', to_char(l.ended_at AT TIME ZONE 'UTC', {utc})
+'started_at', {instant(l.started_at)},
+'ended_at', {instant(l.ended_at)}
 
 -- name: logs_are_readable
 -- Whether this role may read the logs of turns.

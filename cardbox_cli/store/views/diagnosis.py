@@ -222,6 +222,16 @@ class DiagnosisStore(ProjectStore):
         """When agents last ended a turn, by whatever program."""
         return dict(self._rows("why_freed", agents=list(agents)))
 
+    def arguments(
+        self, turns: Collection[str], calls: Collection[str], length: int
+    ) -> dict[str, dict[str, str]]:
+        """What turns call tools with, by turn and call: the first `length` characters of the JSON."""
+        found = dict[str, dict[str, str]]()
+        asked = {"turns": list(turns), "calls": list(calls), "length": length}
+        for turn, call, text in self._rows("why_arguments", **asked) if calls else ():
+            found.setdefault(turn, {})[call] = text
+        return found
+
     def children(self, turns: Collection[str]) -> dict[str, list[facts.Child]]:
         """The turns that turns asked for, without their ends."""
         children = [facts.Child(*row) for row in self._rows("why_children", turns=list(turns))]

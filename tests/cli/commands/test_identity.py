@@ -172,6 +172,7 @@ class TestAgent:
 
     def test_a_new_version_of_its_profile_waits_for_an_update(self, cbx: Cbx, clerk: str) -> None:
         old = cbx(*PROVISION, "-o", "json").json()["profile_box_id"]
+        Path(clerk).write_text(Path(clerk).read_text() + "description: newer\n")
         [new] = lines(cbx("profile", "import", clerk, "-o", "id"))
         kept = cbx(*PROVISION)
         assert succeed(kept).startswith("unchanged: a-1 ")
@@ -232,6 +233,49 @@ class TestTool:
         feed(SCHEMA)
         made = cbx("tool", "add", "weather", "--schema", "-", "-o", "json").json()
         assert made["parameters"] == json.loads(SCHEMA)
+
+
+class TestProfileImport:
+    def test_makes_a_box_only_of_what_has_changed(
+        self, cbx: Cbx, clerk: str, tmp_path: Path, database: Database
+    ) -> None:
+        def imported(*files: str) -> Any:
+            return cbx("profile", "import", *files, "-o", "json").json()
+
+        first = imported(clerk)
+        assert (list(first), first["action"]) == (["profile_box_id", "name", "action"], "unchanged")
+        boxes = lines(cbx("box", "list", "-o", "id"))
+        assert "  unchanged\n" in succeed(cbx("profile", "import", clerk))
+        assert lines(cbx("box", "list", "-o", "id")) == boxes == [first["profile_box_id"]]
+
+        (tmp_path / "other.yaml").write_text("name: other\ntemperature: 0.20\n")
+        other = str(tmp_path / "other.yaml")
+        assert [each["action"] for each in imported(clerk, other, other)] == [
+            "unchanged",
+            "import",
+            "unchanged",
+        ]
+        for changed in (
+            "name: Clerk\nworker_target: desk\ntags: [office]\n",
+            "name: Clerk\nworker_target: gpu\ntags: [office]\n",
+            "name: Clerk\nworker_target: gpu\ntags: []\n",
+            "name: Clerk\nworker_target: gpu\ntags: []\nsystem_prompt: Be brief.\n",
+        ):
+            Path(clerk).write_text(changed)
+            assert imported(clerk)["action"] == "update"
+            assert imported(clerk)["action"] == "unchanged"
+
+        # What somebody has done to what is stored since is put right.
+        for spoiled in (
+            "UPDATE resource.profiles SET worker_target = 'elsewhere'",
+            "UPDATE public.cards SET content = jsonb_set(content, '{data,name}', '\"x\"')",
+            "UPDATE public.cards SET deleted_at = now()",
+            "UPDATE public.card_boxes SET card_ids = '[]'",
+            "DELETE FROM public.card_boxes",
+        ):
+            database.connection.execute(spoiled.encode())
+            assert imported(clerk)["action"] == "update"
+        assert imported(clerk)["action"] == "unchanged"
 
 
 class TestNothingToShow:

@@ -107,6 +107,57 @@ class TestDryRun:
         assert row_counts() == before
 
 
+class TestBoxesAsArguments:
+    RECIPE = """\
+target_profile_config: {profile_name: clerk}
+arguments:
+  one: {type: box_id}
+  work: {}
+  note: {type: string}
+context_packing_config:
+  pack_arguments: [{arg_key: one}, {arg_key: note}]
+  inherit_context: {include_boxes_from_args: [work]}
+"""
+
+    @pytest.fixture
+    def box(self, pack: Callable[..., Result], add: Callable[..., str], box_of: BoxOf) -> str:
+        Path("boxes.yaml").write_text(self.RECIPE)
+        return box_of(add("First."))
+
+    def test_are_named_as_elsewhere(self, cbx: Cbx, box: str, add: Callable[..., str], box_of: BoxOf) -> None:
+        last = box_of(add("Second."))
+        Path("last").write_text("from a file")
+        Path("work.yaml").write_text(f"work: [{box[-6:]}, '@last']\n")
+        given = ("-a", f"one={box[-6:]}", "-a", "note=@last")
+        for work in (("-a", f"work={box[-6:]}", "-a", "work=@last"), ("--args", "work.yaml")):
+            answer = cbx("pack", "-H", "boxes.yaml", *given, *work, "-o", "json", "--dry-run").json()
+            assert answer["parent_ids"] == [box, last]
+            assert [line["content"]["text"] for line in answer["plan"]] == [
+                box,
+                "from a file",
+                "First.",
+                "Second.",
+            ]
+
+    def test_that_are_none_are_named_as_given(self, cbx: Cbx, box: str) -> None:
+        result = cbx("pack", "-H", "boxes.yaml", "-a", "work=8b1f22c0")
+        assert (result.code, result.err) == (
+            3,
+            "error: no box '8b1f22c0' in project 'p' (argument 'work')\nhint: `cbx box list` shows the newest\n",
+        )
+        nowhere = cbx("-p", "q", "pack", "-H", "boxes.yaml", "-a", "work=@last")
+        assert (nowhere.code, nowhere.err.splitlines()[0]) == (
+            3,
+            "error: '@last' names no box: your command line has made none in project 'q'",
+        )
+
+    def test_a_dispatch_takes_them_too(self, cbx: Cbx, box: str) -> None:
+        succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
+        given = ("--handover", "boxes.yaml", "-a", f"work={box[-8:]}", "-a", f"one={box[-6:]}", "-o", "json")
+        context = cbx("dispatch", "--agent", "clerk", *given).json()["context_box_id"]
+        assert cbx("box", "show", context, "-o", "json").json()["parent_ids"] == [box]
+
+
 def test_the_whole_way_as_the_documentation_goes(
     cbx: Cbx, pack: Callable[..., Result], box_of: BoxOf
 ) -> None:

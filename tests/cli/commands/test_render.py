@@ -76,6 +76,24 @@ class TestTurns:
         assert json.loads(cbx(*command, "--model", "other").out)["model"] == "other"
         assert cbx(*command, "--format", "text").out.startswith("── 1 system ──\nYou are a clerk.\n")
 
+    def test_a_profile_by_its_name_makes_of_boxes_what_a_turn_would_be_sent(self, cbx: Cbx, ask: Ask) -> None:
+        turn = ask()
+        box = cbx("turn", "show", turn, "-o", "json").json()["context_box_id"]
+        would = cbx("render", "--profile", "CLERK", "--box", box)
+        assert (succeed(would), would.err) == (cbx("render", "--turn", turn).out, "")
+        assert [tool["function"]["name"] for tool in json.loads(would.out)["tools"]] == ["look"]
+        alone, with_profile = (
+            cbx("render", *words, "--diff", box, box, "-o", "json").json()["kept"]
+            for words in ((), ("--profile", "clerk"))
+        )
+        assert (alone["messages"], with_profile["messages"]) == (1, 2)
+        unknown = cbx("render", "--profile", "nobody", "--box", box)
+        assert (unknown.code, unknown.err.splitlines()[0]) == (3, "error: no profile 'nobody' in project 'p'")
+        no_box = cbx("render", "--profile", "clerk", "--diff", turn, turn)
+        assert no_box.err.splitlines()[0] == (
+            f"error: --diff: {turn!r} is no box, and --profile stands before boxes only"
+        )
+
     def test_of_an_agent(self, cbx: Cbx, ask: Ask) -> None:
         def told() -> str:
             result = cbx("render", "--agent", "clerk")
@@ -305,15 +323,20 @@ class TestStats:
 class TestDiff:
     def test_of_two_steps(self, cbx: Cbx, ran: str) -> None:
         result = cbx("render", "--turn", ran, "--diff", "1", "2")
-        assert result.code == 8
-        assert re.fullmatch(
-            r"error: the requests differ: the second goes on where the first ends, with 2 messages, ~?\d+ tokens\n",
-            result.err,
-        )
-        kept, one, other, *_ = result.out.splitlines()
-        assert re.fullmatch(r"kept  2 messages, ~?\d+ tokens", kept)
-        assert one.endswith("  (nothing)")
-        assert "  message 3, assistant, checkpoint_messages, card " in other
+        assert (result.code, result.err) == (0, "")
+        kept, new, *messages = result.out.splitlines()
+        assert re.fullmatch(rf"kept  2 messages, ~?\d+ tokens: all of {ran}, step_\w+", kept)
+        assert re.fullmatch(rf"new   2 messages, ~?\d+ tokens: {ran}, step_\w+ goes on where that ends", new)
+        assert [re.sub(r"card \w+$", "card", line) for line in messages[::2]] == [
+            "+++ message 3, assistant, checkpoint_messages, card",
+            "+++ message 4, tool, checkpoint_messages, card",
+        ]
+        found = cbx("render", "--turn", ran, "--diff", "1", "2", "-o", "json").json()
+        assert (found["equal"], found["continues"]) == (False, True)
+        cards = [card_id for piece in found["new"] for card_id in piece["card_ids"]]
+        assert lines(cbx("render", "--turn", ran, "--diff", "1", "2", "-o", "id")) == cards
+        back = cbx("render", "--turn", ran, "--diff", "2", "1")
+        assert (back.code, back.err[:21]) == (8, "error: the requests d")
         same = cbx("render", "--turn", ran, "--diff", "2", "2")
         assert (same.code, same.out.split(",")[0], same.err) == (0, "equal: 4 messages", "")
 
@@ -321,7 +344,7 @@ class TestDiff:
         self, cbx: Cbx, ran_with_notes: str, ask: Ask
     ) -> None:
         kept, *_, one, other = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2").out.splitlines()
-        assert re.fullmatch(r"kept  3 messages, ~\d+ tokens and those of 1 unknown text", kept)
+        assert re.match(r"kept  3 messages, ~\d+ tokens and those of 1 unknown text: ", kept)
         first, second = cbx("turn", "show", ran_with_notes, "-o", "json").json()["steps"]
         for step, line in ((first, one), (second, other)):
             assert line == (
@@ -330,7 +353,7 @@ class TestDiff:
             )
         given = ("--layer", "notes__context=Notes.")
         result = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2", *given)
-        assert re.match(r"kept  3 messages, ~?\d+ tokens\n", result.out)
+        assert re.match(r"kept  3 messages, ~?\d+ tokens: ", result.out)
         assert "hash" not in result.out
         another = ask()
         succeed(cbx("worker", "run", "--exec", CLIENT, "--drain", "--layer", "notes__context=Others."))
@@ -385,7 +408,18 @@ class TestDiff:
         )
         assert result.err.startswith("error: the requests differ: a cache loses 1 message, ")
         found = cbx(*compare, "-o", "json").json()
-        assert list(found) == ["a", "b", "equal", "kept", "difference", "a_after", "b_after", "lost_layers"]
+        assert list(found) == [
+            "a",
+            "b",
+            "equal",
+            "continues",
+            "kept",
+            "difference",
+            "new",
+            "a_after",
+            "b_after",
+            "lost_layers",
+        ]
         assert (found["a"], found["b"], found["kept"]["messages"]) == (f"box {a}", f"box {b}", 2)
         keys = [
             "section",
@@ -567,6 +601,8 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
     ("words", "message"),
     [
         ("", "no request is named"),
+        ("--profile x", "no request is named"),
+        ("--profile x --turn t", "--profile is for boxes: a turn has its own"),
         ("--box b --turn t", "--box and --turn are two requests"),
         ("--turn t --agent a", "--turn and --agent are two requests"),
         ("--box b --check --explain", "--check and --explain are two answers"),

@@ -174,6 +174,30 @@ def test_nothing_is_lost_between_what_is_kept_and_what_comes_after(
     assert there.equal == (provider_named(provider).body(one) == provider_named(provider).body(other))
     assert there.equal == (there.difference is None)
     assert diff(one, msgspec.structs.replace(one), provider).equal
+    if provider == "openai":
+        said, more = (provider_named(provider).body(each)["messages"] for each in (one, other))
+        assert there.continues == (len(more) > len(said) and more[: len(said)] == said)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_one_that_says_all_of_the_other_and_then_more_messages_continues_it(provider: str) -> None:
+    ahead = [user("q"), CALLED, RESULT]
+    a, b = (
+        request(provider, *ahead, temperature=1),
+        request(provider, *ahead, answer("r"), user("s"), temperature=1),
+    )
+    found = diff(a, b, provider)
+    assert (found.equal, [piece.text for piece in found.new]) == (False, ["r", "s"])
+    assert (len(found.new), found.a_after.messages) == (found.b_after.messages, 0)
+    for one, other in (
+        (b, a),
+        (a, a),
+        (a, request(provider, *ahead, answer("r"), temperature=2)),
+        (a, request(provider, *ahead, answer("r"))),
+        (a, request(provider, *ahead, answer("r"), temperature=1, tools=["f"])),
+        (a, request(provider, user("o"), *ahead, temperature=1)),
+    ):
+        assert not diff(one, other, provider).continues
 
 
 # --- layers that lived for the call

@@ -1,7 +1,8 @@
 """`cbx profile import`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from typer import Argument
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
@@ -12,12 +13,18 @@ from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
+if TYPE_CHECKING:
+    from cardbox_cli.store.profiles import ProfileStore
+
 
 @verb("cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
 def command(
     files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
 ) -> None:
-    """Store profiles. A name that exists then points to the new version; boxes of the old one stay."""
+    """Store profiles. A name that exists then points to the new version; boxes of the old one stay.
+
+    What a name says already is unchanged, and makes no new box.
+    """
     from cardbox_cli.model.handwritten.profiles import parse_profile, unknown_keys
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
@@ -29,15 +36,35 @@ def command(
     with session().database() as database:
         store = ProfileStore(database, session().project_id)
         with database.transaction():
-            entries = [store.save(profile, author_id=OPERATOR) for profile in profiles]
-        newest = BoxStore(database, session().project_id).get(entries[-1].profile_box_id)
+            imported = [_save(store, profile) for profile in profiles]
+        newest = BoxStore(database, session().project_id).get(imported[-1].profile_box_id)
         session().made(card_id=newest.card_ids[-1], box_id=newest.box_id)
-    answers = [{"profile_box_id": entry.profile_box_id, "name": entry.name} for entry in entries]
     output.emit(
-        answers[0] if len(files) == 1 else answers,
-        table=lambda: print_table(_ENTRY, entries),
-        ids=[entry.profile_box_id for entry in entries],
+        imported[0] if len(files) == 1 else imported,
+        table=lambda: print_table(_IMPORTED, imported),
+        ids=[each.profile_box_id for each in imported],
     )
 
 
-_ENTRY = (Column("NAME", lambda entry: entry.name), Column("BOX", lambda entry: entry.profile_box_id))
+class _Imported(msgspec.Struct, frozen=True):
+    profile_box_id: str
+    name: str
+    action: str
+
+
+def _save(store: "ProfileStore", profile: dict[str, Any]) -> _Imported:
+    """Store a profile; what that took: `import`, `update` or nothing, `unchanged`."""
+    known = store.find(profile["name"])
+    entry = store.save(profile, author_id=OPERATOR)
+    action = "import"
+    if known is not None:
+        action = "unchanged" if known.profile_box_id == entry.profile_box_id else "update"
+    return _Imported(entry.profile_box_id, entry.name, action)
+
+
+_DONE = {"import": "imported", "update": "updated", "unchanged": "unchanged"}
+_IMPORTED = (
+    Column("NAME", lambda each: each.name),
+    Column("BOX", lambda each: each.profile_box_id),
+    Column("DONE", lambda each: _DONE[each.action]),
+)

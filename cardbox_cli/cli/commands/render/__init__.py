@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.parameters import composing
-from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, REQUEST_FORMAT, STEP, TURN
+from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, PROFILE, REQUEST_FORMAT, STEP, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @verb(
     "cbx render --box 8b1f22c0",
-    "cbx render --box $PROFILE_BOX --box $CONTEXT_BOX --model gpt-4o | curl … -d @-",
+    "cbx render --profile writer --box $CONTEXT_BOX --model gpt-4o | curl … -d @-",
     "cbx render --box 8b1f22c0 --format anthropic --check -o json",
     "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache",
     "cbx render --turn @last --explain",
     "cbx render --turn 1d5c8f72 --at 2 --verify",
     "cbx render --turn 1d5c8f72 --diff 1 next",
-    "cbx render --box $PROFILE_BOX --diff 8b1f22c0 77ab01de",
+    "cbx render --profile writer --diff 8b1f22c0 77ab01de",
     pages=True,
 )
 def command(
@@ -49,6 +49,13 @@ def command(
             "-b",
             click_type=BOX,
             help="A box: an id, a unique beginning or end of one, or @last. Repeat for several, in order.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        Option(
+            click_type=PROFILE,
+            help="With boxes: the system prompt, model and tools of this profile stand before them.",
         ),
     ] = None,
     turn: Annotated[
@@ -95,7 +102,8 @@ def command(
             metavar="A B",
             autocompletion=BOX_OR_TURN.matches,
             help="Instead: where request B parts from request A, and what a prefix cache loses. Each is a "
-            "box, a turn, or a step by its whole id; with --turn, a step of it. Exit 8 if they differ.",
+            "box, a turn, or a step by its whole id; with --turn, a step of it. Exit 8 if they differ in "
+            "more than new messages of B.",
         ),
     ] = None,
     verify: Annotated[
@@ -104,11 +112,12 @@ def command(
 ) -> None:
     """Print the request body that boxes make, or a turn sends, ready to send.
 
-    Among boxes, a profile's gives the system prompt. A recorded step of a turn is shown as it was stored, any
-    other request of one as cbx would compose it, which a note on stderr says.
+    A profile's box among them gives the system prompt, as --profile does by a name. A recorded step of a
+    turn is shown as it was stored, any other request of one as cbx would compose it, which a note on stderr
+    says.
     """
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
-    _check_sources(box, turn, agent, is_diff=diff is not None)
+    _check_sources(box, turn, agent, profile, is_diff=diff is not None)
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
     if turn or agent:
         composing.check_query(query)
@@ -126,7 +135,7 @@ def command(
     from cardbox_cli.cli.commands.render.source import Requests
 
     with session().database() as database, database.snapshot():
-        requests = Requests(database, session().project_id, options=options, format=format_)
+        requests = Requests(database, session().project_id, options=options, format=format_, profile=profile)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
             answer = _difference(requests, diff, box or [], of_turn)
@@ -188,12 +197,16 @@ def _check_answers(**asked: bool) -> None:
         raise UsageError(f"{named[0]} and {named[1]} are two answers", hint="ask for one of them")
 
 
-def _check_sources(box: list[str] | None, turn: str | None, agent: str | None, *, is_diff: bool) -> None:
+def _check_sources(
+    box: list[str] | None, turn: str | None, agent: str | None, profile: str | None, *, is_diff: bool
+) -> None:
     """Raise UsageError unless one request is named; --diff may name both of its own."""
     given = {"--box": box, "--turn": turn, "--agent": agent}
     named = [name for name, value in given.items() if value]
     if len(named) > 1:
         raise UsageError(f"{named[0]} and {named[1]} are two requests", hint="name one of them")
+    if profile is not None and (turn or agent):
+        raise UsageError("--profile is for boxes: a turn has its own", hint="leave it out, or name boxes")
     if not named and not is_diff:
         raise UsageError("no request is named", hint="name boxes with --box, or a turn by --turn or --agent")
 

@@ -13,7 +13,7 @@ from cardbox_cli.errors import Findings
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Step
-from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.ids import short_id, unique
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.commands.render.source import Shown
@@ -34,23 +34,26 @@ _SAME = {
 
 
 def print_diff(a: "Shown", b: "Shown") -> None:
-    """Print where `b` parts from `a`. Raises Findings where they differ.
+    """Print where `b` parts from `a`. Raises Findings where they differ in more than new messages.
 
-    With -o id: the cards of the first difference in `b`, or in `a` where that alone goes on.
+    With -o id: the cards of these messages; else of the first difference in `b`, or in `a` where that alone
+    goes on.
     """
     found = diff(a.request, b.request, provider_of(a.format))
     answer: dict[str, Any] = {
         "a": a.name,
         "b": b.name,
         "equal": found.equal,
+        "continues": found.continues,
         "kept": found.kept,
         "difference": found.difference,
+        "new": found.new,
         "a_after": found.a_after,
         "b_after": found.b_after,
         "lost_layers": {"a": found.a_lost, "b": found.b_lost},
     }
     output.emit(answer, table=lambda: _print_text(a, b, found), ids=_card_ids(found))
-    if not found.equal:
+    if not found.equal and not found.continues:
         raise Findings(f"the requests differ: {_consequence(found)}")
 
 
@@ -83,13 +86,15 @@ def _consequence(found: RequestDiff) -> str:
     if found.a_after.messages or found.a_after.tokens:
         return f"a cache loses {_extent(found.a_after)} of the first"
     if found.b_after.messages or found.b_after.tokens:
-        return f"the second goes on where the first ends, with {_extent(found.b_after)}"
+        return f"the second has {_extent(found.b_after)} more, and not in messages alone"
     return "no cache depends on it"
 
 
 def _print_text(a: "Shown", b: "Shown", found: RequestDiff) -> None:
     if found.equal:
         output.print_text(f"equal: {_extent(found.kept)}")
+    elif found.continues:
+        _print_new(a.name, b.name, found)
     else:
         output.facts(("kept", _extent(found.kept)))
         _print_difference(a.name, b.name, found)
@@ -100,6 +105,17 @@ def _print_text(a: "Shown", b: "Shown", found: RequestDiff) -> None:
         )
     _print_lost(a, found.a_lost)
     _print_lost(b, found.b_lost)
+
+
+def _print_new(a: str, b: str, found: RequestDiff) -> None:
+    output.facts(
+        ("kept", f"{_extent(found.kept)}: all of {a}"),
+        ("new", f"{_extent(found.b_after)}: {b} goes on where that ends"),
+    )
+    for piece in found.new:
+        output.print_painted([("bold", flat(f"+++ {_place(piece)}"))])
+        if _beginning(piece):
+            output.print_painted(compared("", _beginning(piece)))
 
 
 def _print_lost(shown: "Shown", lost: Container[str]) -> None:
@@ -169,6 +185,8 @@ def _beginning(piece: Piece | None) -> str:
 
 
 def _card_ids(found: RequestDiff) -> list[str]:
+    if found.continues:
+        return unique(card_id for piece in found.new for card_id in piece.card_ids)
     if found.difference is None:
         return []
     piece = found.difference.b or found.difference.a

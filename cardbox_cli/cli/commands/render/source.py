@@ -4,6 +4,7 @@ Reads, and composes: every request of a command line is made by one `Requests`, 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,12 +18,15 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
+from cardbox_cli.execution.requests.request import Source, present_cards, tool_definitions
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
+from cardbox_cli.store.tools import ToolStore
 
 _STEP, _TURN = "step_", "turn_"
 
@@ -45,10 +49,19 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requests:
-    """Reads one state of a project. `options` are as given, `format` None is the fitting one."""
+    """Reads one state of a project. `options` are as given, `format` None is the fitting one.
+
+    `profile` names the profile that boxes are rendered for: its system prompt, model and tools.
+    """
 
     def __init__(
-        self, database: Database, project_id: str, *, options: ComposeOptions, format: str | None
+        self,
+        database: Database,
+        project_id: str,
+        *,
+        options: ComposeOptions,
+        format: str | None,
+        profile: str | None = None,
     ) -> None:
         self._database = database
         self._project_id = project_id
@@ -57,17 +70,21 @@ class Requests:
         self._typed = options
         self._options = settled(options, ProjectsStore(database).settings(project_id))
         self._format = format
+        self._profile = None if profile is None else self._profile_source(profile)
 
     def of_boxes(self, given: Sequence[str], *, by_model: bool = False, format: str | None = None) -> Shown:
         """The request that boxes make in their order; `by_model`: for its provider if no format is named."""
         check_words(self._typed)
         box_ids = [self._boxes.resolve(each) for each in given]
-        entries = [entry for box_id in box_ids for entry in self._entries(box_id)]
+        before = [] if self._profile is None else self._profile.entries
+        entries = [*before, *(entry for box_id in box_ids for entry in self._entries(box_id))]
         fitting = provider_for(entries, self._options.model) if by_model else DEFAULT
         format = format or self._format or fitting
         encode = encoder_of(format)
         collector = collector_for(self._database, self._project_id, *box_ids)
         request = request_of(entries, self._options, encode=encode, collector=collector)
+        if self._profile is not None:
+            request = msgspec.structs.replace(request, tools=self._tools(self._profile))
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -80,6 +97,18 @@ class Requests:
     def _entries(self, box_id: str) -> list[RequestEntry]:
         self._boxes.require(box_id)
         return read_source(self._boxes, box_id).entries
+
+    def _profile_source(self, name: str) -> Source:
+        profiles = ProfileStore(self._database, self._project_id)
+        entry = profiles.get(name)
+        profiles.refuse_lost_box(entry)
+        return read_source(self._boxes, entry.profile_box_id)
+
+    def _tools(self, profile: Source) -> list[dict[str, Any]]:
+        """What a worker would offer beside this profile."""
+        return tool_definitions(
+            present_cards(profile.slots), ToolStore(self._database, self._project_id).all()
+        )
 
     def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
         """The turn that is named, or that of an agent, which is then announced; None where neither is."""
@@ -144,9 +173,11 @@ class Requests:
         is_box = not given.startswith((_STEP, _TURN)) and self._is_box(given)
         if is_box:
             return self.of_boxes([*before, given], format=format)
-        if before:
+        option = "--box" if before else "--profile" if self._profile is not None else None
+        if option is not None:
             raise UsageError(
-                f"--diff: {given!r} is no box, and --box stands before boxes only", hint="leave --box out"
+                f"--diff: {given!r} is no box, and {option} stands before boxes only",
+                hint=f"leave {option} out",
             )
         if given.startswith(_STEP):
             return self._of_step(self._steps_of(self._turns.of_step(given)), given, format=format)

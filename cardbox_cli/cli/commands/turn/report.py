@@ -47,8 +47,10 @@ def command(
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
     from cardbox_cli.cli.id_resolution import ResolvingTurns
-    from cardbox_cli.execution.queue.reports import report_result
+    from cardbox_cli.execution.queue.reports import PLACEHOLDER, report_result
 
+    if result == PLACEHOLDER:
+        raise UsageError(f"--result {result} stands for the answer", hint="put the answer in its place")
     content = _content(result, error, status, after_execution)
     with runtime() as run:
         reported = report_result(
