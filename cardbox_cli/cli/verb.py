@@ -9,9 +9,10 @@ import typer.core
 import typer.main
 from typer.models import CommandInfo
 
-from cardbox_cli.cli.session import common_options, session
+from cardbox_cli.cli.session import common_options, list_options, session
 from cardbox_cli.cli.terminal.pager import paged
 from cardbox_cli.cli.tree import HELP, Signed
+from cardbox_cli.errors import UsageError
 
 
 class Verb(Signed, typer.core.TyperCommand):
@@ -19,9 +20,27 @@ class Verb(Signed, typer.core.TyperCommand):
 
     pages = False
 
+    @property
+    def lists(self) -> bool:
+        """Whether the answer is a list with columns."""
+        return any("--columns" in parameter.opts for parameter in self.params)
+
     def invoke(self, ctx: click.Context) -> Any:
+        session().configure()
+        self._refuse_format()
         with paged() if self.pages and session().pages and not ctx.params.get("watch") else nullcontext():
             return super().invoke(ctx)
+
+    def _refuse_format(self) -> None:
+        """Raise UsageError for a format that is for lists. One that nobody asked for now gives way."""
+        here = session()
+        if here.format.for_lists and not self.lists:
+            if "--output" in here.given:
+                raise UsageError(
+                    f"-o {here.output} is for lists, such as `cbx card list`",
+                    hint="-o json is for all answers",
+                )
+            here.output = "table"
 
 
 def verb(
@@ -49,7 +68,7 @@ def verb(
                 # typer calls an argument by its variable, unless it has a metavar.
                 kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
                 parameter.metavar = kind + "..." * (parameter.nargs != 1)
-        command.params += common_options()
+        command.params += [*(list_options() if command.lists else []), *common_options()]
         return command
 
     return make

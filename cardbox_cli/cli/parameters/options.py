@@ -15,6 +15,7 @@ CardIds = Annotated[
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
+LastTurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}. Default: @last.")]
 ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
 InboxId = Annotated[str, Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]
 

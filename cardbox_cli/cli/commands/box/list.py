@@ -3,8 +3,9 @@
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import BOX, chosen, replaced
+from cardbox_cli.cli.terminal.columns import BOX
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 
@@ -33,7 +34,7 @@ def command(
     shown = chosen(BOX, columns)
     with session().stores() as (_, boxes):
         if not boxes.database.keeps_box_info:
-            shown = replaced(shown, TITLE=lambda _: "unknown")
+            shown = shown.replaced(TITLE=lambda _: "unknown")
         reading = filtered(boxes.newest, boxes.further, where)
         empty = none_of("boxes", narrowed=bool(since or until))
         listing = Listing(*reading, limit, shown, item_id=lambda box: box.box_id, empty=empty)

@@ -1,7 +1,7 @@
 """What `cbx box show` prints: a box, place by place, for people and for programs."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +14,9 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import Columns, Place, chosen, places
+from cardbox_cli.cli.terminal.columns import Place, places
 from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time, token_count
+from cardbox_cli.cli.terminal.shown import Shown, chosen
 from cardbox_cli.cli.terminal.tables import print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
 from cardbox_cli.cli.verb import verb
@@ -38,7 +39,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     tail: int | None
     why: bool
     strict: bool
-    columns: Columns
+    columns: Shown
     model: str | None
 
 
@@ -85,7 +86,7 @@ def command(
         full=full,
         types=frozenset(name.strip() for name in types.split(",")) if types else None,
         tail=tail,
-        why=why or any(column.name == "RULE" for column in shown),
+        why=why or any(column.name == "RULE" for column in shown.columns),
         strict=strict,
         columns=shown,
         model=model,
@@ -180,6 +181,10 @@ def _be_strict(asked: _Asked, missing: Sequence[str], lost: int) -> None:
 
 
 def _emit(seen: _Seen, asked: _Asked) -> None:
+    if session().format.delimiter is not None:
+        places = [place for view in seen.views for place in _rows(view, asked, seen)]
+        output.write_rows(asked.columns.columns, places)
+        return
     answers = [_as_json(view, asked, seen.provenance) for view in seen.views]
 
     def table() -> None:
@@ -252,7 +257,12 @@ def _print_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     if asked.full:
         _print_full(slots, provenance)
     elif slots:
-        print_table(asked.columns, (Place(slot, _rule_text(provenance, slot)) for slot in slots))
+        print_table(asked.columns.columns, _rows(view, asked, seen))
+
+
+def _rows(view: BoxView, asked: _Asked, seen: _Seen) -> Iterable[Place]:
+    provenance = seen.provenance.get(view.box.box_id)
+    return asked.columns.arranged(Place(slot, _rule_text(provenance, slot)) for slot in _places(view, asked))
 
 
 def _rule_text(provenance: Provenance | None, slot: Slot) -> str:

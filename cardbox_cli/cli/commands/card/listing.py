@@ -6,8 +6,9 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import CARD, chosen
+from cardbox_cli.cli.terminal.columns import CARD
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import chosen
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardFilter

@@ -7,6 +7,7 @@ from typer import Option
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import age, time
+from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.cli.verb import verb
 
@@ -23,7 +24,7 @@ def command(
         found = WorkerStore(database, session().project_id).all(target)
     output.emit_list(
         found,
-        columns=_WORKER,
+        columns=Shown(_WORKER),
         item_id=lambda worker: worker.worker_id,
         empty=f"no workers serve project {session().project_id!r}; `cbx worker run` is one",
     )
@@ -35,6 +36,6 @@ _WORKER = (
     Column("STATE", lambda worker: "live" if worker.live else "silent"),
     Column("SLOTS", lambda worker: str(worker.concurrency), right=True),
     Column("PROJECT", lambda worker: worker.project_id or "all"),
-    Column("STARTED", lambda worker: time(worker.started_at) or NOTHING),
+    Column("STARTED", lambda worker: time(worker.started_at) or NOTHING, spare=2),
     Column("HEARD", lambda worker: age(worker.heartbeat_at), right=True),
 )
