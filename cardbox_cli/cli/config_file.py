@@ -7,7 +7,7 @@ value: one may hold a password.
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -48,8 +48,13 @@ def config_path(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(shared, "cbx", "config.toml")
 
 
-def read_config(environ: Mapping[str, str] = os.environ) -> ConfigFile:
-    """The config file; empty where there is none, unless CBX_CONFIG names it. Raises UsageError."""
+def read_config(
+    commands: Callable[..., Collection[str]], environ: Mapping[str, str] = os.environ
+) -> ConfigFile:
+    """The config file; empty where there is none, unless CBX_CONFIG names it. Raises UsageError.
+
+    `commands` answers the verbs of nouns, which may have columns: of those that it is given, or of all.
+    """
     path = config_path(environ)
     try:
         data = path.read_bytes()
@@ -62,14 +67,15 @@ def read_config(environ: Mapping[str, str] = os.environ) -> ConfigFile:
         raise UsageError(f"cannot read the config file {str(path)!r}: {exc.strerror}") from exc
     if len(data) > YAML_SIZE.value << 20:
         raise UsageError(f"the config file {str(path)!r} is larger than {YAML_SIZE}")
-    return _Reader(path, data).read()
+    return _Reader(path, data, commands).read()
 
 
 class _Reader:
     """Makes values of the text of a config file, and knows the line of each key."""
 
-    def __init__(self, path: Path, data: bytes) -> None:
+    def __init__(self, path: Path, data: bytes, commands: Callable[..., Collection[str]]) -> None:
         self._path = path
+        self._commands = commands
         try:
             self._text = data.decode("utf-8-sig")
         except UnicodeDecodeError as exc:
@@ -105,8 +111,8 @@ class _Reader:
         return Configured(value, self._place(key))
 
     def _columns(self, command: str, value: Any) -> Configured:
-        if not _is_command(command):
-            self._refuse_key("list", command, _commands())
+        if command not in self._commands(command.partition(" ")[0]):
+            self._refuse_key("list", command, self._commands())
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             self._refuse(command, 'must name columns, such as "id,created,preview" or a list of such names')
@@ -129,17 +135,3 @@ class _Reader:
         lines = self._text.splitlines()
         number = next((number for number, line in enumerate(lines, 1) if begins.match(line)), None)
         return str(self._path) if number is None else f"{self._path}:{number}"
-
-
-def _is_command(text: str) -> bool:
-    """Whether this is a noun and a verb of it."""
-    from cardbox_cli.cli.root import COMMANDS, verbs
-
-    noun, _, verb = text.partition(" ")
-    return noun in COMMANDS and verb in verbs(noun)
-
-
-def _commands() -> list[str]:
-    from cardbox_cli.cli.root import COMMANDS, verbs
-
-    return [f"{noun} {verb}" for noun in COMMANDS for verb in verbs(noun)]

@@ -1,15 +1,9 @@
 """The table of the commands of `cbx`, and the command tree that they make."""
 
-from collections.abc import Collection
-from importlib import import_module
-from pathlib import Path
-
 import click
 
 from cardbox_cli import __version__
 from cardbox_cli.cli.tree import LazyGroup
-
-_PACKAGE = "cardbox_cli.cli.commands"
 
 # Set by the scripts of `cbx completion`: the shell that asks.
 COMPLETING = "_CBX_COMPLETE"
@@ -40,14 +34,6 @@ COMMANDS = {
 }
 
 
-def verbs(noun: str) -> Collection[str]:
-    """The verbs of a noun; none of what is no noun."""
-    if not Path(__file__).with_name("commands").joinpath(noun, "__init__.py").exists():
-        return ()
-    package = import_module(f"{_PACKAGE}.{noun}")
-    return getattr(package, "VERBS", ())
-
-
 class Root(LazyGroup):
     """The group of all commands. `cbx help COMMAND` is another way to ask for `cbx COMMAND --help`."""
 
@@ -58,7 +44,7 @@ class Root(LazyGroup):
 def root() -> LazyGroup:
     """The command tree."""
     return Root(
-        _PACKAGE,
+        "cardbox_cli.cli.commands",
         COMMANDS,
         name="cbx",
         help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",

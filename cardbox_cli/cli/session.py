@@ -5,7 +5,7 @@ The four options are accepted before and after the subcommand; the later one win
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -106,16 +106,16 @@ class Session:
         """How the answer is printed."""
         return FORMATS[self.output]
 
-    def configure(self) -> None:
+    def configure(self, commands: Callable[..., Collection[str]]) -> None:
         """Take over what variables and the config file say, where no option does. Raises UsageError.
 
-        Once: what somebody chose since stays.
+        Once: what somebody chose since stays. `commands` is as for `read_config`.
         """
         if self.config is not None:
             return
         from cardbox_cli.cli.config_file import read_config
 
-        self.config = read_config()
+        self.config = read_config(commands)
         project, output = self.config.get(PROJECT), OUTPUT.found()
         if project is not None and PROJECT.found() is None:
             self.usual_project = project.value

@@ -81,6 +81,17 @@ class LazyGroup(Signed, click.Group):
         command.help = command.help or self.entries[cmd_name]
         return command
 
+    def verbs(self, *nouns: str) -> list[str]:
+        """The verbs of these nouns, or of all, as "card list". For all it loads what stands alone, too."""
+        context = click.Context(self)
+        groups = ((name, self.get_command(context, name)) for name in nouns or self.entries)
+        return [
+            f"{name} {verb}"
+            for name, group in groups
+            if isinstance(group, LazyGroup)
+            for verb in group.entries
+        ]
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names of the table and the options that begin so."""
         names = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import click
 import typer.core
@@ -11,7 +11,7 @@ from typer.models import CommandInfo
 
 from cardbox_cli.cli.session import common_options, list_options, session
 from cardbox_cli.cli.terminal.pager import paged
-from cardbox_cli.cli.tree import HELP, Signed
+from cardbox_cli.cli.tree import HELP, LazyGroup, Signed
 from cardbox_cli.errors import UsageError
 
 
@@ -26,7 +26,7 @@ class Verb(Signed, typer.core.TyperCommand):
         return any("--columns" in parameter.opts for parameter in self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
-        session().configure()
+        session().configure(cast(LazyGroup, ctx.find_root().command).verbs)
         self._refuse_format()
         with paged() if self.pages and session().pages and not ctx.params.get("watch") else nullcontext():
             return super().invoke(ctx)

@@ -35,7 +35,7 @@ def answer(shell: str) -> int:
     """
     try:
         session = Session(process=_Hurried())
-        session.configure()
+        session.configure(root().verbs)
         found = offers(_after_the_command(os.environ[LINE]), session)
         rows = [_row(shell, found.prefix, item) for item in found.items]
         sys.stdout.buffer.write("".join(rows).encode("utf-8", "replace"))
