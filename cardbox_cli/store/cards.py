@@ -18,7 +18,7 @@ from cardbox_cli.model.ids import unique
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.queries import query
-from cardbox_cli.store.connection.short_ids import like_escape, the_one
+from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
@@ -177,9 +177,10 @@ class CardStore(ProjectStore):
         return Further.counted(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """The full id of an id, or of a unique beginning or end of one. Raises NotFound, AmbiguousId."""
+        """The full id of an id, or of a unique beginning or end of one, or of what is shown. Raises NotFound, AmbiguousId."""
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
-        rows = self._rows("find_card_ids", wanted=wanted, **patterns)
+        shown = shown_beginning(self.database, wanted, "public.idx_cards_shown")
+        rows = self._rows("find_card_ids", wanted=wanted, shown=shown, **patterns)
         whole = [card_id for card_id, is_whole in rows if is_whole]
         return the_one("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
 

@@ -156,13 +156,18 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place
 
 -- name: find_box_ids
--- Boxes of the project from `first` to `last`, and those whose id ends with what was typed, its dashes left out
--- and read backwards; up to six of each.
+-- Boxes of the project from `first` to `last`, those whose id ends with what was typed, its dashes left out and
+-- read backwards, and those whose last 8 characters begin with it, its first 4 being `shown`; up to six of each.
 (SELECT b.box_id::text FROM public.card_boxes AS b
  WHERE b.tenant_id = %(project_id)s AND b.box_id BETWEEN %(first)s::uuid AND %(last)s::uuid LIMIT 6)
 UNION
 (SELECT b.box_id::text FROM public.card_boxes AS b
  WHERE b.tenant_id = %(project_id)s AND reverse(replace(b.box_id::text, '-', '')) LIKE %(reversed_pattern)s
+ LIMIT 6)
+UNION
+(SELECT b.box_id::text FROM public.card_boxes AS b
+ WHERE b.tenant_id = %(project_id)s AND left(right(b.box_id::text, 8), 4) = %(shown)s
+    AND right(b.box_id::text, 8) LIKE %(pattern)s
  LIMIT 6)
 
 -- name: boxes_of_profile
