@@ -71,6 +71,7 @@ class CardFilter(Dated, frozen=True, kw_only=True):
     trace_id: str | None = None
     tool_call_id: str | None = None
     text: str | None = None
+    card_ids: Sequence[str] | None = None
     include_deleted: bool = False
 
 
@@ -177,7 +178,10 @@ class CardStore(ProjectStore):
         return Further.counted(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """The full id of an id, or of a unique beginning or end of one, or of what is shown. Raises NotFound, AmbiguousId."""
+        """The full id of an id, or of a unique beginning or end of one, or the beginning of what is shown.
+
+        Raises NotFound, AmbiguousId.
+        """
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
         shown = shown_beginning(self.database, wanted, "public.idx_cards_shown")
         rows = self._rows("find_card_ids", wanted=wanted, shown=shown, **patterns)
@@ -196,7 +200,7 @@ class CardStore(ProjectStore):
 
     def _may_be_few(self, where: CardFilter, asked: dict[str, Any]) -> bool:
         """Whether an index finds just what `where` allows, and that is likely to be little."""
-        if where.agent_turn_id is not None or where.tool_call_id is not None:
+        if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
             return True
         return asked["words"] is not None and bool(self.database.value("text_index_exists"))
 
@@ -228,6 +232,7 @@ def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:
         **place(where, after, limit, key="card_id"),
         **_text_search(where.text),
         "types": None if where.types is None else list(where.types),
+        "card_ids": None if where.card_ids is None else list(where.card_ids),
     }
 
 

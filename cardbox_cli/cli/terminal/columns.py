@@ -140,6 +140,7 @@ BOX: Columns = (
     _age("updated_at"),
     Column("UPDATED", lambda box: time(box.updated_at) or NOTHING, extra=True),
     Column("PARENTS", _parents, spare=3),
+    Column("KIND", lambda box: getattr(box, "kind", None) or NOTHING, extra=True),
     Column("TITLE", lambda box: box.title or ""),
 )
 

@@ -31,7 +31,7 @@ class Column(NamedTuple):
     it. `spare`: where a terminal is too narrow the column with the greatest goes first; one with 0 stays.
     `overflow` is what happens to a text at the end of a row that is too long: it is folded; or cut, as a mere
     beginning can be; or left whole, as a command is that people copy. `key` is what sorting compares, if not
-    the text.
+    the text. `paint` colours the text where there are colours.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Column(NamedTuple):
     spare: int = 0
     overflow: Literal["fold", "cut", "whole"] = "fold"
     key: Callable[[Any], Any] | None = None
+    paint: Callable[[str], str] | None = None
 
 
 def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
@@ -51,7 +52,8 @@ def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
     widths = _narrowed(columns, _widths(columns, body))
     if (here := session_or_none()) is None or not here.no_header:
         names = [column.name for column in columns]
-        sys.stdout.write("".join(painted("bold", line) + "\n" for line in _lines(columns, names, widths)))
+        plain = [column._replace(paint=None) for column in columns]
+        sys.stdout.write("".join(painted("bold", line) + "\n" for line in _lines(plain, names, widths)))
     for cells in body:
         sys.stdout.write("".join(line + "\n" for line in _lines(columns, cells, widths)))
 
@@ -171,8 +173,8 @@ def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
 
 
 def _aligned(column: Column, text: str, width: int) -> str:
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
 
-    if cell_len(text) >= width:
-        return text
-    return " " * (width - cell_len(text)) + text if column.right else set_cell_size(text, width)
+    around = " " * (width - cell_len(text))
+    shown = column.paint(text) if column.paint else text
+    return around + shown if column.right else shown + around

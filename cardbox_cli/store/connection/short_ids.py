@@ -16,7 +16,7 @@ def like_escape(text: str) -> str:
 
 
 def shown_beginning(database: "Database", wanted: str, index: str) -> str | None:
-    """By which 4 characters to look for ids whose shown ones, the last 8, begin with `wanted`; None where none do.
+    """The 4 characters that find the ids whose last 8, which are shown, begin so; None for no search.
 
     All 8 are the end of an id. Where the `index` is not there all ids are looked at, which is announced.
     """

@@ -138,6 +138,17 @@ WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id
 ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
+-- name: boxes_holding_cards
+-- Of each of these cards the box that changed first, among the boxes of the project that changed last.
+SELECT DISTINCT ON (wanted.card_id) wanted.card_id, b.box_id::text
+FROM (SELECT latest.* FROM public.card_boxes AS latest
+      WHERE latest.tenant_id = %(project_id)s
+      ORDER BY latest.updated_at DESC, latest.box_id DESC
+      LIMIT %(latest)s) AS b
+JOIN unnest(%(card_ids)s::text[]) AS wanted (card_id) ON b.card_ids ? wanted.card_id
+WHERE b.card_ids ?| %(card_ids)s
+ORDER BY wanted.card_id, b.updated_at, b.box_id
+
 -- name: count_boxes_of_card
 -- How many boxes hold a card.
 SELECT count(*)

@@ -151,6 +151,7 @@ ORDER BY given.place
     AND (%(step_id)s::text IS NULL OR c.metadata ->> 'step_id' = %(step_id)s)
     AND (%(trace_id)s::text IS NULL OR c.metadata ->> 'trace_id' = %(trace_id)s)
     AND (%(tool_call_id)s::text IS NULL OR c.tool_call_id = %(tool_call_id)s)
+    AND (%(card_ids)s::text[] IS NULL OR c.card_id = ANY(%(card_ids)s))
     AND (%(words)s::text IS NULL OR ({text_vector}) @@ websearch_to_tsquery('simple', %(words)s))
     AND (%(patterns)s::text[] IS NULL OR ({text_contains}))
 

@@ -189,7 +189,7 @@ class TurnViews(ProjectStore):
             )
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, or a unique end or beginning of one or of what is shown.
+        """The full id that `wanted` stands for: an id, a unique end or beginning of one, or of what is shown.
 
         A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """

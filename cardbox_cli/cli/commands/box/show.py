@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -36,6 +37,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     box_ids: list[str]
     full: bool
     types: frozenset[str] | None
+    head: int | None
     tail: int | None
     why: bool
     strict: bool
@@ -56,6 +58,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     "cbx box show 8b1f22c0",
     "cbx box show 8b1f22c0 --tail 5 --full",
     "cbx box show @last --watch",
+    "cbx box show 8b1f22c0 --sort size:desc | head -20",
     "cbx box show 8b1f22c0 --model gpt-4o",
     "cbx box show 8b1f22c0 --columns '#,created,author,preview'",
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
@@ -67,6 +70,7 @@ def command(
     ],
     full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
+    head: Annotated[int | None, Option(metavar="N", min=0, help="Only the first N places.")] = None,
     tail: Annotated[int | None, Option(metavar="N", min=0, help="Only the last N places.")] = None,
     why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
@@ -80,11 +84,16 @@ def command(
     """Show what is in a box, in order. With -o jsonl: one card a line."""
     if full and column_names is not None:
         raise UsageError("--full has no columns", hint="leave out --full or --columns")
+    if head is not None and tail is not None:
+        raise UsageError("--head and --tail exclude each other", hint="leave one of them out")
+    if session().sort is not None and not session().format.has_columns:
+        raise UsageError(f"--sort is for tables here, not for -o {session().output}", hint="leave it out")
     shown = chosen(places(tokenizer_for(model), with_rule=why), column_names)
     asked = _Asked(
         box_ids=box_ids,
         full=full,
         types=frozenset(name.strip() for name in types.split(",")) if types else None,
+        head=head,
         tail=tail,
         why=why or any(column.name == "RULE" for column in shown.columns),
         strict=strict,
@@ -139,7 +148,7 @@ def _lines(boxes: "BoxStore", box_id: str, asked: _Asked, gone: set[str]) -> Ite
                 yield text
 
     shown = places() if asked.tail is None else deque(places(), asked.tail)
-    return (text for text in shown if text is not None)
+    return (text for text in islice(shown, asked.head) if text is not None)
 
 
 # --- whole boxes
@@ -201,11 +210,12 @@ def _emit(seen: _Seen, asked: _Asked) -> None:
 
 
 def _places(view: BoxView, asked: _Asked) -> list[Slot]:
-    types, tail = asked.types, asked.tail
+    types = asked.types
     slots = [
         slot for slot in view.slots if types is None or (slot.card is not None and slot.card.type in types)
     ]
-    return slots if tail is None else slots[len(slots) - tail :] if tail < len(slots) else slots
+    first = 0 if asked.tail is None else max(len(slots) - asked.tail, 0)
+    return slots[first : asked.head]
 
 
 def _as_json(view: BoxView, asked: _Asked, provenance: dict[str, Provenance | None]) -> dict[str, Any]:
