@@ -21,8 +21,13 @@ def pattern(words: Sequence[str]) -> re.Pattern[str] | None:
 
 
 def _word(word: str) -> str:
-    edges = (r"\b" if re.fullmatch("[^\\W\u1100-\uffff]", edge) else "" for edge in (word[0], word[-1]))
-    return re.escape(word).join(edges)
+    before = r"(?<![^\W_])" if _SPACED.match(word[0]) else ""
+    behind = r"(?![^\W_])" if _SPACED.match(word[-1]) else ""
+    return before + re.escape(word) + behind
+
+
+# A letter or digit, save of the scripts of East Asia. To a search an underscore ends a word.
+_SPACED = re.compile("[^\\W_\u1100-\uffff]")
 
 
 def around(text: str, found: re.Pattern[str] | None) -> str:

@@ -49,7 +49,7 @@ def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
     long texts go on below. In a pipe, and with `-o wide`, nothing is left out, folded or cut.
     """
     columns, body = _fitting(columns, _cells(columns, items))
-    widths = _narrowed(columns, _widths(columns, body))
+    widths = _narrowed(columns, body)
     if (here := session_or_none()) is None or not here.no_header:
         names = [column.name for column in columns]
         plain = [column._replace(paint=None) for column in columns]
@@ -116,12 +116,15 @@ def _fitting(
     return [columns[place] for place in kept], [[cells[place] for place in kept] for cells in body]
 
 
-def _narrowed(columns: Sequence[Column], widths: list[int]) -> list[int]:
-    """The widths, the greatest before the last made less where these columns alone do not fit."""
-    lacking = -_room(widths[:-1])
-    if lacking > 0:
-        widest = max(range(len(widths) - 1), key=lambda place: widths[place])
-        widths[widest] = max(widths[widest] - lacking, _LEAST, len(columns[widest].name))
+def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
+    """The widths of the columns. Where those before the last do not fit, texts of several words are folded."""
+    widths = _widths(columns, body)
+    for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
+        lacking = -_room(widths[:-1])
+        if lacking > 0:
+            words = [word for cells in body for word in cells[place].split(" ")]
+            least = max(len(columns[place].name), _LEAST, *map(len, words))
+            widths[place] = min(widths[place], max(widths[place] - lacking, least))
     return widths
 
 
@@ -145,10 +148,12 @@ def _width() -> int:
 
 def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
     """The lines of a row: one, unless a text is folded, or goes on below the others."""
+    from rich.cells import cell_len
+
     room = _room(widths[:-1])
     beside, below = _last(columns[-1], cells[-1], room)
     before = [
-        [cell] if room >= 0 else folded(cell, width)
+        folded(cell, width) if cell_len(cell) > width else [cell]
         for cell, width in zip(cells[:-1], widths[:-1], strict=True)
     ]
     for texts in zip_longest(*before, beside, fillvalue=""):

@@ -23,7 +23,7 @@ def shown_beginning(database: "Database", wanted: str, index: str) -> str | None
     if not MIN_SHORT <= len(wanted) < SHORT:
         return None
     if not database.value("index_exists", index=index):
-        database.target.announce(f"looking through all ids; with all {SHORT} shown characters that is faster")
+        database.target.announce(f"looking through all ids; all {SHORT} shown characters are found faster")
     return wanted[:MIN_SHORT]
 
 

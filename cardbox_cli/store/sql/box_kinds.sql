@@ -12,10 +12,11 @@ CROSS JOIN (SELECT NULL::text AS title, NULL::jsonb AS provenance) AS i
 
 -- fragment: box_kind
 CROSS JOIN LATERAL (SELECT
-    CASE WHEN first.type = ANY(%(snapshots)s) OR i.title LIKE 'request of step\_%%' THEN 'request'
-         WHEN first.type = %(profile)s THEN 'profile'
+    CASE WHEN i.title LIKE 'request of step\_%%' THEN 'request'
          WHEN i.provenance IS NOT NULL THEN 'context'
          WHEN first.author = %(importer)s THEN 'conversation'
+         WHEN first.type = ANY(%(snapshots)s) THEN 'request'
+         WHEN first.type = %(profile)s THEN 'profile'
          WHEN first.turn IS NOT NULL THEN 'output'
          ELSE '' END) AS kind (name)
 

@@ -77,4 +77,4 @@ def _is_for_people() -> bool:
 def _print_hidden(numbers: Mapping[str, int]) -> None:
     if numbers:
         told = " and ".join(count(number, f"{kind} box") for kind, number in numbers.items())
-        announce(f"without {told}; --kind {next(iter(numbers))} shows them, -o json all")
+        announce(f"without {told}; --kind shows them, -o json all")

@@ -109,5 +109,5 @@ _EDGE = (
     Column("PHASE", lambda edge: edge.edge_phase),
     Column("FROM", lambda edge: _end_of(edge.source_agent_id, edge.source_agent_turn_id)),
     Column("TO", lambda edge: _end_of(edge.target_agent_id, edge.target_agent_turn_id)),
-    Column("CREATED", lambda edge: time(edge.created_at) or NOTHING),
+    Column("CREATED", lambda edge: time(edge.created_at) or NOTHING, spare=1),
 )
