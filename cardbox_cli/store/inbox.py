@@ -123,6 +123,11 @@ class InboxStore(ProjectStore):
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         self._run("point_inbox", agent_turn_id=agent_turn_id, **boxes)
 
+    def point_report(self, inbox_id: str, payload: dict[str, Any]) -> InboxRow | None:
+        """Lead a report to another result, due at once; None where it cannot be claimed."""
+        now = self.database.now()
+        return self._one(InboxRow, "point_report", inbox_id=inbox_id, payload=jsonb(payload), now=now)
+
     def idle_with_queued(self) -> list[str]:
         """The agents that are idle though a turn is queued for them."""
         return self._column("idle_agents_with_queued")

@@ -5,6 +5,7 @@ and `applying.py` applies it. The card's id is derived from the call: the same r
 """
 
 from contextlib import suppress
+from datetime import timedelta
 
 import msgspec
 
@@ -15,11 +16,14 @@ from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import (
     APPLIED,
+    DUE,
+    ERROR,
     RECEIVED,
     WAITING,
     WATCHDOG,
     Fence,
     Head,
+    InboxRow,
     TurnRecord,
     WaitingTool,
 )
@@ -156,15 +160,31 @@ def _send(
         tool_call_id=tool.tool_call_id,
         step_id=tool.step_id,
     )
-    row = send(runtime, report, Sender(source_agent_id))
+    row = send(runtime, report, Sender(source_agent_id)) or _mend(runtime, report)
     if row is None:
         raise Conflict(
             f"the call {tool.tool_call_id!r} has a report already",
-            hint="nothing was written; look at it first",
+            hint="nothing was written; `cbx turn show` names its row, `cbx inbox show` shows it",
         )
     runtime.turns.receive(tool.agent_turn_id, tool.tool_call_id, card_id)
     runtime.notify(row, "report")
     return _reported(tool, card_id, row.inbox_id)
+
+
+def _mend(runtime: Runtime, report: Message) -> InboxRow | None:
+    """The row that reports this call already, led to the present card where nobody can see its own.
+
+    Other programs report before they store, or store nothing. None where the row is claimed, was applied, or
+    has a card: a call has one result.
+    """
+    row = runtime.inbox.by_correlation(report.type.name, report.correlation_id or "")
+    if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR):
+        return None
+    if runtime.cards.get_many([row.pointer("tool_result_card_id") or ""]).cards:
+        return None
+    if row.status == ERROR:
+        runtime.inbox.move([row.inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
+    return runtime.inbox.point_report(row.inbox_id, report.payload)
 
 
 def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> Reported:

@@ -384,6 +384,16 @@ SET payload = i.payload || jsonb_strip_nulls(jsonb_build_object(
     'context_box_id', %(context_box_id)s::text, 'output_box_id', %(output_box_id)s::text))
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
 
+-- name: point_report
+-- Leads a report that can be claimed to another result; it is due at once.
+WITH i AS (
+    UPDATE state.agent_inbox AS i
+    SET payload = %(payload)s::jsonb, next_retry_at = least(i.next_retry_at, %(now)s::timestamptz)
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND i.status IN ('pending', 'deferred')
+    RETURNING i.*
+)
+SELECT {inbox_json} FROM i
+
 -- name: open_inbox_of_agent
 -- What an agent still has before it, the oldest first.
 SELECT {inbox_json}

@@ -264,6 +264,22 @@ class TestTooEarly:
         assert retry(runtime, reported.inbox_id or "", source_agent_id="sys.ann").row.retry_count == 0
         assert desk.take().kind == "run"
 
+    @pytest.mark.parametrize("tries", [1, 5], ids=["deferred", "dead"])
+    def test_the_right_result_takes_the_place_of_one_that_nobody_can_see(
+        self, ask: Asked, desk: Desk, runtime: Runtime, tries: int
+    ) -> None:
+        turn = ask().agent_turn_id or ""
+        report = put_report(runtime, turn, "a", "no_card", epoch=1)
+        desk.waiting("a")
+        for _ in range(tries):
+            assert "'no_card' cannot be seen" in desk.take().outcome
+            desk.later(0 if tries == 1 else 2)
+        reported = desk.report(turn, "a")
+        assert (reported.inbox_id, desk.waits(turn)) == (report, {"a": "received"})
+        assert desk.row(report).payload["tool_result_card_id"] == reported.tool_result_card_id
+        assert desk.take().kind == "run"
+        assert desk.output(turn) == ["tool.result"]
+
 
 class TestOfRequeuedTurns:
     def test_a_result_that_had_come_is_kept(self, turn: str, desk: Desk) -> None:

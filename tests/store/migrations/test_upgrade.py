@@ -168,7 +168,7 @@ class TestWhatWasLost:
             FOR lost IN SELECT format('ALTER TABLE %I.%I DROP COLUMN %I', table_schema, table_name, column_name)
                 FROM information_schema.columns
                 WHERE (table_schema IN ('state', 'cbx') OR table_name IN ('project_agents', 'tools'))
-                    AND table_name <> 'schema_version' AND (is_nullable = 'YES' OR column_default IS NOT NULL)
+                    AND table_name NOT IN ('schema_version', 'logs') AND (is_nullable = 'YES' OR column_default IS NOT NULL)
             LOOP EXECUTE lost; END LOOP; END $$""")
         set_back(database, 4)
         upgrade(database)
@@ -235,7 +235,7 @@ class TestOneAtATime:
 
             upgrade(database, finish)
         assert announced == ["another transaction is in the way of 0006_complete.sql; waiting"]
-        assert versions(database) == [4, 5, 6]
+        assert versions(database) == list(range(4, newest() + 1))
 
     def test_what_cannot_be_is_no_reason_to_wait(self, at_version: Callable[[str], Database]) -> None:
         old = at_version("version_3")
