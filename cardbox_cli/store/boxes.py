@@ -306,7 +306,6 @@ class BoxStore(ProjectStore):
             last=last,
             reversed_pattern=reversed_pattern,
             shown=shown_beginning(self.database, piece, "public.idx_boxes_shown"),
-            pattern=f"{like_escape(piece)}%",
         )
         return the_one("box", wanted, found, self.project_id)
 

@@ -109,8 +109,6 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
     """The value and what gave it, an option perhaps; else `source`, the variable that is set or DEFAULT."""
     if variable is settings.PROJECT:
         return session().project_id, variable.option if variable.option in session().given else source
-    if variable is settings.OUTPUT:
-        return session().output, variable.option if variable.option in session().given else source
     if variable is settings.HOME:
         return str(default_home(os.environ)), source
     if variable is settings.CONFIG:
@@ -125,7 +123,8 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
             target = find_listen_target(target)
         if target.conninfo is not None:
             return hide_password(target.conninfo) or "libpq's environment", target.named_by
-    return variable.value(), source
+    configured = _configured(variable)
+    return (configured.value if configured and source == configured.place else variable.value()), source
 
 
 def _described(shown: InForce) -> dict[str, Any]:

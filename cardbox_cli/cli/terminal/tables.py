@@ -117,7 +117,7 @@ def _fitting(
 
 
 def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
-    """The widths of the columns. Where those before the last do not fit, texts of several words are folded."""
+    """The widths of the columns. Where those before the last do not fit, some are less: words are folded."""
     widths = _widths(columns, body)
     for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
         lacking = -_room(widths[:-1])

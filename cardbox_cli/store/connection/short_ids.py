@@ -16,15 +16,15 @@ def like_escape(text: str) -> str:
 
 
 def shown_beginning(database: "Database", wanted: str, index: str) -> str | None:
-    """The 4 characters that find the ids whose last 8, which are shown, begin so; None for no search.
+    """The LIKE pattern of ids in short that begin with `wanted`; None where none can.
 
-    All 8 are the end of an id. Where the `index` is not there all ids are looked at, which is announced.
+    All of them is the end of an id. Where the `index` is not there all ids are looked at, which is announced.
     """
     if not MIN_SHORT <= len(wanted) < SHORT:
         return None
     if not database.value("index_exists", index=index):
         database.target.announce(f"looking through all ids; all {SHORT} shown characters are found faster")
-    return wanted[:MIN_SHORT]
+    return f"{like_escape(wanted)}%"
 
 
 def the_one(noun: str, wanted: str, candidates: Sequence[str], project_id: str) -> str:

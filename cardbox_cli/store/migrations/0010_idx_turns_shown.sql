@@ -3,4 +3,4 @@
 
 -- changes: cbx.turns
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_turns_shown ON cbx.turns
-    (project_id, left(right(agent_turn_id, 8), 4));
+    (project_id, right(agent_turn_id, 8));

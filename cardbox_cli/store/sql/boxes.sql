@@ -168,7 +168,7 @@ ORDER BY slot.place
 
 -- name: find_box_ids
 -- Boxes of the project from `first` to `last`, those whose id ends with what was typed, its dashes left out and
--- read backwards, and those whose last 8 characters begin with it, its first 4 being `shown`; up to six of each.
+-- read backwards, and those whose last 8 characters begin with it, unless `shown` is null; up to six of each.
 (SELECT b.box_id::text FROM public.card_boxes AS b
  WHERE b.tenant_id = %(project_id)s AND b.box_id BETWEEN %(first)s::uuid AND %(last)s::uuid LIMIT 6)
 UNION
@@ -177,8 +177,7 @@ UNION
  LIMIT 6)
 UNION
 (SELECT b.box_id::text FROM public.card_boxes AS b
- WHERE b.tenant_id = %(project_id)s AND left(right(b.box_id::text, 8), 4) = %(shown)s
-    AND right(b.box_id::text, 8) LIKE %(pattern)s
+ WHERE b.tenant_id = %(project_id)s AND right(b.box_id::text, 8) LIKE %(shown)s
  LIMIT 6)
 
 -- name: boxes_of_profile

@@ -223,8 +223,8 @@ AND (SELECT bool_and(EXISTS (
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}));
 
 -- name: find_card_ids
--- Up to six ids that are `wanted`, or else begin or end with it, or whose last 8 characters begin with it; for
--- these its first 4 are `shown`.
+-- Up to six ids that are `wanted`, or else begin or end with it, or whose last 8 characters begin with it; that
+-- is `shown`, unless it is null.
 (SELECT c.card_id, true AS whole FROM public.cards AS c
  WHERE c.tenant_id = %(project_id)s AND c.card_id = %(wanted)s)
 UNION ALL
@@ -237,8 +237,7 @@ UNION ALL
  LIMIT 6)
 UNION ALL
 (SELECT c.card_id, false FROM public.cards AS c
- WHERE c.tenant_id = %(project_id)s AND left(right(c.card_id, 8), 4) = %(shown)s
-    AND right(c.card_id, 8) LIKE %(pattern)s AND c.card_id <> %(wanted)s
+ WHERE c.tenant_id = %(project_id)s AND right(c.card_id, 8) LIKE %(shown)s AND c.card_id <> %(wanted)s
     AND c.card_id NOT LIKE %(pattern)s AND reverse(c.card_id) NOT LIKE %(reversed_pattern)s
  LIMIT 6)
 

@@ -90,17 +90,19 @@ def _with_boxes(
             )
 
 
+*_OF_CARDS, _PREVIEW = CARD
+COLUMNS: Columns = (
+    *_OF_CARDS,
+    _PREVIEW._replace(extra=True),
+    Column("BOX", lambda card: short_or_nothing(card.box_id), spare=1),
+    Column("MATCH", lambda card: card.match, overflow="cut"),
+)
+
+
 def _columns(words: re.Pattern[str] | None) -> Columns:
-    *of_cards, _ = CARD
-    return (
-        *of_cards,
-        Column("BOX", lambda card: short_or_nothing(card.box_id), spare=1),
-        Column(
-            "MATCH",
-            lambda card: card.match,
-            overflow="cut",
-            paint=lambda text: (
-                text if words is None else words.sub(lambda word: painted("red", word[0]), text)
-            ),
-        ),
-    )
+    *others, match = COLUMNS
+    return (*others, match._replace(paint=lambda text: _highlighted(text, words)))
+
+
+def _highlighted(text: str, words: re.Pattern[str] | None) -> str:
+    return text if words is None else words.sub(lambda word: painted("red", word[0]), text)
