@@ -1,6 +1,6 @@
 """What makes a command of a function: its options, its help, and whether its answers go through a pager."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, cast
 
@@ -19,6 +19,15 @@ class Verb(Signed, typer.core.TyperCommand):
     """What a function does. `pages`: whether long answers go through a pager; those of --watch never end."""
 
     pages = False
+    renamed: Mapping[str, str] = {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with today's names of options that are called by an earlier one."""
+        return super().parse_args(ctx, [self._today(word) for word in args])
+
+    def _today(self, word: str) -> str:
+        option, equals, value = word.partition("=")
+        return self.renamed.get(option, option) + equals + value
 
     @property
     def lists(self) -> bool:
@@ -44,11 +53,15 @@ class Verb(Signed, typer.core.TyperCommand):
 
 
 def verb(
-    *examples: str, pages: bool = False, takes_unknown_options: bool = False
+    *examples: str,
+    pages: bool = False,
+    takes_unknown_options: bool = False,
+    renamed: Mapping[str, str] = {},
 ) -> Callable[[Callable[..., Any]], Verb]:
     """Make a command of a function: its docstring is the help, its parameters are typer's.
 
-    `examples` are command lines, for the end of the help.
+    `examples` are command lines, for the end of the help. `renamed` are earlier names of options, which still
+    work, by today's.
     """
 
     def make(function: Callable[..., Any]) -> Verb:
@@ -63,6 +76,7 @@ def verb(
         command = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
         assert isinstance(command, Verb)
         command.pages = pages
+        command.renamed = renamed
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
                 # typer calls an argument by its variable, unless it has a metavar.
