@@ -8,11 +8,14 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cardbox_cli.store.connection.target import Target
+from tests.crash.shells import cbx_for_shells
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,10 +51,19 @@ def evened(text: str) -> str:
     return "\n".join(re.sub(" {2,}", "  ", line.strip()) for line in text.split("\n"))
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Path]:
+    """A folder with a `cbx` that starts at once."""
+    with tempfile.TemporaryDirectory() as folder, cbx_for_shells(Path(folder, "bin")) as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     "document", [document for document in DOCUMENTS if commands(document)], ids=lambda path: path.name
 )
-def test_what_the_document_shows_is_what_happens(document: Path, target: Target, tmp_path: Path) -> None:
+def test_what_the_document_shows_is_what_happens(
+    document: Path, target: Target, tmp_path: Path, programs: Path
+) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     pairs = commands(document)
     script = "\n".join(f"mark {number}\n{command}" for number, (command, _) in enumerate(pairs))
@@ -61,7 +73,7 @@ def test_what_the_document_shows_is_what_happens(document: Path, target: Target,
         cwd=tmp_path,
         env={
             **environment,
-            "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
+            "PATH": f"{programs}:{Path(sys.executable).parent}:{environment['PATH']}",
             "CBX_HOME": str(tmp_path / "home"),
             "TMPDIR": str(tmp_path),
             "CBX_DATABASE_URL": target.conninfo or "",

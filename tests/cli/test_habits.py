@@ -265,15 +265,27 @@ class TestNarrowTerminals:
     ) -> None:
         (shell.folder / "clerk.yaml").write_text("name: clerk\nworker_target: a-target-of-some-length\n")
         succeed(cbx("profile", "import", str(shell.folder / "clerk.yaml")))
-        succeed(cbx("agent", "provision", "clerk-of-a-long-name", "--profile", "clerk", "--tag", "a-tag"))
+        succeed(
+            cbx(
+                "agent",
+                "provision",
+                "clerk-of-a-name-that-is-quite-long",
+                "--profile",
+                "clerk",
+                "--tag",
+                "a-tag",
+            )
+        )
         command = "python3 /opt/tools/lookup_order.py --database orders --verbose"
         described = ("--description", "字" * 60)
         succeed(cbx("tool", "add", "lookup-order", "--exec", command, *described))
         box = box_of(add("many words " * 30), title="many words " * 12)
-        [turn] = lines(cbx("dispatch", "--agent", "clerk-of-a-long-name", "--context-box", box, "-o", "id"))
+        [turn] = lines(
+            cbx("dispatch", "--agent", "clerk-of-a-name-that-is-quite-long", "--context-box", box, "-o", "id")
+        )
         shift_clock(database, "5 minutes")
         fix = cbx("why", "--all", "-o", "json").json()[0]
-        box_of(*cbx("box", "show", box, "-o", "json").json()["card_ids"], title="字" * 100)
+        box_of(*cbx("box", "show", box, "-o", "json").json()["card_ids"], title="字" * 30)
         for columns in (80, 120):
             for words, shown in shell.all_on_terminal(self.COMMANDS, columns=columns, NO_COLOR="1"):
                 table = [line for line in shown.splitlines() if not line.startswith(("error:", "digest"))]

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import reduction
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -107,20 +108,57 @@ def fork(
             process.close()
 
 
-def _be_cbx(arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Path) -> None:
-    """What the fork does: become the process that a shell would have started.
+def fork_on(
+    descriptors: Sequence[int], arguments: Sequence[str], environment: Mapping[str, str], folder: str
+) -> BaseProcess:
+    """A running `cbx` whose streams are these three descriptors of ours. To be joined and closed by the caller."""
+    process = _FORKS.Process(
+        target=_be_cbx_on, args=(_Descriptors(descriptors), arguments, environment, folder)
+    )
+    process.start()
+    return process
 
-    Arguments that begin with `python -m MODULE` go to the `main` of that module.
-    """
+
+class _Descriptors:
+    """Open files on their way to another process, where they are a list of numbers."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+
+    def __reduce__(self) -> Any:
+        return _arrived, ([reduction.DupFd(number) for number in self._numbers],)
+
+
+def _arrived(descriptors: Sequence[Any]) -> list[int]:
+    return [descriptor.detach() for descriptor in descriptors]
+
+
+def _be_cbx(arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Path) -> None:
+    """What the fork does: become the process that a shell would have started, with files as its streams."""
+    kinds = (("in", os.O_RDONLY), ("out", os.O_WRONLY), ("err", os.O_WRONLY))
+    _be_cbx_on([os.open(streams / name, flags) for name, flags in kinds], arguments, environment, folder)
+
+
+def _be_cbx_on(
+    descriptors: Sequence[int],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: str | Path,
+) -> None:
+    """The same with open files. Arguments that begin with `python -m MODULE` go to the `main` of that module."""
     main = _main(arguments)
     if arguments[:2] == ("python", "-m"):
         arguments = arguments[3:]
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    for number, name, flags in ((0, "in", os.O_RDONLY), (1, "out", os.O_WRONLY), (2, "err", os.O_WRONLY)):
-        os.dup2(os.open(streams / name, flags), number)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    # Those of the server know of files that these numbers are no longer.
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)
     sys.exit(main(arguments))
 
 
