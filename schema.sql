@@ -34,6 +34,8 @@ CREATE UNIQUE INDEX IF NOT EXISTS uniq_cards_card_id ON public.cards (card_id);
 CREATE INDEX IF NOT EXISTS idx_cards_created ON public.cards (tenant_id, created_at, card_id);
 -- People type the last characters of an id.
 CREATE INDEX IF NOT EXISTS idx_cards_suffix ON public.cards (tenant_id, reverse(card_id));
+-- Or the beginning of the last 8, which tables show.
+CREATE INDEX IF NOT EXISTS idx_cards_shown ON public.cards (tenant_id, right(card_id, 8));
 CREATE INDEX IF NOT EXISTS idx_cards_tool_call ON public.cards (tenant_id, tool_call_id)
     WHERE tool_call_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_cards_turn ON public.cards (tenant_id, (metadata ->> 'agent_turn_id'))
@@ -56,6 +58,7 @@ ALTER TABLE public.card_boxes ALTER COLUMN card_ids SET STORAGE EXTERNAL;
 CREATE INDEX IF NOT EXISTS idx_boxes_updated ON public.card_boxes (tenant_id, updated_at, box_id);
 CREATE INDEX IF NOT EXISTS idx_boxes_suffix ON public.card_boxes
     (tenant_id, reverse(replace(box_id::text, '-', '')) text_pattern_ops);
+CREATE INDEX IF NOT EXISTS idx_boxes_shown ON public.card_boxes (tenant_id, right(box_id::text, 8) text_pattern_ops);
 
 -- part: resource.profiles
 CREATE SCHEMA IF NOT EXISTS resource;
@@ -303,6 +306,7 @@ CREATE TABLE IF NOT EXISTS cbx.turns (
 );
 -- People type the last characters of an id.
 CREATE INDEX IF NOT EXISTS idx_turns_suffix ON cbx.turns (project_id, reverse(agent_turn_id));
+CREATE INDEX IF NOT EXISTS idx_turns_shown ON cbx.turns (project_id, right(agent_turn_id, 8));
 CREATE INDEX IF NOT EXISTS idx_turns_unended ON cbx.turns (project_id, agent_turn_id) WHERE end_status IS NULL;
 
 -- part: cbx.leases
@@ -396,4 +400,4 @@ CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO cbx.schema_version (version) VALUES (7) ON CONFLICT DO NOTHING;
+INSERT INTO cbx.schema_version (version) VALUES (10) ON CONFLICT DO NOTHING;

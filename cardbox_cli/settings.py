@@ -12,14 +12,15 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from cardbox_cli.errors import UsageError
 
-Kind = Literal["seconds", "count", "text", "folder", "address", "command", "flag"]
+Kind = Literal["seconds", "count", "text", "folder", "file", "address", "command", "flag"]
 
 
 class Variable(NamedTuple):
     """A variable. `default` is the value without it, None where that is nothing or takes working out.
 
     `lower` and `upper` bound a number, both included. `instead` are variables that other programs know, too,
-    read in this order where it is not set. `option` gives the value to one command, and wins.
+    read in this order where it is not set. `option` gives the value to one command, and wins. `key` is what
+    the config file of a person calls it, which counts where neither says anything.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Variable(NamedTuple):
     instead: tuple[str, ...] = ()
     option: str | None = None
     empty_counts: bool = False
+    key: str | None = None
 
     @property
     def unit(self) -> str | None:
@@ -91,7 +93,12 @@ class Variable(NamedTuple):
 _DAY = 24 * 3600
 
 PROJECT = Variable(
-    "CBX_PROJECT", "text", "default", "The project (tenant) that a command works in.", option="--project"
+    "CBX_PROJECT",
+    "text",
+    "default",
+    "The project (tenant) that a command works in.",
+    option="--project",
+    key="project",
 )
 DATABASE_URL = Variable(
     "CBX_DATABASE_URL",
@@ -99,6 +106,7 @@ DATABASE_URL = Variable(
     None,
     "The database. Without it what libpq's variables, such as PGHOST, name, else the embedded one.",
     option="--database-url",
+    key="database_url",
 )
 LISTEN_URL = Variable(
     "CBX_LISTEN_URL", "address", None, "Where to LISTEN, if the database's address leads through a pooler."
@@ -111,6 +119,8 @@ HOME = Variable(
     "Where the embedded server and what cbx remembers lie: cbx in XDG_DATA_HOME.",
 )
 DATA_HOME = Variable("XDG_DATA_HOME", "folder", "~/.local/share", "Where programs keep a user's data.")
+CONFIG = Variable("CBX_CONFIG", "file", None, "The config file: cbx/config.toml in XDG_CONFIG_HOME.")
+CONFIG_HOME = Variable("XDG_CONFIG_HOME", "folder", "~/.config", "Where programs keep a user's settings.")
 RUNTIME_DIR = Variable(
     "XDG_RUNTIME_DIR",
     "folder",
@@ -160,6 +170,14 @@ STDERR_KEPT = Variable(
     524_288,
 )
 
+OUTPUT = Variable(
+    "CBX_OUTPUT",
+    "text",
+    "table",
+    "How answers are printed. Where csv or tsv cannot be, as a table.",
+    option="--output",
+    key="output",
+)
 PAGER = Variable(
     "CBX_PAGER",
     "command",
@@ -192,11 +210,12 @@ _OF_EXECUTION = (
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
-    *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, RUNTIME_DIR),
+    *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, CONFIG, CONFIG_HOME, RUNTIME_DIR),
     *(SERVER_USER, HANDOVERS, OWNER),
 )
-TERMINAL = (PAGER, EDITOR, NO_COLOR, TERM)
+TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
+IN_CONFIG_FILE = tuple(variable for variable in SETTINGS if variable.key is not None)
 BY_WORKER = (AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, TOOL_NAME, TOOL_CALL_ID)
 BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG)
 

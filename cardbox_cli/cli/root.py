@@ -34,17 +34,24 @@ COMMANDS = {
 }
 
 
+class Root(LazyGroup):
+    """The group of all commands. `cbx help COMMAND` is another way to ask for `cbx COMMAND --help`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
+
 def root() -> LazyGroup:
     """The command tree."""
-    return LazyGroup(
+    return Root(
         "cardbox_cli.cli.commands",
         COMMANDS,
         name="cbx",
         help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",
-        epilog="`cbx COMMAND --help` has examples. Start with `cbx demo`.",
+        epilog="`cbx help COMMAND`, or `cbx COMMAND --help`, has examples. Start with `cbx demo`.",
         params=[
             click.Option(
-                ["--version"],
+                ["--version", "-V"],
                 is_flag=True,
                 is_eager=True,
                 expose_value=False,

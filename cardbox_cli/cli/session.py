@@ -5,7 +5,7 @@ The four options are accepted before and after the subcommand; the later one win
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -14,9 +14,10 @@ import click
 
 from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
-from cardbox_cli.settings import PROJECT
+from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT
 
 if TYPE_CHECKING:
+    from cardbox_cli.cli.config_file import ConfigFile, Configured
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
     from cardbox_cli.store.connection.database import Database
@@ -26,20 +27,34 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(NamedTuple):
-    """A value of `-o`. `kind`: text for people, one document in the end, or lines as items come."""
+    """A value of `-o`. `kind`: text for people, one document in the end, or lines as items come.
+
+    `shows_all`: every column, unless some are named. `delimiter`: what stands between the values of a row for
+    programs.
+    """
 
     name: str
     kind: Literal["text", "document", "lines"]
     has_columns: bool = False
+    shows_all: bool = False
+    delimiter: str | None = None
+
+    @property
+    def for_lists(self) -> bool:
+        """Whether only a list, which has columns, can be printed so."""
+        return self.delimiter is not None
 
 
 FORMATS = {
     each.name: each
     for each in (
         OutputFormat("table", "text", has_columns=True),
+        OutputFormat("wide", "text", has_columns=True, shows_all=True),
         OutputFormat("json", "document"),
         OutputFormat("jsonl", "lines"),
         OutputFormat("yaml", "document"),
+        OutputFormat("csv", "document", has_columns=True, shows_all=True, delimiter=","),
+        OutputFormat("tsv", "document", has_columns=True, shows_all=True, delimiter="\t"),
         OutputFormat("id", "lines"),
     )
 }
@@ -69,14 +84,19 @@ class ProcessContext:
 class Session:
     """The settings of one run, and the way to its database. `pages`: whether it may start a pager.
 
-    `given` are those of the options below that the command line has.
+    `given` are those of the options below that the command line has. `usual_project` is the one without them.
     """
 
     project_id: str = field(default_factory=PROJECT.value)
+    usual_project: str = field(default_factory=PROJECT.value, compare=False)
     database_url: str | None = None
     output: str = "table"
+    color: str = "auto"
+    sort: str | None = None
+    no_header: bool = False
     debug: bool = False
     pages: bool = field(default=True, repr=False, compare=False)
+    config: "ConfigFile | None" = field(default=None, repr=False, compare=False)
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -87,16 +107,41 @@ class Session:
         """How the answer is printed."""
         return FORMATS[self.output]
 
+    def configure(self, commands: Callable[..., Collection[str]]) -> None:
+        """Take over what variables and the config file say, where no option does. Raises UsageError.
+
+        Once: what somebody chose since stays. `commands` is as for `read_config`.
+        """
+        if self.config is not None:
+            return
+        from cardbox_cli.cli.config_file import read_config
+
+        self.config = read_config(commands)
+        project, output = self.config.get(PROJECT), OUTPUT.found()
+        if project is not None and PROJECT.found() is None:
+            self.usual_project = project.value
+            self.project_id = self.project_id if "--project" in self.given else project.value
+        if output is None and (configured := self.config.get(OUTPUT)) is not None:
+            output = configured.place, configured.value
+        if output is not None and "--output" not in self.given:
+            self.output = _known_format(*output)
+
+    def configured_columns(self) -> "Configured | None":
+        """The columns that the config file names for the command that is running."""
+        command = click.get_current_context().command_path.partition(" ")[2]
+        return None if self.config is None else self.config.columns.get(command)
+
     def target(self) -> "Target":
         """The database that this run talks to."""
         from cardbox_cli.store.connection.target import find_target
 
-        return find_target(self.database_url, announce=announce)
+        configured = None if self.config is None else self.config.get(DATABASE_URL)
+        return find_target(self.database_url, announce=announce, configured=configured)
 
     @contextmanager
     def database(self) -> "Iterator[Database]":
         """A connection with its tables in place, for the time of one command."""
-        self._check_project()
+        self.check_project()
         with self.process.database(self.target()) as database:
             before, self._opened = self._opened, database
             try:
@@ -148,7 +193,8 @@ class Session:
             remember(database.address, self.project_id, self._made)
             self._made.clear()
 
-    def _check_project(self) -> None:
+    def check_project(self) -> None:
+        """Raise UsageError unless the project's id can be one."""
         project = self.project_id
         if not project.strip() or len(project) > 255 or not project.isprintable():
             raise UsageError(
@@ -157,9 +203,26 @@ class Session:
             )
 
 
+def _known_format(place: str, name: str) -> str:
+    if name not in FORMATS:
+        from cardbox_cli.model.handwritten.wording import did_you_mean
+
+        raise UsageError(
+            f"{place}: there is no format {name!r}{did_you_mean(name, FORMATS)}",
+            hint=f"formats are {', '.join(FORMATS)}",
+        )
+    return name
+
+
 def session() -> Session:
     """The session of the command that is running."""
     return cast(Session, click.get_current_context().find_root().obj)
+
+
+def session_or_none() -> Session | None:
+    """The session of the command that is running, if one is."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else cast("Session | None", context.find_root().obj)
 
 
 def announce(message: str) -> None:
@@ -168,38 +231,54 @@ def announce(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
+def _stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
+    """An option whose value becomes the session's attribute of this name."""
+
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            obj = context.find_root().obj
+            setattr(obj, name, value)
+            obj.given |= {declarations[0]}
+
+    return click.Option(declarations, expose_value=False, callback=keep, **attributes)
+
+
+def list_options() -> list[click.Option]:
+    """Fresh copies of the options that every command takes which has `--columns`."""
+    return [
+        _stored("sort", "--sort", metavar="C[:desc]", help="Sort by a column what is listed, after --limit."),
+        _stored("no_header", "--no-header", is_flag=True, help="Leave the line with the columns' names out."),
+    ]
+
+
 def common_options() -> list[click.Option]:
     """Fresh copies of the options that every command takes."""
-
-    def stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
-        def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
-            if value not in (None, False):
-                obj = context.find_root().obj
-                setattr(obj, name, value)
-                obj.given |= {declarations[0]}
-
-        return click.Option(declarations, expose_value=False, callback=keep, **attributes)
-
     return [
-        stored(
+        _stored(
             "project_id",
             "--project",
             "-p",
             metavar="ID",
-            help="Project (tenant). Default: CBX_PROJECT, else 'default'.",
+            help="Project (tenant). Default: CBX_PROJECT, the config file, else 'default'.",
         ),
-        stored(
+        _stored(
             "database_url",
             "--database-url",
             metavar="URL",
-            help="Database. Default: CBX_DATABASE_URL, libpq's variables, else the embedded one.",
+            help="Database. Default: CBX_DATABASE_URL, libpq's, the config file, else the embedded one.",
         ),
-        stored(
+        _stored(
             "output",
             "--output",
             "-o",
             type=click.Choice(tuple(FORMATS)),
-            help="How to print the answer. Default: table.",
+            help="How to print the answer. Default: CBX_OUTPUT, the config file, else table.",
         ),
-        stored("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
+        _stored(
+            "color",
+            "--color",
+            type=click.Choice(("auto", "always", "never")),
+            help="Whether tables have colours. Default: on terminals.",
+        ),
+        _stored("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
     ]

@@ -19,16 +19,35 @@ from cardbox_cli.cli.session import common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 
+# What people who come from other programs type, each for the first of these verbs that a noun has.
+ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "get": ("show",)}
+
 
 class Signed(click.Command):
-    """A command whose refusals say whose they are: click forgets it where a value is missing."""
+    """A command whose refusals say whose they are, and all that is missing: click names the first alone."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
         try:
             return super().parse_args(ctx, args)
+        except click.MissingParameter as exc:
+            missing = self._missing(ctx, given)
+            if len(missing) > 1:
+                raise click.UsageError(f"Missing {', '.join(missing)}.", ctx) from exc
+            exc.ctx = exc.ctx or ctx
+            raise
         except click.UsageError as exc:
             exc.ctx = exc.ctx or ctx
             raise
+
+    def _missing(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What is required and not given, as click calls each."""
+        values, _, _ = self.make_parser(ctx).parse_args(args)
+        return [
+            f"{parameter.param_type_name} {parameter.get_error_hint(ctx)}"
+            for parameter in self.get_params(ctx)
+            if parameter.required and parameter.value_is_missing(parameter.consume_value(ctx, values)[0])
+        ]
 
 
 class LazyGroup(Signed, click.Group):
@@ -42,6 +61,11 @@ class LazyGroup(Signed, click.Group):
         self.package = package
         self.entries = entries
         self.params += common_options()
+        self.aliases = {
+            alias: verb
+            for alias, verbs in ALIASES.items()
+            if alias not in entries and (verb := next((each for each in verbs if each in entries), None))
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
@@ -57,6 +81,17 @@ class LazyGroup(Signed, click.Group):
         command.help = command.help or self.entries[cmd_name]
         return command
 
+    def verbs(self, *nouns: str) -> list[str]:
+        """The verbs of these nouns, or of all, as "card list". For all it loads what stands alone, too."""
+        context = click.Context(self)
+        groups = ((name, self.get_command(context, name)) for name in nouns or self.entries)
+        return [
+            f"{name} {verb}"
+            for name, group in groups
+            if isinstance(group, LazyGroup)
+            for verb in group.entries
+        ]
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names of the table and the options that begin so."""
         names = [
@@ -70,7 +105,7 @@ class LazyGroup(Signed, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with a guess at what a mistyped name meant."""
-        name = args[0]
+        name = args[0] = self.aliases.get(args[0], args[0])
         if name not in self.entries and not name.startswith("-"):
             from cardbox_cli.model.handwritten.wording import did_you_mean
 
@@ -91,6 +126,10 @@ class LazyGroup(Signed, click.Group):
         """The table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.entries.items()))
+        if self.aliases:
+            short = ", ".join(f"{alias} for {verb}" for alias, verb in self.aliases.items())
+            formatter.write_paragraph()
+            formatter.write_text(f"Also: {short}.")
 
 
 def noun(package: str, entries: Mapping[str, str]) -> LazyGroup:

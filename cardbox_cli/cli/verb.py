@@ -1,35 +1,67 @@
 """What makes a command of a function: its options, its help, and whether its answers go through a pager."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import click
 import typer.core
 import typer.main
 from typer.models import CommandInfo
 
-from cardbox_cli.cli.session import common_options, session
+from cardbox_cli.cli.session import common_options, list_options, session
 from cardbox_cli.cli.terminal.pager import paged
-from cardbox_cli.cli.tree import HELP, Signed
+from cardbox_cli.cli.tree import HELP, LazyGroup, Signed
+from cardbox_cli.errors import UsageError
 
 
 class Verb(Signed, typer.core.TyperCommand):
     """What a function does. `pages`: whether long answers go through a pager; those of --watch never end."""
 
     pages = False
+    renamed: Mapping[str, str] = {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with today's names of options that are called by an earlier one."""
+        return super().parse_args(ctx, [self._today(word) for word in args])
+
+    def _today(self, word: str) -> str:
+        option, equals, value = word.partition("=")
+        return self.renamed.get(option, option) + equals + value
+
+    @property
+    def lists(self) -> bool:
+        """Whether the answer is a list with columns."""
+        return any("--columns" in parameter.opts for parameter in self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
+        session().configure(cast(LazyGroup, ctx.find_root().command).verbs)
+        self._refuse_format()
         with paged() if self.pages and session().pages and not ctx.params.get("watch") else nullcontext():
             return super().invoke(ctx)
 
+    def _refuse_format(self) -> None:
+        """Raise UsageError for a format that is for lists. One that nobody asked for now gives way."""
+        here = session()
+        if here.format.for_lists and not self.lists:
+            if "--output" in here.given:
+                raise UsageError(
+                    f"-o {here.output} is for lists, such as `cbx card list`",
+                    hint="-o json is for all answers",
+                )
+            here.output = "table"
+
 
 def verb(
-    *examples: str, pages: bool = False, takes_unknown_options: bool = False
+    *examples: str,
+    pages: bool = False,
+    takes_unknown_options: bool = False,
+    renamed: Mapping[str, str] = {},
 ) -> Callable[[Callable[..., Any]], Verb]:
     """Make a command of a function: its docstring is the help, its parameters are typer's.
 
-    `examples` are command lines, for the end of the help.
+    `examples` are command lines, for the end of the help. `renamed` are earlier names of options, which still
+    work, by today's.
     """
 
     def make(function: Callable[..., Any]) -> Verb:
@@ -44,12 +76,13 @@ def verb(
         command = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
         assert isinstance(command, Verb)
         command.pages = pages
+        command.renamed = renamed
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
                 # typer calls an argument by its variable, unless it has a metavar.
                 kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
                 parameter.metavar = kind + "..." * (parameter.nargs != 1)
-        command.params += common_options()
+        command.params += [*(list_options() if command.lists else []), *common_options()]
         return command
 
     return make

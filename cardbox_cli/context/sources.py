@@ -15,10 +15,10 @@ import msgspec
 
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import REASONING
-from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, draft_card
 from cardbox_cli.model.content import Content
 
-AUTHOR = "cbx.import"
+AUTHOR = IMPORTER
 FORMAT = "source_format"
 MESSAGE = "source_message"
 BLOCKS = "source_blocks"

@@ -331,6 +331,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The calls whose results are not applied, of other epochs than the head's."""
         return tuple(tool for tool in self.waiting if tool.is_open and tool.turn_epoch != self.epoch)
 
+    def reports_of(self, call: WaitingTool) -> tuple[InboxRow, ...]:
+        """The reports of a call, whatever became of them."""
+        return tuple(row for row in self.rows if is_report(row) and row.correlation_id == call.tool_call_id)
+
     @cached_property
     def unanswered(self) -> tuple[WaitingTool, ...]:
         """The open calls that wait for a result of which nothing is on its way."""

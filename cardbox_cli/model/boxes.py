@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -27,6 +27,19 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     card_ids: list[str]
     parent_ids: list[str]
     updated_at: datetime | None
+
+
+# What a box is for, as far as its cards, its packing and the turns that name it tell.
+BoxKind = Literal["context", "output", "conversation", "profile", "request"]
+BOX_KINDS: tuple[BoxKind, ...] = get_args(BoxKind)
+# Those that cbx makes by itself, and few people look for.
+INTERNAL_KINDS: tuple[BoxKind, ...] = ("profile", "request")
+
+
+class ListedBox(Box, frozen=True, kw_only=True):
+    """A box in a list, with its kind where one is known."""
+
+    kind: BoxKind | None
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):

@@ -27,6 +27,7 @@ from cardbox_cli.model.ids import new_card_id
 
 # The agent that a person at a command line is: the author of their cards, the parent of what they pack.
 OPERATOR = "sys.operator"
+IMPORTER = "cbx.import"
 
 # The roles that some provider knows, and those of them that instruct the model.
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")

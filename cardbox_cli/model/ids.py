@@ -68,8 +68,9 @@ def short_id(full_id: str) -> str:
 
 
 def fits(wanted: str, full_id: str) -> bool:
-    """Whether `wanted` is the beginning or the end of an id, and long enough to mean it."""
-    return len(wanted) >= MIN_SHORT and (full_id.startswith(wanted) or full_id.endswith(wanted))
+    """Whether `wanted` is the beginning or end of an id, or of its short form, and long enough to mean it."""
+    alike = full_id.startswith(wanted) or full_id.endswith(wanted) or short_id(full_id).startswith(wanted)
+    return len(wanted) >= MIN_SHORT and alike
 
 
 def unique(ids: Iterable[str]) -> list[str]:

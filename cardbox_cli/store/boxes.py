@@ -23,7 +23,7 @@ from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
-from cardbox_cli.store.connection.short_ids import like_escape, the_one
+from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.heads import HeadStore
 
 if TYPE_CHECKING:
@@ -290,14 +290,23 @@ class BoxStore(ProjectStore):
         return self._further("count_further_boxes", **place(self._dated(where), last, 0, **_BY_CHANGE))
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, or a unique beginning or end of one."""
+        """The full id that `wanted` stands for: an id, or a unique piece of one.
+
+        That is its beginning, its end, or the beginning of what is shown. Raises NotFound, AmbiguousId.
+        """
         whole = as_box_id(wanted)
         if whole is not None:
             return whole
         piece = wanted.lower().replace("-", "")
         first, last = _ids_beginning_with(piece)
         reversed_pattern = f"{like_escape(piece[::-1])}%"
-        found = self._column("find_box_ids", first=first, last=last, reversed_pattern=reversed_pattern)
+        found = self._column(
+            "find_box_ids",
+            first=first,
+            last=last,
+            reversed_pattern=reversed_pattern,
+            shown=shown_beginning(self.database, piece, "public.idx_boxes_shown"),
+        )
         return the_one("box", wanted, found, self.project_id)
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:

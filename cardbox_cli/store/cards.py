@@ -19,7 +19,7 @@ from cardbox_cli.store.card_use import CardUseStore, Force
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.queries import query
-from cardbox_cli.store.connection.short_ids import like_escape, the_one
+from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
@@ -72,6 +72,7 @@ class CardFilter(Dated, frozen=True, kw_only=True):
     trace_id: str | None = None
     tool_call_id: str | None = None
     text: str | None = None
+    card_ids: Sequence[str] | None = None
     include_deleted: bool = False
 
 
@@ -207,9 +208,13 @@ class CardStore(ProjectStore):
         return Further.counted(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """The full id of an id, or of a unique beginning or end of one. Raises NotFound, AmbiguousId."""
+        """The full id of an id, or of a unique beginning or end of one, or the beginning of what is shown.
+
+        Raises NotFound, AmbiguousId.
+        """
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
-        rows = self._rows("find_card_ids", wanted=wanted, **patterns)
+        shown = shown_beginning(self.database, wanted, "public.idx_cards_shown")
+        rows = self._rows("find_card_ids", wanted=wanted, shown=shown, **patterns)
         whole = [card_id for card_id, is_whole in rows if is_whole]
         return the_one("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
 
@@ -225,7 +230,7 @@ class CardStore(ProjectStore):
 
     def _may_be_few(self, where: CardFilter, asked: dict[str, Any]) -> bool:
         """Whether an index finds just what `where` allows, and that is likely to be little."""
-        if where.agent_turn_id is not None or where.tool_call_id is not None:
+        if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
             return True
         return asked["words"] is not None and bool(self.database.value("text_index_exists"))
 
@@ -257,6 +262,7 @@ def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:
         **place(where, after, limit, key="card_id"),
         **_text_search(where.text),
         "types": None if where.types is None else list(where.types),
+        "card_ids": None if where.card_ids is None else list(where.card_ids),
     }
 
 

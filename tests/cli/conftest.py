@@ -163,14 +163,14 @@ class Shell:
         return self._on_terminal(["-m", "cardbox_cli", *arguments], typed, columns, variables)
 
     def all_on_terminal(
-        self, commands: Sequence[Sequence[str]], typed: str = "", **variables: str
+        self, commands: Sequence[Sequence[str]], typed: str = "", columns: int = 200, **variables: str
     ) -> list[tuple[Sequence[str], str]]:
         """Run command lines one after the other in one process on a terminal; what each showed."""
         code = (
             "import sys; from cardbox_cli.cli.main import main\n"
             f"for words in {list(map(list, commands))!r}: main(words); print({_NEXT!r}, flush=True)"
         )
-        shown = self._on_terminal(["-c", code], typed, 200, variables).out.split(_NEXT + "\n")
+        shown = self._on_terminal(["-c", code], typed, columns, variables).out.split(_NEXT + "\n")
         return list(zip(commands, shown[:-1], strict=True))
 
     def _on_terminal(

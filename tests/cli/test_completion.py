@@ -138,7 +138,7 @@ class TestWhatIsOffered:
                 "URL",
             ),
             *("M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]"),
-            *("[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),
+            *("C[:desc]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),
         }
         unknown = {
             (path, parameter.metavar)

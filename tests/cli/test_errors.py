@@ -275,7 +275,7 @@ TABLE = [
         5,
         "ambiguous-id",
         "'4711' fits several: one-4711, two-4711",
-        "type more characters of the id, from its beginning or its end",
+        "type more characters of the id, from its beginning or its end, or all 8 that are shown",
         {"candidates": ["one-4711", "two-4711"]},
     ),
     Row(
@@ -503,7 +503,7 @@ class TestBeforeACommandIsKnown:
         assert (result.code, result.out) == (2, "")
         assert result.err == (
             "error: Invalid value for '--output' / '-o': 'xml' is not one of"
-            " 'table', 'json', 'jsonl', 'yaml', 'id'.\nhint: `cbx --help` shows what it takes\n"
+            " 'table', 'wide', 'json', 'jsonl', 'yaml', 'csv', 'tsv', 'id'.\nhint: `cbx --help` shows what it takes\n"
         )
 
     @pytest.mark.parametrize("command", [(), ("box",)], ids=["cbx", "cbx box"])

@@ -51,6 +51,11 @@ class TestReadingItAsItIs:
         bare = listed["018f-bare"]
         assert (bare["type"], bare["role"], bare["content"], bare["metadata"]) == ("unknown", None, None, {})
         assert cbx("card", "show", "8f-task", "-o", "json").json()["author_id"] == "sys.pmo"
+        shown = cbx("card", "show", "18f-t", "-o", "id")
+        assert (shown.out, shown.err) == (
+            "018f-task\n",
+            "looking through all ids; all 8 shown characters are found faster\n",
+        )
         assert lines(cbx("card", "search", "refund", "-o", "id")) == ["018f-task", "018f-call"]
         assert len(lines(cbx("card", "list"))) == 1 + 4
 

@@ -131,7 +131,7 @@ class TestEveryCommand:
 
     @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
     def test_a_noun_lists_its_verbs(self, path: Path, offline: Cbx) -> None:
-        listed = succeed(offline(*path, "--help")).split("Commands:\n")[1]
+        listed = succeed(offline(*path, "--help")).split("Commands:\n")[1].split("\n\n")[0]
         pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in listed.splitlines()]
         assert [name for name, _ in pairs] == [verb for noun, verb in VERBS_OF_NOUNS if noun == path[0]]
         assert all(re.match(r"[A-Z].+\.", text) for _, text in pairs)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cardbox_cli.cli.commands.card import search
 from cardbox_cli.cli.terminal import columns
+from cardbox_cli.cli.terminal.shown import picked
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx
@@ -175,7 +177,7 @@ class TestColumns:
 
     KINDS = (
         (("card", "list"), columns.CARD),
-        (("card", "search", "x"), columns.CARD),
+        (("card", "search", "x"), (*columns.CARD, *picked(search.COLUMNS, "BOX", "MATCH"))),
         (("box", "list"), columns.BOX),
         (("box", "show", "12345678"), columns.places()),
         (("profile", "list"), columns.PROFILE),
@@ -188,11 +190,16 @@ class TestColumns:
         self, command: tuple[str, ...], known: columns.Columns, offline: Cbx
     ) -> None:
         there_are = ", ".join(column.name.lower().replace(" ", "-") for column in known)
-        for typed, unknown in (("age,nix", "nix"), (",", ""), ("agee", "agee")):
-            assert refusal(offline, *command, "--columns", typed) == (
+        for option, typed, told in (
+            ("--columns", "full-id,xyz", "'xyz'"),
+            ("--columns", ",", "''"),
+            ("--columns", "full-ic", "'full-ic'; did you mean 'full-id'?"),
+            ("--sort", "full_ic:desc", "'full_ic'; did you mean 'full-id'?"),
+        ):
+            assert refusal(offline, *command, option, typed) == (
                 2,
                 "",
-                [f"error: --columns: there is no column {unknown!r}", f"hint: there are {there_are}"],
+                [f"error: {option}: there is no column {told}", f"hint: there are {there_are}"],
             )
 
     @pytest.mark.parametrize(

@@ -53,6 +53,23 @@ class TestWords:
     def test_quotes_and_comments_are_those_of_a_shell(self, line: str, words: list[str]) -> None:
         assert split(line) == words
 
+    @pytest.mark.parametrize(
+        ("line", "mark"),
+        [
+            ("box list -o id | head -1", "|"),
+            ("card show x>file", ">"),
+            ("card list 2>&1", ">"),
+            ("card add --text - < text", "<"),
+            ("box list ; card list", ";"),
+            ("box list && card list", "&&"),
+        ],
+    )
+    def test_pipes_and_files_are_refused(self, line: str, mark: str) -> None:
+        with pytest.raises(UsageError, match=re.escape(f"{mark!r} is no part of a command")) as refused:
+            split(line)
+        assert refused.value.hint == f"quote it, or ask a shell: cbx {line}"
+        assert split("card search 'a | b' \\> \"<\" # a > b | c") == ["card", "search", "a | b", ">", "<"]
+
     @pytest.mark.parametrize("line", ["box 'list", 'box "list', "box list\\", "a b'c"])
     def test_an_open_end_is_refused(self, line: str) -> None:
         with pytest.raises(UsageError, match="has no end"):
@@ -106,6 +123,19 @@ class TestAScript:
     @pytest.mark.parametrize("word", ["exit", "quit"])
     def test_it_can_be_left(self, script: Callable[..., object], word: str) -> None:
         assert script(f"{word}\nno-such\n").code == 0
+
+    def test_use_goes_on_in_another_project(self, script: Callable[..., object], cbx: Cbx) -> None:
+        result = script(f"{ADD} here\nuse other\n{ADD} there\ncbx use p\ncard list -o id", "-k")
+        here, there, listed = succeed(result).splitlines()
+        assert listed == here
+        assert succeed(cbx("-p", "other", "card", "list", "-o", "id")).split() == [there]
+        for words, message in (
+            ("use", "`use` takes one project"),
+            ("use ' '", "must have 1 to 255 printable"),
+        ):
+            refused = script(f"{words}\n")
+            assert refused.code == 2
+            assert message in refused.err
 
     def test_help_is_help(self, script: Callable[..., object], cbx: Cbx) -> None:
         shown = succeed(script("help\nhelp box list\ncbx\n"))
@@ -284,6 +314,11 @@ class TestATerminal:
         typist.see(r"\n[0-9a-f-]{36}\ncbx p> $")
         typist.type("\x04")
         assert typist.end() == 0
+
+    def test_the_prompt_has_the_project_in_use(self, typist: Typist) -> None:
+        typist.see(r"cbx p> $")
+        typist.type("use other\r")
+        typist.see(r"cbx other> $")
 
     @pytest.mark.parametrize("word", ["exit", "quit"])
     def test_words_that_leave(self, typist: Typist, word: str) -> None:

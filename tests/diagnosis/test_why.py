@@ -55,8 +55,12 @@ def test_an_unknown_turn_is_not_found(world: World) -> None:
     )
 
 
-def test_one_thing_must_be_asked_for(cbx: Cbx) -> None:
-    for words in (["why"], ["why", "turn_1", "--all"], ["why", "--agent", "a", "--all"]):
+def test_one_thing_alone_is_asked_for(cbx: Cbx) -> None:
+    for words in (
+        ["why", "turn_1", "--agent", "a"],
+        ["why", "turn_1", "--all"],
+        ["why", "--agent", "a", "--all"],
+    ):
         answer = cbx(*words)
         assert (answer.code, answer.err) == (
             2,

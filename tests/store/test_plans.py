@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.errors import AmbiguousId
 from cardbox_cli.store.boxes import BoxFilter, BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore, index_text
 from cardbox_cli.store.connection.database import Database
@@ -99,6 +100,12 @@ def listed(**where: Any) -> Callable[[Database], Any]:
     return of_cards(lambda cards: list(cards.newest(CardFilter(**where), limit=20)))
 
 
+def ambiguous(resolve: Callable[[str], str], piece: str) -> None:
+    """Ten ids have this piece in common."""
+    with pytest.raises(AmbiguousId):
+        resolve(piece)
+
+
 HOT = {
     "the newest cards": (listed(), "list_cards", {"idx_cards_created"}),
     "the cards of two hours": (listed(since=timedelta(hours=2)), "list_cards", {"idx_cards_created"}),
@@ -118,6 +125,16 @@ HOT = {
         of_cards(lambda cards: cards.resolve(CARD[-8:])),
         "find_card_ids",
         {"idx_cards_suffix"},
+    ),
+    "the beginning of a card's shown id": (
+        of_cards(lambda cards: ambiguous(cards.resolve, CARD[-8:-1])),
+        "find_card_ids",
+        {"idx_cards_shown"},
+    ),
+    "the beginning of a box's shown id": (
+        of_boxes(lambda boxes: ambiguous(boxes.resolve, BOX[-8:-1])),
+        "find_box_ids",
+        {"idx_boxes_shown"},
     ),
     "a box's short id": (
         of_boxes(lambda boxes: boxes.resolve(BOX[-8:])),

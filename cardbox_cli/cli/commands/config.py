@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 from typer import Argument
 
 from cardbox_cli import settings
+from cardbox_cli.cli.config_file import Configured, config_path
 from cardbox_cli.cli.parameters.types import SETTING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
@@ -37,6 +38,7 @@ class InForce(NamedTuple):
 @verb(
     "cbx config",
     "cbx config CBX_LEASE",
+    "echo 'project = \"demo\"' >> $(cbx config config)",
     "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
     pages=True,
 )
@@ -45,9 +47,11 @@ def command(
         str | None, Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
     ] = None,
 ) -> None:
-    """Show the value of every setting: of its option, else its variable, else its default. Hides passwords.
+    """Show the value of every setting and where it comes from: option, variable, config file or default.
 
-    Exits 2 where a value cannot be, as the commands that need it do.
+    Hides passwords. Exits 2 where a value cannot be, as the commands that need it do. The config file is
+    TOML: project, database_url and output, each a text, and a table of columns with a key for each list, such
+    as "card list" = "id,created,preview".
     """
     if name is not None:
         one = _in_force(_named(name))
@@ -55,10 +59,10 @@ def command(
             raise one.refused
         output.emit(_described(one), table=lambda: output.print_text(one.text), ids=[one.variable.name])
         return
-    every = [_in_force(variable) for variable in settings.SETTINGS]
+    every = [*map(_in_force, settings.SETTINGS), *_columns()]
     output.emit_items(
         map(_described, every),
-        table=lambda: print_table(_SETTING, every, whole=True),
+        table=lambda: print_table(_SETTING, every),
         item_id=lambda described: described["name"],
     )
     for each in every:
@@ -75,9 +79,26 @@ def _named(given: str) -> settings.Variable:
     raise NotFound(f"there is no setting {given!r}", hint="`cbx config` lists them")
 
 
+def _columns() -> list[InForce]:
+    """The columns of lists that the config file names."""
+    config = session().config
+    return [
+        InForce(
+            settings.Variable(f"columns.{command}", "text", None, f"The columns of `cbx {command}`."),
+            *configured,
+        )
+        for command, configured in (config.columns if config else {}).items()
+    ]
+
+
+def _configured(variable: settings.Variable) -> Configured | None:
+    config = session().config
+    return None if config is None else config.get(variable)
+
+
 def _in_force(variable: settings.Variable) -> InForce:
-    found = variable.found()
-    source = found[0] if found else DEFAULT
+    found, configured = variable.found(), _configured(variable)
+    source = found[0] if found else configured.place if configured else DEFAULT
     try:
         return InForce(variable, *_looked_up(variable, source))
     except UsageError as exc:
@@ -90,6 +111,8 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
         return session().project_id, variable.option if variable.option in session().given else source
     if variable is settings.HOME:
         return str(default_home(os.environ)), source
+    if variable is settings.CONFIG:
+        return str(config_path()), source
     if variable is settings.NATS_URL and source != DEFAULT:
         from cardbox_cli.execution.notifications.nats import parse_servers
 
@@ -100,7 +123,8 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
             target = find_listen_target(target)
         if target.conninfo is not None:
             return hide_password(target.conninfo) or "libpq's environment", target.named_by
-    return variable.value(), source
+    configured = _configured(variable)
+    return (configured.value if configured and source == configured.place else variable.value()), source
 
 
 def _described(shown: InForce) -> dict[str, Any]:
@@ -123,7 +147,7 @@ def _described(shown: InForce) -> dict[str, Any]:
 _SETTING = (
     Column("NAME", lambda each: each.variable.name),
     Column("VALUE", lambda each: each.text or NOTHING),
-    Column("UNIT", lambda each: each.variable.unit or ""),
+    Column("UNIT", lambda each: each.variable.unit or "", spare=1),
     Column("SOURCE", lambda each: each.source),
     Column("HELP", lambda each: each.variable.help),
 )

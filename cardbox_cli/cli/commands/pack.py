@@ -195,8 +195,8 @@ def _columns(packed: "Packed", tokenizer: Tokenizer) -> Sequence[Column]:
         Column("#", lambda numbered: str(numbered[0]), right=True),
         Column("ID", card_id),
         Column("TYPE", of_card(lambda card: card.type, "(dangling)")),
-        Column("ROLE", of_card(lambda card: card.role or NOTHING)),
-        Column("TOKENS", of_card(tokens), right=True),
+        Column("ROLE", of_card(lambda card: card.role or NOTHING), spare=1),
+        Column("TOKENS", of_card(tokens), right=True, spare=2),
         Column("RULE", lambda numbered: short_rule(numbered[1].rule)),
-        Column("PREVIEW", of_card(lambda card: preview(card, 60), "")),
+        Column("PREVIEW", of_card(lambda card: preview(card, 60), ""), overflow="cut"),
     )

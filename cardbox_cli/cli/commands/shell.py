@@ -37,7 +37,7 @@ def command(
 
     Stops at the first failure, with its exit code. On a terminal it asks for lines and goes on after a
     failure; Tab completes, and Ctrl-D, exit or quit leave. Common options given here are those of each line
-    that has none of its own.
+    that has none of its own; `use PROJECT` goes on in another project.
     """
     if isinstance(session().process, Shell):
         raise UsageError("a shell does not start another one", hint="go on in this one")

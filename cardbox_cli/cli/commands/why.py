@@ -11,10 +11,11 @@ from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, time
+from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
-from cardbox_cli.settings import PROJECT, settings_from
+from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnose import Diagnoser
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 
 @verb(
-    "cbx why turn_0198c2f0",
+    "cbx why",
+    "cbx why 0198c2f0",
     "cbx why --agent researcher",
     "cbx why --all",
     "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 )
 def command(
     turn: Annotated[
-        str | None, Argument(click_type=TURN, help="A turn's id, a unique beginning or end of it, or @last.")
+        str | None,
+        Argument(
+            click_type=TURN,
+            help="A turn's id, or 4 or more characters of its beginning or end. Default: @last.",
+        ),
     ] = None,
     agent: Annotated[
         str | None,
@@ -44,7 +50,7 @@ def command(
 
     Exit code 0: healthy, ended, or waiting in time. 8: stuck, or in a state that no rule knows.
     """
-    if sum((turn is not None, agent is not None, all_)) != 1:
+    if sum((turn is not None, agent is not None, all_)) > 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
     from cardbox_cli.diagnosis.diagnose import Diagnoser
 
@@ -55,7 +61,7 @@ def command(
         elif agent is not None:
             _one(diagnoser.agent(agent))
         else:
-            is_last = turn == LAST
+            is_last = turn in (None, LAST)
             meant = recall(database.address, session().project_id, "turn") if is_last else turn
             _one(diagnoser.turn(meant or ""))
 
@@ -70,7 +76,7 @@ def _survey(diagnoser: "Diagnoser") -> None:
     survey = diagnoser.survey()
     output.emit_list(
         [{**_as_json(each), "waiting": each.waiting} for each in survey.problems],
-        columns=_PROBLEM,
+        columns=Shown(_PROBLEM),
         item_id=lambda each: each["turn"] or each["agent"],
         empty="nothing is stuck",
     )
@@ -92,8 +98,8 @@ _PROBLEM = (
     Column("TURN", lambda problem: problem["turn"] or _agent(problem)),
     Column("VERDICT", lambda problem: problem["verdict"]),
     Column("RULE", lambda problem: problem["rule"] or NOTHING),
-    Column("WAITING", lambda problem: str(problem["waiting"])),
-    Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING),
+    Column("WAITING", lambda problem: str(problem["waiting"]), right=True, spare=1),
+    Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING, overflow="whole"),
 )
 _EVIDENCE = (
     Column("TABLE", lambda evidence: evidence.table),
@@ -147,8 +153,10 @@ def _seen_json(seen: "Seen | Diagnosis") -> dict[str, Any]:
 
 
 def _command(words: Sequence[str] | None) -> str | None:
-    """The command as it is to be typed; it names the project where the environment does not."""
+    """The command as it is to be typed; it names the project where that is not the usual one."""
     if words is None:
         return None
     project = session().project_id
-    return shlex.join(["cbx", *words, *(["--project", project] if project != PROJECT.value() else [])])
+    return shlex.join(
+        ["cbx", *words, *(["--project", project] if project != session().usual_project else [])]
+    )

@@ -34,7 +34,9 @@ def answer(shell: str) -> int:
     Whatever is wrong, the person who types hears nothing of it.
     """
     try:
-        found = offers(_after_the_command(os.environ[LINE]), Session(process=_Hurried()))
+        session = Session(process=_Hurried())
+        session.configure(root().verbs)
+        found = offers(_after_the_command(os.environ[LINE]), session)
         rows = [_row(shell, found.prefix, item) for item in found.items]
         sys.stdout.buffer.write("".join(rows).encode("utf-8", "replace"))
         sys.stdout.flush()

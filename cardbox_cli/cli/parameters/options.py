@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import AGENT, BOX, CARD, FILE, INBOX_ROW, TOOL, TURN, OneOf, Seconds
 
-_AN_ID = "An id, 4 or more characters of its beginning or end"
+_AN_ID = "An id, 4 or more characters of its beginning or end or of what tables show"
 
 CardId = Annotated[str, Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
@@ -15,6 +15,7 @@ CardIds = Annotated[
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
+LastTurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}. Default: @last.")]
 ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
 InboxId = Annotated[str, Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]
 

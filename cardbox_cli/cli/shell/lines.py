@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.connection.target import Target
 
 LEAVE = ("exit", "quit")
+USE = "use"
 
 
 class Shell(ProcessContext):
@@ -69,11 +70,21 @@ class Shell(ProcessContext):
         words = without_prefix(words)
         if not words:
             return 0
+        if words[0] == USE:
+            return boundary.run(lambda: self._use(words[1:]), words, own)
 
         def run_words() -> object:
             return self._commands.main(words, prog_name="cbx", standalone_mode=False, obj=own)
 
         return boundary.run(run_words, words, own)
+
+    def _use(self, words: list[str]) -> None:
+        """Go on in another project. Raises UsageError."""
+        if len(words) != 1:
+            raise UsageError("`use` takes one project", hint="`project list` shows them")
+        chosen = replace(self.settings, project_id=words[0])
+        chosen.check_project()
+        self.settings = chosen
 
     # --- the context of a command
 
@@ -103,19 +114,30 @@ def split(line: str) -> list[str]:
             raise UsageError(
                 f"{rest[:40].rstrip()!r} has no end", hint="close the quotes; a command is a line by itself"
             )
+        _refuse_redirection(word[0], line)
         words += shlex.split(word[0])
         rest = rest[word.end() :].lstrip(_SPACE)
     return words
 
 
+def _refuse_redirection(word: str, line: str) -> None:
+    """Raise UsageError for what a shell would take for a pipe, a file, or the end of a command."""
+    bare = _QUOTED.sub("", word)
+    found = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
+    if found is not None:
+        raise UsageError(
+            f"{found!r} is no part of a command: a line here is one command, without pipes or files",
+            hint=f"quote it, or ask a shell: cbx {line.strip().removeprefix('cbx ')}",
+        )
+
+
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _SPACE = " \t\r\n"
 _WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 
 
 def without_prefix(words: list[str]) -> list[str]:
-    """The words of the command: a leading `cbx` says nothing, and `help X` means `X --help`."""
-    if words[:1] == ["help"]:
-        return [*words[1:], "--help"]
+    """The words of the command: a leading `cbx` says nothing."""
     return words[1:] or ["--help"] if words[:1] == ["cbx"] else words
 
 

@@ -20,7 +20,7 @@ from cardbox_cli.cli.completion.candidates import Offers, offers, words_of
 from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.session import announce
-from cardbox_cli.cli.shell.lines import LEAVE, Shell
+from cardbox_cli.cli.shell.lines import LEAVE, USE, Shell
 
 HISTORY = "shell_history"
 REMEMBERED = 2000
@@ -29,11 +29,10 @@ REMEMBERED = 2000
 def converse(shell: Shell) -> int:
     """Ask for lines and run them until the person leaves; 0."""
     announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D leaves")
-    prompt = f"cbx {one_line(shell.settings.project_id, 30)}> "
-    editor = _editor(shell, prompt)
+    editor = _editor(shell)
     while not shell.left:
         try:
-            line = input(prompt)
+            line = input(_prompt(shell))
             if editor is not None:
                 editor.remember(line)
             shell.run(line)
@@ -45,20 +44,23 @@ def converse(shell: Shell) -> int:
     return 0
 
 
-def _editor(shell: Shell, prompt: str) -> "_Editor | None":
+def _prompt(shell: Shell) -> str:
+    return f"cbx {one_line(shell.settings.project_id, 30)}> "
+
+
+def _editor(shell: Shell) -> "_Editor | None":
     try:
         import readline
     except ImportError:
         return None
-    return _Editor(shell, prompt, readline)
+    return _Editor(shell, readline)
 
 
 class _Editor:
     """What readline does for the prompt."""
 
-    def __init__(self, shell: Shell, prompt: str, readline: ModuleType) -> None:
+    def __init__(self, shell: Shell, readline: ModuleType) -> None:
         self._shell = shell
-        self._prompt = prompt
         self._readline = readline
         self._matches: list[str] = []
         self._descriptions: dict[str, str] = {}
@@ -113,7 +115,7 @@ class _Editor:
             description = self._descriptions[match]
             text = one_line(description, max(10, columns - width - 3))
             print(f"{match.rstrip().ljust(width)}  {text}".rstrip())
-        print(self._prompt + self._readline.get_line_buffer(), end="", flush=True)
+        print(_prompt(self._shell) + self._readline.get_line_buffer(), end="", flush=True)
 
 
 def _behind_prefix(words: list[str]) -> list[str]:
@@ -122,7 +124,11 @@ def _behind_prefix(words: list[str]) -> list[str]:
 
 
 def _own_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
-    known = {"help": "What a command takes.", **dict.fromkeys(LEAVE, "Leave the shell.")}
+    known = {
+        "help": "What a command takes.",
+        USE: "Go on in another project.",
+        **dict.fromkeys(LEAVE, "Leave the shell."),
+    }
     if len(words) > 1:
         return []
     return [

@@ -2,13 +2,17 @@
 
 import sys
 
+from cardbox_cli.cli.session import session_or_none
 from cardbox_cli.settings import NO_COLOR, TERM
 
 _CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 
 def coloured() -> bool:
-    """Whether colours are shown here."""
+    """Whether colours are shown here: as `--color` says, else on terminals that have them."""
+    here = session_or_none()
+    if here is not None and here.color != "auto":
+        return here.color == "always"
     return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
 
 

@@ -4,11 +4,10 @@ The one home of the columns of lists: what is shown unasked, and what by `--colu
 is for `tables.py` to decide.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cardbox_cli.cli.escaping import one_line
-from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.describe import (
     PREVIEW,
     age,
@@ -20,8 +19,8 @@ from cardbox_cli.cli.terminal.describe import (
     to_millisecond,
     token_count,
 )
+from cardbox_cli.cli.terminal.shown import Columns, replaced
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
-from cardbox_cli.errors import UsageError
 from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.durations import duration
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnSummary
     from cardbox_cli.store.profiles import ProfileEntry
 
-Columns = Sequence[Column]
-
 
 class Place(NamedTuple):
     """A place of a box, and the rule that brought its card."""
@@ -44,40 +41,14 @@ class Place(NamedTuple):
     rule: str
 
 
-def chosen(columns: Columns, given: str | None) -> Columns:
-    """The columns that `--columns` names, in any case; without it all but extras. Raises UsageError."""
-    if given is None:
-        return [column for column in columns if not column.extra]
-    if not session().format.has_columns:
-        raise UsageError(
-            f"--columns is for tables, not for -o {session().output}",
-            hint="pick keys out of -o json with jq, or print ids alone with -o id",
-        )
-    return [_named(columns, name) for name in given.split(",")]
+def _age(name: str, *, spare: int = 2) -> Column:
+    """How long ago what an item has under a name was; the youngest is sorted first."""
 
+    def elapsed(item: Any) -> float | None:
+        moment = getattr(item, name)
+        return None if moment is None else -moment.timestamp()
 
-def _named(columns: Columns, given: str) -> Column:
-    known = {_plain(column.name): column for column in columns}
-    if _plain(given) not in known:
-        raise UsageError(
-            f"--columns: there is no column {given.strip()!r}",
-            hint=f"there are {', '.join(name.replace(' ', '-') for name in known)}",
-        )
-    return known[_plain(given)]
-
-
-def picked(columns: Columns, *names: str) -> Columns:
-    """The columns of these names."""
-    return [_named(columns, name) for name in names]
-
-
-def replaced(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
-    """These columns, some with another text. They are called with `_` for a space."""
-    return [column._replace(text=texts.get(column.name.replace(" ", "_"), column.text)) for column in columns]
-
-
-def _plain(name: str) -> str:
-    return name.strip().lower().replace("-", " ").replace("_", " ")
+    return Column("AGE", lambda item: age(getattr(item, name)), right=True, spare=spare, key=elapsed)
 
 
 # --- cards
@@ -85,6 +56,10 @@ def _plain(name: str) -> str:
 
 def _tokens(tokenizer: Tokenizer) -> Callable[[Card], str]:
     return lambda card: token_count(card_tokens(card, tokenizer), exact=tokenizer.exact)
+
+
+def _bytes(card: Card) -> int:
+    return len(full_text(card).encode("utf-8", "surrogatepass"))
 
 
 def _metadata(key: str) -> Callable[[Card], str]:
@@ -95,17 +70,17 @@ CARD: Columns = (
     Column("ID", lambda card: short_id(card.card_id)),
     Column("FULL ID", lambda card: card.card_id, extra=True),
     Column("TYPE", lambda card: card.type),
-    Column("ROLE", lambda card: card.role or NOTHING),
-    Column("AGE", lambda card: age(card.created_at), right=True),
+    Column("ROLE", lambda card: card.role or NOTHING, spare=1),
+    _age("created_at"),
     Column("CREATED", lambda card: time(card.created_at) or NOTHING, extra=True),
     Column("AUTHOR", lambda card: card.author_id or NOTHING, extra=True),
     Column("TURN", _metadata("agent_turn_id"), extra=True),
     Column("STEP", _metadata("step_id"), extra=True),
     Column("TRACE", _metadata("trace_id"), extra=True),
     Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
-    Column("SIZE", lambda card: size(full_text(card)), right=True),
-    Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True),
-    Column("PREVIEW", preview),
+    Column("SIZE", lambda card: size(full_text(card)), right=True, spare=3, key=_bytes),
+    Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True, spare=4),
+    Column("PREVIEW", preview, overflow="cut"),
 )
 
 
@@ -114,6 +89,17 @@ CARD: Columns = (
 
 def _of_card(text: Callable[[Card], str]) -> Callable[[Place], str]:
     return lambda place: NOTHING if place.slot.card is None else text(place.slot.card)
+
+
+def _of_place(column: Column) -> Column:
+    """A column of cards as one of places, some of which have no card."""
+    key = column.key
+    if key is None:
+        return column._replace(text=_of_card(column.text))
+    return column._replace(
+        text=_of_card(column.text),
+        key=lambda place: None if place.slot.card is None else key(place.slot.card),
+    )
 
 
 def _place_preview(place: Place) -> str:
@@ -125,7 +111,7 @@ def _place_preview(place: Place) -> str:
 
 def places(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Columns:
     """The columns of places, their tokens counted by `tokenizer`; the rule is shown unasked or not."""
-    *of_cards, _ = (column._replace(text=_of_card(column.text)) for column in CARD)
+    *of_cards, _ = map(_of_place, CARD)
     whole = replaced(
         of_cards,
         ID=lambda place: short_id(place.slot.card_id),
@@ -135,8 +121,8 @@ def places(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Colum
     return (
         Column("#", lambda place: str(place.slot.position), right=True),
         *(column._replace(extra=column.extra and column.name != "TOKENS") for column in whole),
-        Column("RULE", lambda place: place.rule, extra=not with_rule),
-        Column("PREVIEW", _place_preview),
+        Column("RULE", lambda place: place.rule, extra=not with_rule, spare=1),
+        Column("PREVIEW", _place_preview, overflow="cut"),
     )
 
 
@@ -151,9 +137,10 @@ BOX: Columns = (
     Column("ID", lambda box: short_id(box.box_id)),
     Column("FULL ID", lambda box: box.box_id, extra=True),
     Column("CARDS", lambda box: str(len(box.card_ids)), right=True),
-    Column("AGE", lambda box: age(box.updated_at), right=True),
+    _age("updated_at"),
     Column("UPDATED", lambda box: time(box.updated_at) or NOTHING, extra=True),
-    Column("PARENTS", _parents),
+    Column("PARENTS", _parents, spare=3),
+    Column("KIND", lambda box: getattr(box, "kind", None) or NOTHING, extra=True),
     Column("TITLE", lambda box: box.title or ""),
 )
 
@@ -165,10 +152,10 @@ def _turns(found: Reference) -> str:
 REFERENCE: Columns = (
     Column("ID", lambda found: short_id(found.box_id)),
     Column("FULL ID", lambda found: found.box_id, extra=True),
-    Column("CARDS", lambda found: str(found.cards), right=True),
-    Column("AGE", lambda found: age(found.updated_at), right=True),
+    Column("CARDS", lambda found: str(found.cards), right=True, spare=3),
+    _age("updated_at"),
     Column("UPDATED", lambda found: time(found.updated_at) or NOTHING, extra=True),
-    Column("POSITIONS", lambda found: ", ".join(map(str, found.positions))),
+    Column("POSITIONS", lambda found: ", ".join(map(str, found.positions)), spare=1),
     Column("TURNS", _turns),
     Column("TITLE", lambda found: found.title or ""),
 )
@@ -183,8 +170,8 @@ PROFILE: Columns = (
     Column("BOX", lambda entry: short_id(entry.profile_box_id)),
     Column("FULL ID", lambda entry: entry.profile_box_id, extra=True),
     Column("WORKER TARGET", lambda entry: entry.worker_target),
-    Column("TAGS", _tags),
-    Column("AGE", lambda entry: age(entry.updated_at), right=True),
+    Column("TAGS", _tags, spare=3),
+    _age("updated_at"),
     Column("UPDATED", lambda entry: time(entry.updated_at) or NOTHING, extra=True),
 )
 
@@ -207,19 +194,23 @@ def _took(turn: "TurnSummary") -> str:
     return duration(turn.ended_at - turn.created_at)
 
 
+def _length(turn: "TurnSummary") -> Any:
+    return None if turn.created_at is None or turn.ended_at is None else turn.ended_at - turn.created_at
+
+
 TURN: Columns = (
     Column("ID", lambda turn: short_id(turn.agent_turn_id)),
     Column("FULL ID", lambda turn: turn.agent_turn_id, extra=True),
     Column("AGENT", lambda turn: turn.agent_id),
     Column("STATUS", lambda turn: turn.status),
     Column("END", lambda turn: turn.end_status or NOTHING),
-    Column("EPOCH", lambda turn: str(turn.turn_epoch), right=True),
-    Column("AGE", lambda turn: age(turn.created_at), right=True),
-    Column("TOOK", _took, right=True),
+    Column("EPOCH", lambda turn: str(turn.turn_epoch), right=True, spare=4),
+    _age("created_at"),
+    Column("TOOK", _took, right=True, spare=3, key=_length),
     Column("CREATED", lambda turn: time(turn.created_at) or NOTHING, extra=True),
     Column("ENDED", lambda turn: time(turn.ended_at) or NOTHING, extra=True),
     Column("DEPTH", lambda turn: _known(turn.recursion_depth), right=True, extra=True),
-    Column("PARENT", lambda turn: short_or_nothing(turn.parent_agent_turn_id)),
+    Column("PARENT", lambda turn: short_or_nothing(turn.parent_agent_turn_id), spare=2),
     Column("CONTEXT", lambda turn: short_or_nothing(turn.context_box_id), extra=True),
     Column("OUTPUT", lambda turn: short_or_nothing(turn.output_box_id), extra=True),
     Column("DELIVERABLE", lambda turn: short_or_nothing(turn.deliverable_card_id), extra=True),
@@ -246,8 +237,8 @@ INBOX: Columns = (
     Column("STATUS", lambda row: row.status),
     Column("TURN", lambda row: short_or_nothing(row.turn_id)),
     Column("EPOCH", lambda row: str(row.turn_epoch), right=True, extra=True),
-    Column("TRIES", lambda row: str(row.retry_count), right=True),
-    Column("AGE", lambda row: age(row.created_at), right=True),
+    Column("TRIES", lambda row: str(row.retry_count), right=True, spare=3),
+    _age("created_at"),
     Column("CREATED", lambda row: time(row.created_at) or NOTHING, extra=True),
     Column("DUE", lambda row: time(row.next_retry_at) or NOTHING, extra=True),
     Column("CORRELATION", lambda row: row.correlation_id or NOTHING, extra=True),
@@ -260,8 +251,8 @@ INBOX: Columns = (
 PROJECT: Columns = (
     Column("PROJECT", lambda project: project.project_id),
     Column("STATUS", lambda project: project.status),
-    Column("OWNER", lambda project: project.owner_id),
-    Column("AGE", lambda project: age(project.created_at), right=True),
+    Column("OWNER", lambda project: project.owner_id, spare=3),
+    _age("created_at"),
     Column("CREATED", lambda project: time(project.created_at) or NOTHING, extra=True),
     Column("UPDATED", lambda project: time(project.updated_at) or NOTHING, extra=True),
     Column("TITLE", lambda project: project.title),
@@ -284,10 +275,10 @@ AGENT: Columns = (
     Column("PROFILE", lambda entry: entry.profile_name or short_id(entry.profile_box_id)),
     Column("PROFILE BOX", lambda entry: short_id(entry.profile_box_id), extra=True),
     Column("WORKER TARGET", lambda entry: entry.worker_target),
-    Column("TAGS", _tags),
+    Column("TAGS", _tags, spare=3),
     Column("OWNER", lambda entry: entry.owner_agent_id or NOTHING, extra=True),
     Column("ROSTER", lambda entry: entry.status, extra=True),
-    Column("AGE", lambda entry: age(entry.created_at), right=True),
+    _age("created_at"),
     Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
     Column("DISPLAY NAME", lambda entry: entry.display_name or NOTHING, extra=True),
 )
@@ -300,8 +291,8 @@ def _timeout(tool: Tool) -> str:
 TOOL: Columns = (
     Column("NAME", lambda tool: tool.tool_name),
     Column("COMMAND", lambda tool: tool.command or NOTHING),
-    Column("TIMEOUT", _timeout),
-    Column("AFTER", lambda tool: tool.after_execution or NOTHING),
+    Column("TIMEOUT", _timeout, spare=1),
+    Column("AFTER", lambda tool: tool.after_execution or NOTHING, spare=2),
     Column("SUBJECT", lambda tool: tool.target_subject or NOTHING, extra=True),
     Column("DESCRIPTION", lambda tool: tool.description or ""),
 )

@@ -74,15 +74,15 @@ def _print_text(findings: "list[LintFinding]") -> None:
     if not findings:
         announce("nothing found")
         return
-    print_table(_FINDING, findings, whole=True)
+    print_table(_FINDING, findings)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
-    print_below(_REMEDY, list(remedies.items()), whole=True)
+    print_below(_REMEDY, list(remedies.items()))
 
 
 _FINDING = (
     Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
     Column("CARD", lambda found: short_id(found.card_id) if found.card_id else NOTHING),
-    Column("BOX", lambda found: short_id(found.box_id) if found.box_id else NOTHING),
+    Column("BOX", lambda found: short_id(found.box_id) if found.box_id else NOTHING, spare=1),
     Column("SEVERITY", lambda found: found.severity),
     Column("RULE", lambda found: found.rule),
     Column("MESSAGE", lambda found: found.message),

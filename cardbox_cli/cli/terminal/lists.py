@@ -10,7 +10,7 @@ import click
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import Columns
+from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.watch import follow, keep_showing
 from cardbox_cli.model import exact_json
 
@@ -25,7 +25,7 @@ class Listing(NamedTuple):
     read: Callable[[int | None], Iterable[Any]]
     further: "Callable[[Any], Further]"
     limit: int
-    columns: Columns
+    columns: Shown
     item_id: Callable[[Any], str]
     empty: str
 
@@ -112,7 +112,7 @@ def _line(listing: Listing, item: Any) -> str:
 
 def _cut(listing: Listing, number: int, last: Any) -> "Further | None":
     """What the limit cut off. None where nothing was, and where a program asked for just so many."""
-    if not listing.limit or number < listing.limit or not (session().output == "table" or _by_default()):
+    if not listing.limit or number < listing.limit or not (session().format.kind == "text" or _by_default()):
         return None
     return listing.further(last)
 

@@ -4,6 +4,7 @@ Commands hand over values; how they look is decided here, and in `tables.py`. On
 data can act on it; in a pipe the bytes are the data's own.
 """
 
+import csv
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -15,14 +16,15 @@ import msgspec
 from cardbox_cli.cli.escaping import json_safe, printable
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.colours import painted
-from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.terminal.shown import Columns, Shown
+from cardbox_cli.cli.terminal.tables import NOTHING, print_table
 from cardbox_cli.model import exact_json
 
 
 def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> None:
     """Print one answer: `value` for programs, what `table` prints for people, `ids` for the next command."""
     match session().output:
-        case "table":
+        case "table" | "wide":
             table()
         case "json":
             write(_pretty(value))
@@ -35,25 +37,27 @@ def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> N
                 write(item)
 
 
-def emit_list(
-    items: Iterable[Any], *, columns: Sequence[Column], item_id: Callable[[Any], str], empty: str
-) -> None:
+def emit_list(items: Iterable[Any], *, columns: Shown, item_id: Callable[[Any], str], empty: str) -> None:
     """Print a list, item by item where the format allows. `empty` goes to stderr when a table has no rows."""
+    arranged = columns.arranged(items)
+    if session().format.delimiter is not None:
+        write_rows(columns.columns, arranged)
+        return
 
     def table() -> None:
-        rows = list(items)
+        rows = list(arranged)
         if rows:
-            print_table(columns, rows)
+            print_table(columns.columns, rows)
         else:
             announce(empty)
 
-    emit_items(items, table=table, item_id=item_id)
+    emit_items(arranged, table=table, item_id=item_id)
 
 
 def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Callable[[Any], str]) -> None:
     """Print a list as `emit_list` does, with what `table` prints for people."""
     match session().output:
-        case "table":
+        case "table" | "wide":
             table()
         case "json":
             _write_array(items)
@@ -65,6 +69,24 @@ def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Call
         case "id":
             for item in items:
                 write(item_id(item))
+
+
+def write_rows(columns: Columns, items: Iterable[Any]) -> None:
+    """Write a row of values for each item, for `-o csv` and `-o tsv`: empty where there is nothing."""
+    rows = csv.writer(_Answer(), delimiter=session().format.delimiter or ",", lineterminator="\n")
+    if not session().no_header:
+        rows.writerow([column.name.lower().replace(" ", "_") for column in columns])
+    for item in items:
+        texts = (column.text(item) for column in columns)
+        rows.writerow(["" if text == NOTHING else text for text in texts])
+
+
+class _Answer:
+    """Where rows are written to."""
+
+    def write(self, text: str) -> None:
+        """As `write` does, which makes texts harmless on a terminal."""
+        write(text, end="")
 
 
 def emit_document(value: Any) -> None:

@@ -5,57 +5,68 @@ Knows no kind of item: which columns there are stands in `columns.py`, or where 
 
 import shutil
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
 
 from cardbox_cli.cli.escaping import flat, printable
+from cardbox_cli.cli.session import session_or_none
 from cardbox_cli.cli.terminal.colours import painted
 
 NOTHING = "-"
 
-# Spaces between columns, and what is left of the last one on a terminal that is too narrow for the others.
+# Spaces between columns, and what is left of a text that is cut where the others need all of the terminal.
 _GAP = 2
 _LEAST = 12
-# How much room lets a text be read beside other columns.
+# What of the last text has room beside the other columns before one of them goes.
+_WANTED = 24
+# How much room lets a folded text be read beside other columns.
 _ENOUGH = 40
 
 
 class Column(NamedTuple):
     """A column of a table: its name, and the text of an item in it.
 
-    `right`: aligned to the right, as numbers are. `extra`: shown only where `--columns` names it.
+    `right`: aligned to the right, as numbers are. `extra`: shown only where `--columns` or `-o wide` asks for
+    it. `spare`: where a terminal is too narrow the column with the greatest goes first; one with 0 stays.
+    `overflow` is what happens to a text at the end of a row that is too long: it is folded; or cut, as a mere
+    beginning can be; or left whole, as a command is that people copy. `key` is what sorting compares, if not
+    the text. `paint` colours the text where there are colours.
     """
 
     name: str
     text: Callable[[Any], str]
     right: bool = False
     extra: bool = False
+    spare: int = 0
+    overflow: Literal["fold", "cut", "whole"] = "fold"
+    key: Callable[[Any], Any] | None = None
+    paint: Callable[[str], str] | None = None
 
 
-def print_table(columns: Sequence[Column], items: Iterable[Any], *, whole: bool = False) -> None:
-    """Print a row for each item. On a terminal the last column alone is cut to fit the width.
-
-    Where it is the answer, `whole` lets it go on below instead. In a pipe nothing is cut.
+def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
+    """Print a row for each item. On a terminal that is too narrow the columns go that can be spared best, and
+    long texts go on below. In a pipe, and with `-o wide`, nothing is left out, folded or cut.
     """
-    body = _cells(columns, items)
-    widths = _widths(columns, body)
-    room = _room(widths[:-1])
-    header = _line(columns, [column.name for column in columns], widths, room)
-    sys.stdout.write(painted("bold", header) + "\n")
+    columns, body = _fitting(columns, _cells(columns, items))
+    widths = _narrowed(columns, body)
+    if (here := session_or_none()) is None or not here.no_header:
+        names = [column.name for column in columns]
+        plain = [column._replace(paint=None) for column in columns]
+        sys.stdout.write("".join(painted("bold", line) + "\n" for line in _lines(plain, names, widths)))
     for cells in body:
-        sys.stdout.write(_line(columns, cells, widths, room, whole=whole) + "\n")
+        sys.stdout.write("".join(line + "\n" for line in _lines(columns, cells, widths)))
 
 
-def print_below(columns: Sequence[Column], items: Sequence[Any], *, whole: bool = False) -> None:
+def print_below(columns: Sequence[Column], items: Sequence[Any]) -> None:
     """Print a table as `print_table` does, behind an empty line; nothing where there are no items."""
     if items:
         sys.stdout.write("\n")
-        print_table(columns, items, whole=whole)
+        print_table(columns, items)
 
 
 def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
-    """How many cells a further column of a table has before it is cut; in a pipe more than anybody needs."""
+    """How many cells a further column has before it is folded; in a pipe more than anybody needs."""
     return max(_room(_widths(columns, _cells(columns, items))), _LEAST)
 
 
@@ -72,8 +83,49 @@ def clipped(line: str, columns: int) -> str:
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
+def folded(text: str, width: int) -> list[str]:
+    """A text on lines of so many cells at most, broken between words where words are short enough."""
+    from rich.cells import cell_len, chop_cells
+
+    lines = [""]
+    for word in text.split(" "):
+        for piece in chop_cells(word, width):
+            joined = f"{lines[-1]} {piece}" if lines[-1] else piece
+            if cell_len(joined) <= width:
+                lines[-1] = joined
+            else:
+                lines.append(piece)
+    return lines
+
+
 def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
     return [[printable(flat(column.text(item))) for column in columns] for item in items]
+
+
+def _fitting(
+    columns: Sequence[Column], body: list[list[str]]
+) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
+    """The columns, and their texts, without those that must go for the others to fit."""
+    widths = _widths(columns, body)
+    kept = list(range(len(columns)))
+    while kept and _room([widths[place] for place in kept[:-1]]) < min(widths[kept[-1]], _WANTED):
+        spared = max(kept, key=lambda place: columns[place].spare)
+        if not columns[spared].spare:
+            break
+        kept.remove(spared)
+    return [columns[place] for place in kept], [[cells[place] for place in kept] for cells in body]
+
+
+def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
+    """The widths of the columns. Where those before the last do not fit, some are less: words are folded."""
+    widths = _widths(columns, body)
+    for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
+        lacking = -_room(widths[:-1])
+        if lacking > 0:
+            words = [word for cells in body for word in cells[place].split(" ")]
+            least = max(len(columns[place].name), _LEAST, *map(len, words))
+            widths[place] = min(widths[place], max(widths[place] - lacking, least))
+    return widths
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -88,30 +140,46 @@ def _room(widths: Sequence[int]) -> int:
 
 
 def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    here = session_or_none()
+    if not sys.stdout.isatty() or (here is not None and here.output == "wide"):
+        return sys.maxsize
+    return shutil.get_terminal_size().columns
 
 
-def _line(
-    columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int], room: int, *, whole: bool = False
-) -> str:
+def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """The lines of a row: one, unless a text is folded, or goes on below the others."""
+    from rich.cells import cell_len
+
+    room = _room(widths[:-1])
+    beside, below = _last(columns[-1], cells[-1], room)
+    before = [
+        folded(cell, width) if cell_len(cell) > width else [cell]
+        for cell, width in zip(cells[:-1], widths[:-1], strict=True)
+    ]
+    for texts in zip_longest(*before, beside, fillvalue=""):
+        aligned = map(_aligned, columns, texts, widths)
+        yield (" " * _GAP).join(aligned).rstrip()
+    for text in below:
+        yield " " * 2 * _GAP + text
+
+
+def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
+    """What of a row's last text stands beside the others, and what below them."""
     from rich.cells import cell_len, set_cell_size
 
-    *fixed, last = (
-        " " * (width - cell_len(cell)) + cell if column.right else set_cell_size(cell, width)
-        for column, cell, width in zip(columns, cells, widths, strict=True)
-    )
-    last = last.rstrip()
-    if whole and cell_len(last) > room:
-        return _folded((" " * _GAP).join(fixed), last, room)
-    if cell_len(last) > max(room, _LEAST):
-        last = set_cell_size(last, max(room, _LEAST) - 1) + "…"
-    return (" " * _GAP).join([*fixed, last]).rstrip()
+    if cell_len(text) <= room:
+        return [text], []
+    if column.overflow == "cut":
+        least = max(room, _LEAST)
+        return [text if cell_len(text) <= least else set_cell_size(text, least - 1) + "…"], []
+    if column.overflow == "whole":
+        return [""], [text]
+    return (folded(text, room), []) if room >= _ENOUGH else ([""], folded(text, _width() - 2 * _GAP))
 
 
-def _folded(before: str, text: str, room: int) -> str:
-    """A row whose last text goes on below: beside the other columns, or under them where room is little."""
-    beside = room >= _ENOUGH
-    indent = " " * (_width() - room if beside else 2 * _GAP)
-    lead = before.ljust(len(indent)) if beside else indent
-    text = textwrap.fill(text, _width(), initial_indent=lead, subsequent_indent=indent)
-    return text if beside else f"{before.rstrip()}\n{text}"
+def _aligned(column: Column, text: str, width: int) -> str:
+    from rich.cells import cell_len
+
+    around = " " * (width - cell_len(text))
+    shown = column.paint(text) if column.paint else text
+    return around + shown if column.right else shown + around

@@ -57,8 +57,12 @@ def find_target(
     *,
     environ: Mapping[str, str] = os.environ,
     announce: Callable[[str], None] = silent,
+    configured: tuple[str, str] | None = None,
 ) -> Target:
-    """The target that `url` (a URL or a libpq keyword string), else the environment, names."""
+    """The target that `url` (a URL or a libpq keyword string), else the environment, else `configured` names.
+
+    That is an address and the place where it stands.
+    """
     home = default_home(environ)
     _refuse_broken("--database-url", url)
     named = DATABASE_URL.text(environ)
@@ -72,6 +76,10 @@ def find_target(
     for variable in _LIBPQ_VARIABLES:
         if environ.get(variable):
             return Target("", variable, home, announce)
+    if configured is not None:
+        address, place = configured
+        _refuse_broken(place, address)
+        return Target(address, place, home, announce)
     return Target(None, "embedded", home, announce)
 
 

@@ -138,6 +138,17 @@ WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id
 ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
+-- name: boxes_holding_cards
+-- Of each of these cards the box that changed first, among the boxes of the project that changed last.
+SELECT DISTINCT ON (wanted.card_id) wanted.card_id, b.box_id::text
+FROM (SELECT latest.* FROM public.card_boxes AS latest
+      WHERE latest.tenant_id = %(project_id)s
+      ORDER BY latest.updated_at DESC, latest.box_id DESC
+      LIMIT %(latest)s) AS b
+JOIN unnest(%(card_ids)s::text[]) AS wanted (card_id) ON b.card_ids ? wanted.card_id
+WHERE b.card_ids ?| %(card_ids)s
+ORDER BY wanted.card_id, b.updated_at, b.box_id
+
 -- name: count_boxes_of_card
 -- How many boxes hold a card.
 SELECT count(*)
@@ -156,13 +167,17 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place
 
 -- name: find_box_ids
--- Boxes of the project from `first` to `last`, and those whose id ends with what was typed, its dashes left out
--- and read backwards; up to six of each.
+-- Boxes of the project from `first` to `last`, those whose id ends with what was typed, its dashes left out and
+-- read backwards, and those whose last 8 characters begin with it, unless `shown` is null; up to six of each.
 (SELECT b.box_id::text FROM public.card_boxes AS b
  WHERE b.tenant_id = %(project_id)s AND b.box_id BETWEEN %(first)s::uuid AND %(last)s::uuid LIMIT 6)
 UNION
 (SELECT b.box_id::text FROM public.card_boxes AS b
  WHERE b.tenant_id = %(project_id)s AND reverse(replace(b.box_id::text, '-', '')) LIKE %(reversed_pattern)s
+ LIMIT 6)
+UNION
+(SELECT b.box_id::text FROM public.card_boxes AS b
+ WHERE b.tenant_id = %(project_id)s AND right(b.box_id::text, 8) LIKE %(shown)s
  LIMIT 6)
 
 -- name: boxes_of_profile

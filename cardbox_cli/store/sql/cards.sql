@@ -159,6 +159,7 @@ ORDER BY given.place
     AND (%(step_id)s::text IS NULL OR c.metadata ->> 'step_id' = %(step_id)s)
     AND (%(trace_id)s::text IS NULL OR c.metadata ->> 'trace_id' = %(trace_id)s)
     AND (%(tool_call_id)s::text IS NULL OR c.tool_call_id = %(tool_call_id)s)
+    AND (%(card_ids)s::text[] IS NULL OR c.card_id = ANY(%(card_ids)s))
     AND (%(words)s::text IS NULL OR ({text_vector}) @@ websearch_to_tsquery('simple', %(words)s))
     AND (%(patterns)s::text[] IS NULL OR ({text_contains}))
 
@@ -248,7 +249,8 @@ AND (SELECT bool_and(EXISTS (
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}));
 
 -- name: find_card_ids
--- Up to six ids that are `typed`, or else begin or end with it.
+-- Up to six ids that are `wanted`, or else begin or end with it, or whose last 8 characters begin with it; that
+-- is `shown`, unless it is null.
 (SELECT c.card_id, true AS whole FROM public.cards AS c
  WHERE c.tenant_id = %(project_id)s AND c.card_id = %(wanted)s)
 UNION ALL
@@ -258,6 +260,11 @@ UNION ALL
 (SELECT c.card_id, false FROM public.cards AS c
  WHERE c.tenant_id = %(project_id)s AND reverse(c.card_id) LIKE %(reversed_pattern)s AND c.card_id <> %(wanted)s
     AND c.card_id NOT LIKE %(pattern)s
+ LIMIT 6)
+UNION ALL
+(SELECT c.card_id, false FROM public.cards AS c
+ WHERE c.tenant_id = %(project_id)s AND right(c.card_id, 8) LIKE %(shown)s AND c.card_id <> %(wanted)s
+    AND c.card_id NOT LIKE %(pattern)s AND reverse(c.card_id) NOT LIKE %(reversed_pattern)s
  LIMIT 6)
 
 -- name: delete_cards

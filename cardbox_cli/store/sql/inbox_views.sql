@@ -33,7 +33,8 @@ SELECT count(*) FROM (SELECT FROM state.agent_inbox AS i WHERE {inbox_matches} L
 SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(wanted)s
 
 -- name: find_inbox_ids
--- Up to six ids of each kind: that begin with what was typed, with or without their first word, or end with it.
+-- Up to six ids of each kind: that begin with what was typed, with or without their first word, or end with it;
+-- and whose last 8 characters begin with it.
 (SELECT i.inbox_id FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(beginning)s LIMIT 6)
 UNION
@@ -45,3 +46,6 @@ UNION
 UNION
 (SELECT i.inbox_id FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(end)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND right(i.inbox_id, 8) LIKE %(beginning)s LIMIT 6)

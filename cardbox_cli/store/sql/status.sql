@@ -17,6 +17,10 @@ JOIN pg_namespace AS n ON n.nspname = split_part(named.name, '.', 1)
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = split_part(named.name, '.', 2)
 ORDER BY named.name
 
+-- name: index_exists
+-- Whether an index is there, and whole.
+SELECT coalesce((SELECT i.indisvalid FROM pg_index AS i WHERE i.indexrelid = to_regclass(%(index)s)), false)
+
 -- name: text_index_exists
 -- Whether the index behind a search for words is there, and whole.
 SELECT coalesce(

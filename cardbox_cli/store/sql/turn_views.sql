@@ -176,8 +176,8 @@ UNION ALL
  LIMIT 1)
 
 -- name: find_kept_turn_ids
--- Up to six of the turns that cbx keeps which begin with what was typed, with or without "turn_"; and that end
--- with it, read backwards.
+-- Up to six of the turns that cbx keeps which begin with what was typed, with or without "turn_"; that end with
+-- it, read backwards; and whose last 8 characters begin with it, unless `shown` is null.
 (SELECT t.agent_turn_id FROM cbx.turns AS t
  WHERE t.project_id = %(project_id)s AND t.agent_turn_id LIKE %(beginning)s LIMIT 6)
 UNION
@@ -186,6 +186,9 @@ UNION
 UNION
 (SELECT t.agent_turn_id FROM cbx.turns AS t
  WHERE t.project_id = %(project_id)s AND reverse(t.agent_turn_id) LIKE %(reversed_end)s LIMIT 6)
+UNION
+(SELECT t.agent_turn_id FROM cbx.turns AS t
+ WHERE t.project_id = %(project_id)s AND right(t.agent_turn_id, 8) LIKE %(shown)s LIMIT 6)
 
 -- name: find_turn_ids
 -- The same of the turns of other programs, among all inbox rows: the index has what is looked at.
@@ -197,6 +200,9 @@ UNION
 UNION
 (SELECT DISTINCT i.agent_turn_id FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND reverse(i.agent_turn_id) LIKE %(reversed_end)s LIMIT 6)
+UNION
+(SELECT DISTINCT i.agent_turn_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND right(i.agent_turn_id, 8) LIKE %(shown)s LIMIT 6)
 
 -- name: turns_of_trace
 -- The turns of a trace.

@@ -26,7 +26,7 @@ from cardbox_cli.store.connection.project_store import (
     paged,
     place,
 )
-from cardbox_cli.store.connection.short_ids import like_escape, the_one
+from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.logs import LogStore
 from cardbox_cli.store.turns import TurnStore
@@ -227,7 +227,7 @@ class TurnViews(ProjectStore):
             )
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, or a unique end or beginning of one.
+        """The full id that `wanted` stands for: an id, a unique end or beginning of one, or of what is shown.
 
         A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """
@@ -243,9 +243,13 @@ class TurnViews(ProjectStore):
 
     def _candidates(self, wanted: str) -> list[str]:
         """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
-        patterns = {"beginning": f"{like_escape(wanted)}%", "reversed_end": f"{like_escape(wanted[::-1])}%"}
+        patterns: dict[str, str | None] = {
+            "beginning": f"{like_escape(wanted)}%",
+            "reversed_end": f"{like_escape(wanted[::-1])}%",
+        }
         if len(wanted) < MIN_SHORT:
             return []
+        patterns["shown"] = shown_beginning(self.database, wanted, "cbx.idx_turns_shown")
         kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
         return kept or self._column("find_turn_ids", **patterns)
 

@@ -1,5 +1,7 @@
 """`cbx config`: the settings in force, and where each comes from."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +140,86 @@ class TestPasswords:
             for result in (bare("config", *options), bare("config", name, *options)):
                 assert result.code in (0, 2)
                 assert not reveals(result), address
+
+
+class TestTheFile:
+    @pytest.fixture
+    def file(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+        """Where the config file may lie."""
+        (tmp_path / "cbx").mkdir()
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        return tmp_path / "cbx" / "config.toml"
+
+    def test_options_and_variables_win(self, bare: Cbx, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file.write_text('# mine\nproject = "of-the-file"\noutput = "yaml"\n')
+        assert told(bare, "project") == ("of-the-file", f"{file}:2")
+        assert told(bare, "output") == ("yaml", f"{file}:3")
+        assert told(bare, "config") == (str(file), "default")
+        assert succeed(bare("config", "project")).startswith("name: CBX_PROJECT\nvalue: of-the-file\n")
+        monkeypatch.setenv("CBX_PROJECT", "of-the-environment")
+        monkeypatch.setenv("CBX_OUTPUT", "id")
+        assert told(bare, "project") == ("of-the-environment", "CBX_PROJECT")
+        assert succeed(bare("config", "output")) == "CBX_OUTPUT\n"
+        assert told(bare, "project", "-p", "of-the-line") == ("of-the-line", "--project")
+        monkeypatch.setenv("CBX_CONFIG", str(file.with_name("other.toml")))
+        refused = bare("config")
+        assert (refused.code, refused.err.splitlines()[0]) == (
+            2,
+            f"error: there is no config file '{file.with_name('other.toml')}'",
+        )
+        assert bare("--help").code == bare("config", "--help").code == 0
+
+    @pytest.mark.parametrize("address", [*UNREACHABLE[:2], *MALFORMED[:2]])
+    def test_the_database_is_hidden(
+        self, address: str, bare: Cbx, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("CBX_DATABASE_URL", raising=False)
+        file.write_text(f"database_url = '{address}'\n")
+        for command in (("config",), ("config", "-o", "json"), ("card", "list")):
+            answer = bare(*command)
+            assert not reveals(answer)
+            assert str(file) + ":1" in answer.out + answer.err
+        monkeypatch.setenv("PGHOST", "127.0.0.1")
+        assert told(bare, "database-url")[1] == "PGHOST"
+
+    def test_columns_and_output_of_lists(
+        self, cbx: Cbx, file: Path, monkeypatch: pytest.MonkeyPatch, add: Callable[..., str]
+    ) -> None:
+        card = add("some words")
+        file.write_text('output = "csv"\n[columns]\n"card list" = ["full-id", "type"]\n')
+        assert succeed(cbx("card", "list", "-o", "table")).splitlines()[1].split() == [
+            card,
+            "task.instruction",
+        ]
+        assert succeed(cbx("card", "ls")).splitlines()[0].startswith("id,full_id,type")
+        assert succeed(cbx("card", "list", "--columns", "role")) == "role\nuser\n"
+        assert succeed(cbx("card", "show", card)).startswith("card ")
+        file.write_text('[columns]\n"card list" = "full-id,typ"\n')
+        refused = cbx("card", "list")
+        assert (refused.code, refused.err.splitlines()[0]) == (
+            2,
+            f"error: {file}:2: there is no column 'typ'; did you mean 'type'?",
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ('projct = "x"', "FILE:1: there is no setting 'projct'; did you mean 'project'?"),
+            ("\nproject = 5", "FILE:2: 'project' must be a text in quotes, and not empty"),
+            ('database_url = ["secret"]', "FILE:1: 'database_url' must be a text in quotes, and not empty"),
+            ('output = "jsn"', "FILE:1: there is no format 'jsn'; did you mean 'json'?"),
+            (
+                '[columns]\n"card lst" = "id"',
+                "FILE:2: there is no list 'card lst'; did you mean 'card list'?",
+            ),
+            ('[columns]\n"card list" = []', "FILE:2: 'card list' must name columns"),
+            ('columns = "id"', "FILE:1: 'columns' must be a table"),
+            ('project = "x', "FILE: "),
+        ],
+    )
+    def test_nonsense_is_refused_with_its_place(self, text: str, message: str, bare: Cbx, file: Path) -> None:
+        file.write_text(text + "\n")
+        refused = bare("config", "lease")
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err.startswith("error: " + message.replace("FILE", str(file)))
+        assert "secret" not in refused.err

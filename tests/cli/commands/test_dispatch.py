@@ -191,7 +191,7 @@ class TestInbox:
         self, clerk: Cbx, dispatched: dict[str, Any]
     ) -> None:
         succeed(clerk("inbox", "claim"))
-        failed = succeed(clerk("inbox", "fail", dispatched["inbox_id"], "--error", "no ink")).out
+        failed = succeed(clerk("inbox", "fail", dispatched["inbox_id"], "--reason", "no ink")).out
         assert "no ink" in failed
         turn = succeed(clerk("turn", "show", dispatched["agent_turn_id"], "-o", "json")).json()
         assert turn["end_status"] == "failed"

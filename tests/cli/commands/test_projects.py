@@ -77,7 +77,8 @@ def test_lists_and_searches_show_their_own(tenants: tuple[Tenant, Tenant]) -> No
     for one in tenants:
         assert {card["project_id"] for card in one.json("card", "list")} == {one.name}
         assert {box["project_id"] for box in one.json("box", "list")} == {one.name}
-        assert set(one.ids("box", "list")) == {one.conversation, one.profile, one.packed}
+        assert set(one.ids("box", "list")) == {one.conversation, one.packed}
+        assert one.ids("box", "list", "--kind", "profile") == [one.profile]
         assert one.ids("profile", "list") == [one.profile]
         assert one.json("profile", "list")[0]["worker_target"] == one.name
         assert one.ids("card", "search", "same") == [one.card]

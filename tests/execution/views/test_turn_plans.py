@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cardbox_cli.errors import AmbiguousId
 from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -56,6 +57,8 @@ def test_nothing_reads_all_rows(explaining: Explaining) -> None:
     assert TURN in [turn.agent_turn_id for turn in turns.newest(TurnFilter(trace_id="4321"))]
     assert turns.resolve(TURN) == TURN
     assert turns.resolve(TURN[-8:]) == TURN
+    with pytest.raises(AmbiguousId):
+        turns.resolve(TURN[-8:-1])
     assert turns.story(TURN).turn.agent_turn_id == TURN
     assert list(inbox.newest(limit=20))
     assert list(inbox.newest(InboxFilter(status="error"))) == []
@@ -66,6 +69,7 @@ def test_nothing_reads_all_rows(explaining: Explaining) -> None:
     plans = {name: plan for name, plan in explaining.plans.items() if name != "count_further_turns"}
     assert [name for name, plan in plans.items() if "Seq Scan on agent_inbox" in plan] == []
     assert "idx_turns_suffix" in explaining.plans["find_kept_turn_ids"]
+    assert "idx_turns_shown" in explaining.plans["find_kept_turn_ids"]
     assert "idx_inbox_created" in explaining.plans["list_turns"]
     assert "idx_inbox_dead" in explaining.plans["list_dead_inbox"]
     assert "idx_execution_edges_trace" in explaining.plans["turns_of_trace"]

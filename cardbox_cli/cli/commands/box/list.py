@@ -1,17 +1,27 @@
 """`cbx box list`."""
 
+from collections.abc import Mapping
+from typing import Annotated, cast
+
+from typer import Option
+
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
-from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import BOX, chosen, replaced
+from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal.columns import BOX
+from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, BoxKind
 
 
 @verb(
     "cbx box list --limit 10",
     "cbx box list -o id | head -1",
+    "cbx box list --kind conversation --sort cards:desc",
     "cbx box list --since 2h --columns full-id,updated,title",
     "cbx box list --watch",
     pages=True,
@@ -23,18 +33,48 @@ def command(
     columns: ColumnNames = None,
     watch: Watch = False,
     interval: Interval = 1.0,
+    kinds: Annotated[
+        list[str] | None,
+        Option(
+            "--kind",
+            click_type=OneOf(lambda: BOX_KINDS, what="kind"),
+            help="Only boxes of this kind; repeat for several.",
+        ),
+    ] = None,
 ) -> None:
-    """List boxes, the last changed first."""
-    from cardbox_cli.store.boxes import BoxFilter
+    """List boxes, the last changed first.
+
+    A table, and -o id, leave out the boxes of profiles and of requests, which cbx makes by itself, unless
+    --kind names them; JSON and CSV have all. There the kind of each box stands, as far as it is known.
+    """
+    from cardbox_cli.store.views.boxes import BoxKindFilter, BoxViews
 
     start, end = parse_span(since, until)
-    where = BoxFilter(since=start, until=end)
+    where = BoxKindFilter(
+        since=start,
+        until=end,
+        kinds=tuple(cast(BoxKind, kind) for kind in kinds) if kinds else None,
+        without=INTERNAL_KINDS if not kinds and _is_for_people() else (),
+    )
     pause = between_looks(watch, interval)
     shown = chosen(BOX, columns)
     with session().stores() as (_, boxes):
         if not boxes.database.keeps_box_info:
-            shown = replaced(shown, TITLE=lambda _: "unknown")
-        reading = filtered(boxes.newest, boxes.further, where)
-        empty = none_of("boxes", narrowed=bool(since or until))
+            shown = shown.replaced(TITLE=lambda _: "unknown")
+        views = BoxViews(boxes.database, boxes.project_id)
+        reading = filtered(views.newest, views.further, where)
+        empty = none_of("boxes", narrowed=bool(since or until or kinds))
         listing = Listing(*reading, limit, shown, item_id=lambda box: box.box_id, empty=empty)
         show_list(listing, boxes.database, interval=pause)
+        if where.without:
+            _print_hidden(views.hidden(where))
+
+
+def _is_for_people() -> bool:
+    return session().format.kind == "text" or session().output == "id"
+
+
+def _print_hidden(numbers: Mapping[str, int]) -> None:
+    if numbers:
+        told = " and ".join(count(number, f"{kind} box") for kind, number in numbers.items())
+        announce(f"without {told}; --kind shows them, -o json all")

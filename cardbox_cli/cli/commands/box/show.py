@@ -1,8 +1,9 @@
 """What `cbx box show` prints: a box, place by place, for people and for programs."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -14,8 +15,9 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import Columns, Place, chosen, places
+from cardbox_cli.cli.terminal.columns import Place, places
 from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time, token_count
+from cardbox_cli.cli.terminal.shown import Shown, chosen
 from cardbox_cli.cli.terminal.tables import print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
 from cardbox_cli.cli.verb import verb
@@ -35,10 +37,11 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     box_ids: list[str]
     full: bool
     types: frozenset[str] | None
+    head: int | None
     tail: int | None
     why: bool
     strict: bool
-    columns: Columns
+    columns: Shown
     model: str | None
 
 
@@ -55,6 +58,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     "cbx box show 8b1f22c0",
     "cbx box show 8b1f22c0 --tail 5 --full",
     "cbx box show @last --watch",
+    "cbx box show 8b1f22c0 --sort size:desc | head -20",
     "cbx box show 8b1f22c0 --model gpt-4o",
     "cbx box show 8b1f22c0 --columns '#,created,author,preview'",
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
@@ -66,6 +70,7 @@ def command(
     ],
     full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
+    head: Annotated[int | None, Option(metavar="N", min=0, help="Only the first N places.")] = None,
     tail: Annotated[int | None, Option(metavar="N", min=0, help="Only the last N places.")] = None,
     why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
@@ -79,13 +84,18 @@ def command(
     """Show what is in a box, in order. With -o jsonl: one card a line."""
     if full and column_names is not None:
         raise UsageError("--full has no columns", hint="leave out --full or --columns")
+    if head is not None and tail is not None:
+        raise UsageError("--head and --tail exclude each other", hint="leave one of them out")
+    if session().sort is not None and not session().format.has_columns:
+        raise UsageError(f"--sort is for tables here, not for -o {session().output}", hint="leave it out")
     shown = chosen(places(tokenizer_for(model), with_rule=why), column_names)
     asked = _Asked(
         box_ids=box_ids,
         full=full,
         types=frozenset(name.strip() for name in types.split(",")) if types else None,
+        head=head,
         tail=tail,
-        why=why or any(column.name == "RULE" for column in shown),
+        why=why or any(column.name == "RULE" for column in shown.columns),
         strict=strict,
         columns=shown,
         model=model,
@@ -138,7 +148,7 @@ def _lines(boxes: "BoxStore", box_id: str, asked: _Asked, gone: set[str]) -> Ite
                 yield text
 
     shown = places() if asked.tail is None else deque(places(), asked.tail)
-    return (text for text in shown if text is not None)
+    return (text for text in islice(shown, asked.head) if text is not None)
 
 
 # --- whole boxes
@@ -180,6 +190,10 @@ def _be_strict(asked: _Asked, missing: Sequence[str], lost: int) -> None:
 
 
 def _emit(seen: _Seen, asked: _Asked) -> None:
+    if session().format.delimiter is not None:
+        places = [place for view in seen.views for place in _rows(view, asked, seen)]
+        output.write_rows(asked.columns.columns, places)
+        return
     answers = [_as_json(view, asked, seen.provenance) for view in seen.views]
 
     def table() -> None:
@@ -196,11 +210,12 @@ def _emit(seen: _Seen, asked: _Asked) -> None:
 
 
 def _places(view: BoxView, asked: _Asked) -> list[Slot]:
-    types, tail = asked.types, asked.tail
+    types = asked.types
     slots = [
         slot for slot in view.slots if types is None or (slot.card is not None and slot.card.type in types)
     ]
-    return slots if tail is None else slots[len(slots) - tail :] if tail < len(slots) else slots
+    first = 0 if asked.tail is None else max(len(slots) - asked.tail, 0)
+    return slots[first : asked.head]
 
 
 def _as_json(view: BoxView, asked: _Asked, provenance: dict[str, Provenance | None]) -> dict[str, Any]:
@@ -252,7 +267,12 @@ def _print_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
     if asked.full:
         _print_full(slots, provenance)
     elif slots:
-        print_table(asked.columns, (Place(slot, _rule_text(provenance, slot)) for slot in slots))
+        print_table(asked.columns.columns, _rows(view, asked, seen))
+
+
+def _rows(view: BoxView, asked: _Asked, seen: _Seen) -> Iterable[Place]:
+    provenance = seen.provenance.get(view.box.box_id)
+    return asked.columns.arranged(Place(slot, _rule_text(provenance, slot)) for slot in _places(view, asked))
 
 
 def _rule_text(provenance: Provenance | None, slot: Slot) -> str:

@@ -7,12 +7,14 @@ from typer import Option
 from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
+from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 
 
 @verb(
     "cbx card list --limit 20",
+    "cbx card list --box 8b1f22c0 --sort size:desc",
     "cbx card list --type tool.result --since 2026-11-01 -o jsonl",
     "cbx card list --since 2h --columns id,created,author,preview",
     "cbx card list --watch",
@@ -21,6 +23,7 @@ from cardbox_cli.cli.verb import verb
 def command(
     limit: Limit = 50,
     types: CardTypes = None,
+    box: Annotated[str | None, Option(click_type=BOX, help="Only those that this box holds.")] = None,
     role: Annotated[str | None, Option(metavar="R", help="Only this role.")] = None,
     author: Annotated[str | None, Option(metavar="A", help="Only this author_id.")] = None,
     turn: Annotated[str | None, Option(metavar="ID", help="Only this agent_turn_id.")] = None,
@@ -52,4 +55,4 @@ def command(
         until=end,
         include_deleted=deleted,
     )
-    list_cards(where, limit, columns, between_looks(watch, interval))
+    list_cards(where, limit, columns, between_looks(watch, interval), box=box)

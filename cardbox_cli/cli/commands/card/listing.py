@@ -2,14 +2,17 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from typer import Option
 
 from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import CARD, chosen
+from cardbox_cli.cli.terminal.columns import CARD
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import chosen
 
 if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardFilter
 
 CardTypes = Annotated[
@@ -17,10 +20,26 @@ CardTypes = Annotated[
 ]
 
 
-def list_cards(where: "CardFilter", limit: int, columns: str | None, interval: float | None = None) -> None:
+def list_cards(
+    where: "CardFilter",
+    limit: int,
+    columns: str | None,
+    interval: float | None = None,
+    *,
+    box: str | None = None,
+) -> None:
+    """List the cards that `where` allows; those of a box alone, if one is named. Raises NotFound for it."""
     shown = chosen(CARD, columns)
-    with session().stores() as (cards, _):
+    with session().stores() as (cards, boxes):
+        if box is not None:
+            where = msgspec.structs.replace(where, card_ids=_held(boxes, box))
         reading = filtered(cards.newest, cards.further, where)
         empty = none_of("cards", narrowed=True)
         listing = Listing(*reading, limit, shown, item_id=lambda card: card.card_id, empty=empty)
         show_list(listing, cards.database, interval=interval)
+
+
+def _held(boxes: "BoxStore", given: str) -> list[str]:
+    box_id = boxes.resolve(given)
+    boxes.require(box_id)
+    return boxes.id_lists([box_id])[box_id]

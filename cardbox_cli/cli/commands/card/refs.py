@@ -8,8 +8,9 @@ from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import REFERENCE, chosen, replaced
+from cardbox_cli.cli.terminal.columns import REFERENCE
 from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.verb import verb
 
 
@@ -40,7 +41,7 @@ def command(
             read=lambda size: boxes.refs(wanted, limit=size),
             further=lambda _: Further(boxes.count_refs(wanted) - limit, True),
             limit=limit,
-            columns=shown if boxes.database.keeps_box_info else replaced(shown, TITLE=lambda _: "unknown"),
+            columns=shown if boxes.database.keeps_box_info else shown.replaced(TITLE=lambda _: "unknown"),
             item_id=lambda found: found.box_id,
             empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
         )

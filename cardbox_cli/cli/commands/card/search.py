@@ -1,13 +1,32 @@
 """`cbx card search`."""
 
-from typing import Annotated
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from typer import Argument
 
-from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
+from cardbox_cli.cli.commands.card.listing import CardTypes
+from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.colours import painted
+from cardbox_cli.cli.terminal.columns import CARD, short_or_nothing
+from cardbox_cli.cli.terminal.describe import PREVIEW, full_text
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import Columns, chosen
+from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.found_text import around, pattern, searched_words
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.views.boxes import BoxViews
+
+_PAGE = 200
 
 
 @verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True)
@@ -23,10 +42,67 @@ def command(
     types: CardTypes = None,
     columns: ColumnNames = None,
 ) -> None:
-    """Find cards by what they say, newest first. Whole words, in any case."""
+    """Find cards by what they say, newest first. Whole words, in any case.
+
+    MATCH is what a card says around the first word that is found. BOX is the box that has held the card for
+    longest without a change, among the 10,000 that changed last.
+    """
     from cardbox_cli.store.cards import CardFilter
+    from cardbox_cli.store.views.boxes import BoxViews
 
     text = " ".join(words)
     if not text.strip():
         raise UsageError("there is nothing to search for", hint="give a word")
-    list_cards(CardFilter(text=text, types=types or None), limit, columns)
+    found = pattern(searched_words(text))
+    shown = chosen(_columns(found), columns)
+    with session().stores() as (cards, _):
+        views = BoxViews(cards.database, cards.project_id)
+        read, further = filtered(cards.newest, cards.further, CardFilter(text=text, types=types or None))
+        listing = Listing(
+            lambda size: _with_boxes(read(size), views, found),
+            further,
+            limit,
+            shown,
+            item_id=lambda card: card.card_id,
+            empty=none_of("cards", narrowed=True),
+        )
+        show_list(listing, cards.database)
+
+
+class FoundCard(Card, frozen=True, kw_only=True, gc=False):
+    """A card that a search found, what it says where that was, and the box that has held it for longest."""
+
+    match: str
+    box_id: str | None
+
+
+def _with_boxes(
+    found: Iterable[Card], views: "BoxViews", words: re.Pattern[str] | None
+) -> Iterator[FoundCard]:
+    cards = iter(found)
+    while page := list(islice(cards, _PAGE)):
+        held = views.holding([card.card_id for card in page])
+        for card in page:
+            yield FoundCard(
+                **msgspec.structs.asdict(card),
+                match=one_line(around(full_text(card), words), PREVIEW),
+                box_id=held.get(card.card_id),
+            )
+
+
+*_OF_CARDS, _PREVIEW = CARD
+COLUMNS: Columns = (
+    *_OF_CARDS,
+    _PREVIEW._replace(extra=True),
+    Column("BOX", lambda card: short_or_nothing(card.box_id), spare=1),
+    Column("MATCH", lambda card: card.match, overflow="cut"),
+)
+
+
+def _columns(words: re.Pattern[str] | None) -> Columns:
+    *others, match = COLUMNS
+    return (*others, match._replace(paint=lambda text: _highlighted(text, words)))
+
+
+def _highlighted(text: str, words: re.Pattern[str] | None) -> str:
+    return text if words is None else words.sub(lambda word: painted("red", word[0]), text)

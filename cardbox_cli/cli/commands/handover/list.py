@@ -2,16 +2,20 @@
 
 from typing import Any
 
+from cardbox_cli.cli.parameters.options import ColumnNames
 from cardbox_cli.cli.parameters.recipes import recipe_folders
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 
 
 @verb("cbx handover list", pages=True)
-def command() -> None:
+def command(columns: ColumnNames = None) -> None:
     """List the recipes that `--handover NAME` finds: ./handovers, CBX_HANDOVERS, and those that ship."""
     from cardbox_cli.packing.recipe_files import ListedRecipe, list_recipes
+
+    shown = chosen(_RECIPE, columns)
 
     def as_json(recipe: ListedRecipe) -> dict[str, Any]:
         return {
@@ -24,7 +28,7 @@ def command() -> None:
 
     output.emit_list(
         [as_json(recipe) for recipe in list_recipes(recipe_folders())],
-        columns=_RECIPE,
+        columns=shown,
         item_id=lambda recipe: recipe["name"],
         empty="no recipes",
     )

@@ -26,7 +26,7 @@ def command(recipe: Recipe) -> None:
         "recipe": loaded.recipe.model_dump(exclude_unset=True),
     }
     output.emit(answer, table=lambda: output.print_text(loaded.text.rstrip("\n")), ids=[loaded.name])
-    if session().output == "table":
+    if session().format.kind == "text":
         for name, each in declared.items():
             need = "required" if each.required else "optional"
             announce(f"--arg {name}=…  {each.type}, {need}. {each.description}")

@@ -12,6 +12,7 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.runtime import listener, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
@@ -44,7 +45,7 @@ def command(
     if not claimed:
         raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
     rows = [each.row for each in claimed]
-    output.emit_list(rows, columns=_ROW, item_id=lambda row: row.inbox_id, empty="no work is due")
+    output.emit_list(rows, columns=Shown(_ROW), item_id=lambda row: row.inbox_id, empty="no work is due")
 
 
 _ROW = (

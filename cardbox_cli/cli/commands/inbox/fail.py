@@ -9,13 +9,13 @@ from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx inbox fail 1d5c8f72 --error 'the file is gone'")
+@verb("cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
 def command(
     inbox: InboxId,
-    error: Annotated[str, Option(metavar="TEXT", help="Why it cannot be done.")],
+    reason: Annotated[str, Option(metavar="TEXT", help="Why it cannot be done.")],
     owner: Owner = None,
 ) -> None:
     """Give a claimed row back as dead. If it carries a turn, the turn ends as failed."""
     from cardbox_cli.execution.queue import claims
 
-    give_back(inbox, claims.fail, owner=owner_name(owner), error=error)
+    give_back(inbox, claims.fail, owner=owner_name(owner), error=reason)

@@ -68,18 +68,22 @@ def _cards(line: MessageLine) -> str:
     return short_id(ids[0]) + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
 
 
+def _known(number: int | None) -> str:
+    return NOTHING if number is None else str(number)
+
+
 # Items are pairs of a number and a message.
 _MESSAGE = (
     Column("#", lambda numbered: str(numbered[0]), right=True),
-    Column("ROLE", _message(lambda line: line.role)),
+    Column("ROLE", _message(lambda line: line.role), spare=2),
     Column("LAYER", _message(lambda line: line.layer)),
     Column("CARD", _message(_cards)),
-    Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING)),
-    Column("AT", _message(lambda line: NOTHING if line.position is None else str(line.position)), right=True),
-    Column("CHARS", _message(lambda line: str(line.characters)), right=True),
+    Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING), spare=3),
+    Column("AT", _message(lambda line: _known(line.position)), right=True, spare=4),
+    Column("CHARS", _message(lambda line: str(line.characters)), right=True, spare=5),
     Column("TOKENS", _message(lambda line: token_count(line.tokens, exact=line.tokens_exact)), right=True),
-    Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING))),
-    Column("PREVIEW", _message(lambda line: one_line(line.preview, 60))),
+    Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING)), spare=1),
+    Column("PREVIEW", _message(lambda line: one_line(line.preview, 60)), overflow="cut"),
 )
 _LEFT_OUT = (
     Column("LEFT OUT", lambda left: short_id(left.card_id)),

@@ -8,6 +8,7 @@ from typer import Argument
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
@@ -70,7 +71,7 @@ def settle(box: str, given: Sequence[str], *, done: bool) -> None:
 
 
 def emit(items: Sequence[TodoItem], empty: str = "") -> None:
-    output.emit_list(items, columns=_ITEM, item_id=lambda item: item.first_card_id, empty=empty)
+    output.emit_list(items, columns=Shown(_ITEM), item_id=lambda item: item.first_card_id, empty=empty)
 
 
 _ITEM = (

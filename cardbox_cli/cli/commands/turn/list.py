@@ -10,8 +10,9 @@ from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import TURN, chosen
+from cardbox_cli.cli.terminal.columns import TURN
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.escaping import one_line
-from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.parameters.options import LastTurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, Columns, picked, short_or_nothing
+from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, short_or_nothing
 from cardbox_cli.cli.terminal.describe import time
+from cardbox_cli.cli.terminal.shown import Columns, picked
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turns import end_of_stderr
 from cardbox_cli.cli.verb import verb
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "cbx turn show",
     "cbx turn show 1d5c8f72",
     "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
     pages=True,
 )
-def command(turn: TurnId) -> None:
+def command(turn: LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
     from cardbox_cli.execution.views.turn_page import view
 
@@ -121,5 +124,5 @@ _EDGE = (
     Column("PHASE", lambda edge: edge.edge_phase),
     Column("FROM", lambda edge: _end_of(edge.source_agent_id, edge.source_agent_turn_id)),
     Column("TO", lambda edge: _end_of(edge.target_agent_id, edge.target_agent_turn_id)),
-    Column("CREATED", lambda edge: time(edge.created_at) or NOTHING),
+    Column("CREATED", lambda edge: time(edge.created_at) or NOTHING, spare=1),
 )

@@ -14,6 +14,7 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import EVENT
+from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.turns import require_success
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.cli.verb import verb
@@ -36,11 +37,11 @@ def command(
     last: list[StoredTurn] = []
     with session().turns() as turns:
         events = _events(turns, turns.resolve(turn), interval, last.append)
-        if session().output == "table":
+        if session().format.kind == "text":
             for event in events:
                 _print_text(event)
         else:
-            output.emit_list(events, columns=EVENT, item_id=lambda event: event.ref or "-", empty="")
+            output.emit_list(events, columns=Shown(EVENT), item_id=lambda event: event.ref or "-", empty="")
     [stored] = last
     require_success(view(stored), stored.record.error if stored.record else None)
 

@@ -8,6 +8,7 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import PREVIEW, age, count, time
+from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.cli.verb import verb
 
@@ -29,7 +30,7 @@ def command(
     shown = [worker for worker in found if all_ or worker.live]
     output.emit_list(
         shown,
-        columns=_WORKER,
+        columns=Shown(_WORKER),
         item_id=lambda worker: worker.worker_id,
         empty=f"no workers serve project {session().project_id!r}; `cbx worker run` is one",
     )
@@ -51,7 +52,7 @@ _WORKER = (
     Column("STATE", _state),
     Column("SLOTS", lambda worker: str(worker.concurrency), right=True),
     Column("PROJECT", lambda worker: worker.project_id or "all"),
-    Column("STARTED", lambda worker: time(worker.started_at) or NOTHING),
+    Column("STARTED", lambda worker: time(worker.started_at) or NOTHING, spare=2),
     Column("HEARD", lambda worker: age(worker.heartbeat_at), right=True),
     Column("CANNOT WORK", lambda worker: one_line(worker.last_error or NOTHING, PREVIEW)),
 )

@@ -1,0 +1,137 @@
+"""The config file: what holds for every command line of a person where neither option nor variable says it.
+
+TOML, with the keys that `settings.py` declares, and a table `columns` with the columns of lists by command.
+Owns where it lies, what may stand in it, and the place that is named for each value. Its messages repeat no
+value: one may hold a password.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import CONFIG, CONFIG_HOME, IN_CONFIG_FILE, YAML_SIZE, Variable
+
+COLUMNS = "columns"
+
+
+class Configured(NamedTuple):
+    """A value of the config file, and its place: the file's path and the line."""
+
+    value: str
+    place: str
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """What the config file says: settings by their variable's name, columns by command ("card list")."""
+
+    path: Path
+    settings: Mapping[str, Configured] = field(default_factory=dict)
+    columns: Mapping[str, Configured] = field(default_factory=dict)
+
+    def get(self, variable: Variable) -> Configured | None:
+        """What the file says of a setting."""
+        return self.settings.get(variable.name)
+
+
+def config_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """CBX_CONFIG, else cbx/config.toml in XDG_CONFIG_HOME, else in ~/.config."""
+    if named := CONFIG.text(environ):
+        return Path(os.path.abspath(named))
+    shared = CONFIG_HOME.text(environ)
+    if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
+        shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
+    return Path(shared, "cbx", "config.toml")
+
+
+def read_config(
+    commands: Callable[..., Collection[str]], environ: Mapping[str, str] = os.environ
+) -> ConfigFile:
+    """The config file; empty where there is none, unless CBX_CONFIG names it. Raises UsageError.
+
+    `commands` answers the verbs of nouns, which may have columns: of those that it is given, or of all.
+    """
+    path = config_path(environ)
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if CONFIG.text(environ):
+            hint = f"correct {CONFIG.name}, or unset it"
+            raise UsageError(f"there is no config file {str(path)!r}", hint=hint) from None
+        return ConfigFile(path)
+    except OSError as exc:
+        raise UsageError(f"cannot read the config file {str(path)!r}: {exc.strerror}") from exc
+    if len(data) > YAML_SIZE.value << 20:
+        raise UsageError(f"the config file {str(path)!r} is larger than {YAML_SIZE}")
+    return _Reader(path, data, commands).read()
+
+
+class _Reader:
+    """Makes values of the text of a config file, and knows the line of each key."""
+
+    def __init__(self, path: Path, data: bytes, commands: Callable[..., Collection[str]]) -> None:
+        self._path = path
+        self._commands = commands
+        try:
+            self._text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as exc:
+            raise UsageError(f"the config file {str(path)!r} is not UTF-8 (byte {exc.start})") from exc
+
+    def read(self) -> ConfigFile:
+        import tomllib
+
+        try:
+            values = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as exc:
+            raise UsageError(
+                f"{self._path}: {exc}", hint='it must be TOML, such as output = "json"'
+            ) from None
+        except RecursionError:
+            raise UsageError(f"{self._path}: it is nested too deeply") from None
+        variables = {str(variable.key): variable for variable in IN_CONFIG_FILE}
+        columns = values.pop(COLUMNS, {})
+        for key in values:
+            if key not in variables:
+                self._refuse_key("setting", key, [*variables, COLUMNS])
+        if not isinstance(columns, dict):
+            self._refuse(COLUMNS, 'must be a table, with a key such as "card list"')
+        return ConfigFile(
+            self._path,
+            {variables[key].name: self._setting(key, value) for key, value in values.items()},
+            {command: self._columns(command, value) for command, value in columns.items()},
+        )
+
+    def _setting(self, key: str, value: Any) -> Configured:
+        if not isinstance(value, str) or not value.strip():
+            self._refuse(key, "must be a text in quotes, and not empty")
+        return Configured(value, self._place(key))
+
+    def _columns(self, command: str, value: Any) -> Configured:
+        if command not in self._commands(command.partition(" ")[0]):
+            self._refuse_key("list", command, self._commands())
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            self._refuse(command, 'must name columns, such as "id,created,preview" or a list of such names')
+        return Configured(",".join(names), self._place(command))
+
+    def _refuse_key(self, what: str, key: str, known: Iterable[str]) -> NoReturn:
+        from cardbox_cli.model.handwritten.wording import did_you_mean
+
+        raise UsageError(
+            f"{self._place(key)}: there is no {what} {key!r}{did_you_mean(key, known)}",
+            hint="`cbx help config` shows what the file may hold",
+        )
+
+    def _refuse(self, key: str, text: str) -> NoReturn:
+        raise UsageError(f"{self._place(key)}: {key!r} {text}", hint="`cbx help config` shows an example")
+
+    def _place(self, key: str) -> str:
+        """The path of the file, and the line where a key stands, if it can be found."""
+        begins = re.compile(rf"""\s*(\[\s*|\w+\s*\.\s*)?(["']?){re.escape(key)}\2\s*[=\].]""")
+        lines = self._text.splitlines()
+        number = next((number for number, line in enumerate(lines, 1) if begins.match(line)), None)
+        return str(self._path) if number is None else f"{self._path}:{number}"

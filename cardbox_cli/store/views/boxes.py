@@ -1,0 +1,98 @@
+"""Lists of boxes by what each is for. Never writes.
+
+The kind of a box is what its first card, its packing or its title tells, in SQL; where these tell nothing,
+how the turns that name it use it: all that wait or run, and the latest ones.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.model.boxes import BOX_KINDS, Box, BoxKind, ListedBox
+from cardbox_cli.model.card_types import CARD_TYPES, PROFILE
+from cardbox_cli.model.cards import IMPORTER
+from cardbox_cli.store.box_use import BoxUseStore
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.connection.project_store import (
+    COUNTED,
+    PAGE,
+    Dated,
+    Further,
+    ProjectStore,
+    paged,
+    place,
+)
+
+# The kind of a box that does not tell it.
+_UNTOLD = ""
+_TURNS_TELL = frozenset({"context", "output"})
+
+
+class BoxKindFilter(Dated, frozen=True, kw_only=True):
+    """When the boxes of a list changed last, and their kinds; None means any, and those without one."""
+
+    kinds: tuple[BoxKind, ...] | None = None
+    without: tuple[BoxKind, ...] = ()
+
+
+class BoxViews(ProjectStore):
+    """The boxes of one project, as lists show them."""
+
+    def newest(self, where: BoxKindFilter, *, limit: int | None = None) -> Iterator[ListedBox]:
+        """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
+        size = PAGE if limit is None else min(limit, PAGE)
+        every = paged(partial(self._page, self._dated(where)), page=size, limit=None)
+        return islice((box for box in every if where.kinds is None or box.kind in where.kinds), limit)
+
+    def further(self, where: BoxKindFilter, last: Box) -> Further:
+        """How many boxes `newest` would give after `last`. Looks at 10,000."""
+        counts = self._counts(self._dated(where), last)
+        if where.kinds is not None and _UNTOLD in _told(where):
+            return Further(sum(counts.get(kind, 0) for kind in where.kinds), False)
+        return Further.counted(sum(counts.get(kind, 0) for kind in _told(where)), sum(counts.values()))
+
+    def hidden(self, where: BoxKindFilter) -> dict[str, int]:
+        """How many of the newest 10,000 boxes `where` goes without, by kind."""
+        counts = self._counts(self._dated(where), None)
+        return {kind: counts[kind] for kind in where.without if kind in counts}
+
+    def holding(self, card_ids: Sequence[str]) -> dict[str, str]:
+        """Of each of these cards the box that changed first, among the 10,000 boxes that changed last."""
+        return dict(self._rows("boxes_holding_cards", card_ids=list(card_ids), latest=COUNTED))
+
+    def _page(self, where: BoxKindFilter, after: ListedBox | None, size: int) -> list[ListedBox]:
+        kinds: dict[str, Any] = dict(
+            self._rows(self._query("list_boxes_by_kind"), **_place(where, after, size))
+        )
+        boxes = BoxStore(self.database, self.project_id).get_many(list(kinds)).boxes
+        untold = [box_id for box_id, kind in kinds.items() if kind == _UNTOLD]
+        turns = BoxUseStore(self.database, self.project_id).turns_of(untold)
+        for box_id in untold:
+            kinds[box_id] = turns[box_id][0].use if box_id in turns else None
+        return [ListedBox(**msgspec.structs.asdict(box), kind=kinds[box.box_id]) for box in boxes]
+
+    def _counts(self, where: BoxKindFilter, last: Box | None) -> dict[str, int]:
+        return dict(self._rows(self._query("count_boxes_by_kind"), **_place(where, last, COUNTED + 1)))
+
+    def _query(self, name: str) -> str:
+        return name if self.database.keeps_box_info else f"{name}_without_info"
+
+
+def _told(where: BoxKindFilter) -> list[str]:
+    """The kinds that boxes may tell to be listed: '' where the turns that name one may tell it."""
+    if where.kinds is None:
+        return [kind for kind in (*BOX_KINDS, _UNTOLD) if kind not in where.without]
+    return [*where.kinds, *([_UNTOLD] if _TURNS_TELL.intersection(where.kinds) else [])]
+
+
+def _place(where: BoxKindFilter, after: Box | None, limit: int) -> dict[str, Any]:
+    return {
+        **place(where, after, limit, key="box_id", time="updated_at"),
+        "kinds": _told(where),
+        "snapshots": [name for name, record in CARD_TYPES.items() if record.is_snapshot],
+        "profile": PROFILE,
+        "importer": IMPORTER,
+    }
