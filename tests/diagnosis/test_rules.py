@@ -21,6 +21,7 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store import workers
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.profiles import ProfileStore
 from tests.crash.processes import until
 from tests.diagnosis.conftest import ASKED, CALL, CALLED, GOOD, OWNER, TARGET, World
@@ -592,6 +593,60 @@ def the_row_of_a_turn_that_another_waits_for_is_deleted(world: World) -> str:
 def its_row_and_its_edge_are_deleted(world: World) -> str:
     turn = its_row_is_deleted(world)
     world.sql("DELETE FROM state.execution_edges WHERE target_agent_turn_id = %(turn)s", turn=turn)
+    return turn
+
+
+@case("row-unreadable")
+def its_payload_is_lost_in_the_queue(world: World) -> str:
+    world.ask()
+    turn = world.ask()
+    world.sql("UPDATE state.agent_inbox SET payload = 'null' WHERE inbox_id = %(turn)s", turn=turn)
+    return turn
+
+
+@case("retry-far-ahead")
+def it_is_due_never(world: World) -> str:
+    turn = world.ask()
+    world.sql("UPDATE state.agent_inbox SET next_retry_at = 'infinity' WHERE inbox_id = %(turn)s", turn=turn)
+    return turn
+
+
+@case("retry-far-ahead")
+def the_clock_that_made_its_row_was_an_hour_ahead(world: World) -> str:
+    turn = world.ask()
+    world.sql(
+        "UPDATE state.agent_inbox SET created_at = created_at + interval '1 hour',"
+        " next_retry_at = next_retry_at + interval '1 hour' WHERE inbox_id = %(turn)s",
+        turn=turn,
+    )
+    return turn
+
+
+@case("missing-box")
+def its_head_points_to_a_box_of_another_project(world: World) -> str:
+    turn = world.ask()
+    box = BoxStore(world.runtime.database, "another").create([]).box_id
+    world.sql(
+        "UPDATE state.agent_state_head SET context_box_id = %(box)s::uuid WHERE agent_id = 'clerk'", box=box
+    )
+    return turn
+
+
+@case("waiting-count-drift")
+def its_calls_were_dropped(world: World) -> str:
+    world.ask()
+    turn = world.suspend()
+    world.sql("UPDATE state.turn_waiting_tools SET wait_status = 'dropped'")
+    return turn
+
+
+@case("poison-retry")
+def it_was_put_off_a_hundred_times(world: World) -> str:
+    turn = world.ask()
+    world.sql(
+        "UPDATE state.agent_inbox SET status = 'deferred', retry_count = 100 WHERE inbox_id = %(turn)s",
+        turn=turn,
+    )
     return turn
 
 

@@ -5,6 +5,7 @@ from cardbox_cli.diagnosis.registry import LEASES, RECORDS, Command, DiagnosisRu
 from cardbox_cli.diagnosis.remedies import REBUILD, fenced, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.execution.queue.messages import is_turn
+from cardbox_cli.execution.queue.promotion import unreadable
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
 from cardbox_cli.settings import POISON
 
@@ -93,6 +94,13 @@ def _poison(s: Snapshot) -> Proof:
     return tuple(show.row(s, row) for row in worst) or None
 
 
+def _unreadable(s: Snapshot) -> Proof:
+    """What its agent would come to and refuse, though it waits in the queue as if it could be run."""
+    row = s.turn_row
+    problem = unreadable(row) if s.queued and row is not None else None
+    return None if row is None or problem is None else (show.row(s, row, f"; {problem[1]}"),)
+
+
 def _again(s: Snapshot) -> Command:
     dead = _dead(s)[0]
     if is_turn(dead) and s.at_head is not None:
@@ -155,6 +163,13 @@ RULES = (
             "`cbx inbox retry`; `cbx turn requeue` where the agent is at the turn and its own row is dead",
             _again,
         ),
+    ),
+    DiagnosisRule(
+        name="row-unreadable",
+        proves="The row of the queued turn does not say what to run: it fails when its agent comes to it.",
+        rank=73,
+        holds=_unreadable,
+        fix=Remedy("`cbx turn stop`", lambda s: ("turn", "stop", s.agent_turn_id)),
     ),
     DiagnosisRule(
         name="poison-retry",

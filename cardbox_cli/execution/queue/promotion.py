@@ -52,6 +52,11 @@ def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
 
 def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
     """Why no worker could run this row: an error code and a sentence."""
+    return unreadable(row) or _output_box_problem(runtime, row)
+
+
+def unreadable(row: InboxRow) -> tuple[str, str] | None:
+    """Why nobody can make a run of what this row says: an error code and a sentence; None where one can."""
     payload = row.payload
     if not isinstance(payload, dict):
         return "invalid_payload_type", "its payload is no object"
@@ -64,7 +69,7 @@ def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
         return "invalid_context", "its headers have no traceparent that can be read"
     if not names_depth(row.context_headers):
         return "invalid_context", "its headers name no recursion depth"
-    return _output_box_problem(runtime, row)
+    return None
 
 
 def _output_box_problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:

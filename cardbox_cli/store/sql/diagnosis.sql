@@ -87,16 +87,17 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
 ORDER BY i.agent_id, i.created_at, i.inbox_id
 
 -- name: why_queued_without_box
--- Queued turns whose context box is gone.
+-- Queued turns whose context box is gone, or whose rows name no boxes at all.
 SELECT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
-    AND i.payload ->> 'context_box_id' IS NOT NULL
-    AND NOT EXISTS (
-        SELECT FROM public.card_boxes AS b
-        WHERE b.tenant_id = i.project_id AND b.box_id =
-            CASE WHEN i.payload ->> 'context_box_id' ~* {uuid_pattern}
-                 THEN (i.payload ->> 'context_box_id')::uuid END)
+    AND (i.payload ->> 'profile_box_id' IS NULL OR i.payload ->> 'context_box_id' IS NULL
+        OR i.payload ->> 'output_box_id' IS NULL
+        OR NOT EXISTS (
+            SELECT FROM public.card_boxes AS b
+            WHERE b.tenant_id = i.project_id AND b.box_id =
+                CASE WHEN i.payload ->> 'context_box_id' ~* {uuid_pattern}
+                     THEN (i.payload ->> 'context_box_id')::uuid END))
 LIMIT %(limit)s
 
 -- name: why_strange
