@@ -265,6 +265,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(worker for worker in self.live_workers if worker.last_error is None)
 
     @property
+    def unable_owner(self) -> bool:
+        """Whether the worker that has claimed the turn says that it cannot work."""
+        lease = self.lease_of(self.carrier)
+        return any(each.last_error for each in self.live_workers if lease and each.worker_id == lease.owner)
+
+    @property
     def workers_are_unable(self) -> bool:
         """Whether every live worker of the agent's target says that it cannot work."""
         return bool(self.live_workers) and not self.able_workers
@@ -283,6 +289,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.now - moment if moment is not None else timedelta()
 
     @property
+    def in_time(self) -> bool:
+        """Whether the deadline of what the suspended turn waits for is ahead, or was a moment ago."""
+        deadline = None if self.head is None else self.head.resume_deadline
+        return self.suspended and deadline is not None and self.now <= deadline + self.grace
+
+    @property
     def grace(self) -> timedelta:
         """How long the next look at what is overdue may take."""
         return timedelta(seconds=self.settings.poll)
@@ -293,10 +305,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Other systems date no promotion, and touch the head of a turn that nobody claims: a turn was promoted
         when it was asked for, or when its agent's last one ended.
         """
-        known = [row.next_retry_at, row.created_at]
-        if is_turn(row) and self.freed_at is not None and self.freed_at <= self.now:
-            known.append(self.freed_at)
-        return max(moment for moment in known if moment is not None)
+        others = [row.created_at, self.freed_at if is_turn(row) else None]
+        # A clock that was ahead when a row was made keeps nobody from claiming it.
+        past = [moment for moment in others if moment is not None and moment <= self.now]
+        return max([row.next_retry_at, *past])
 
     @cached_property
     def last_sign(self) -> datetime | None:

@@ -9,7 +9,7 @@ import msgspec
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Severity, Verdict, rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.execution.turns import PROCESSING
+from cardbox_cli.model.execution.turns import PROCESSING, WaitingTool
 from cardbox_cli.store.connection.tables import grant_of
 
 NO_RULE = "no rule matched"
@@ -177,7 +177,7 @@ def actor(s: Snapshot, text: str) -> str:
     {after_failure}, which may be nobody, are filled in."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
-    calls = " and ".join(f"call {call.tool_call_id} ({call.tool_name})" for call in s.open_calls)
+    calls = " and ".join(_awaited(s, call) for call in s.open_calls)
     blocker = None if s.blocker is None else judge(s.blocker)
     return text.format(
         target=shlex.quote(s.worker_target or "?"),
@@ -189,6 +189,11 @@ def actor(s: Snapshot, text: str) -> str:
         lint=show.lint_command(s),
         after_failure=_after_failure(s),
     )
+
+
+def _awaited(s: Snapshot, call: WaitingTool) -> str:
+    by = "".join(f", which is turn {child.agent_turn_id}" for child in s.children_of(call)[-1:])
+    return f"call {call.tool_call_id} ({call.tool_name}){by}"
 
 
 def _after_failure(s: Snapshot) -> str:

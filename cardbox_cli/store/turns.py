@@ -106,6 +106,16 @@ class TurnStore(ProjectStore):
         length: int | None = self._value("box_length", box_id=box_id)
         return length
 
+    def output_start(self, box_id: str, agent_turn_id: str) -> int | None:
+        """At which place of its output box a turn's own cards begin, or will; None for an unknown box.
+
+        Other programs may have run the turn before, and noted no beginning.
+        """
+        if not self.box_length(box_id):
+            return self.box_length(box_id)
+        start: int | None = self._value("output_start", box_id=box_id, agent_turn_id=agent_turn_id)
+        return start
+
     def lock_box(self, box_id: str) -> bool:
         """Hold the box until the end of the transaction; False for an unknown box."""
         return bool(self._value("lock_box_row", box_id=box_id))

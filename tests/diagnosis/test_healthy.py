@@ -47,6 +47,15 @@ def queued_for_an_hour_and_promoted_now(world: World) -> str:
 
 
 @healthy("dispatched", "healthy")
+def under_a_ban_on_writing_that_came_after_its_worker(world: World) -> str:
+    world.worker()
+    turn = world.ask()
+    name = world.runtime.database.connection.info.dbname
+    world.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    return turn
+
+
+@healthy("dispatched", "healthy")
 def just_claimed(world: World) -> str:
     turn = world.ask()
     world.claim()

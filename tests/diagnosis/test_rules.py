@@ -542,6 +542,13 @@ def its_row_is_consumed_in_silence(world: World) -> str:
 
 
 @case("consumed-not-applied")
+def its_row_is_skipped_by_hand(world: World) -> str:
+    turn = world.ask()
+    world.sql("UPDATE state.agent_inbox SET status = 'skipped' WHERE inbox_id = %(turn)s", turn=turn)
+    return turn
+
+
+@case("consumed-not-applied")
 def its_row_is_dropped_by_a_worker(world: World) -> str:
     """The head was set back; the worker finds that the turn is elsewhere, and consumes its row."""
     turn = the_agent_is_not_at_its_promoted_turn(world)
@@ -601,6 +608,24 @@ def its_payload_is_lost_in_the_queue(world: World) -> str:
     world.ask()
     turn = world.ask()
     world.sql("UPDATE state.agent_inbox SET payload = 'null' WHERE inbox_id = %(turn)s", turn=turn)
+    return turn
+
+
+@case("no-live-worker")
+def the_clock_that_made_its_row_alone_was_ahead(world: World) -> str:
+    turn = world.ask()
+    world.sql("UPDATE state.agent_inbox SET created_at = created_at + interval '1 hour'")
+    world.later(31)
+    return turn
+
+
+@case("deleted-card")
+def a_card_is_deleted_behind_a_turn_that_runs(world: World) -> str:
+    world.ask()
+    row = world.enter()
+    card_id, turn = a_card(world)
+    assert world.cbx("card", "delete", card_id, "--yes", "--force").code == 0
+    world.beat(row)
     return turn
 
 
@@ -789,6 +814,16 @@ def test_a_worker_that_is_killed_in_its_step_is_dead(world: World, tmp_path: Pat
     world.fix(found)
     world.drain()
     assert world.why(turn)["verdict"] == "ended"
+
+
+def test_a_worker_that_claimed_a_turn_and_cannot_begin_it_says_why(world: World) -> None:
+    world.worker()
+    turn = world.ask()
+    world.claim()
+    workers.note_error(world.runtime.database, OWNER, "permission denied for table agent_steps")
+    found = world.why(turn)
+    assert (found["rule"], found["fix"]) == ("worker-cannot-work", None)
+    assert "agent_steps" in found["evidence"][-1]["shows"]
 
 
 # --- all of them

@@ -143,5 +143,6 @@ def explained(cbx: Cbx, turn_id: str) -> str:
     every = cbx("why", "--all", "-o", "json")
     mine = [each["rule"] for each in every.json() if each["turn"] == turn_id]
     assert mine in ([], [found["rule"]])
+    assert mine or found["rule"] in (*HEALTHY, "queued-behind-stuck")
     assert every.code == (8 if every.json() else 0)
     return str(found["rule"])

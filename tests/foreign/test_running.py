@@ -28,6 +28,7 @@ from tests.foreign.scenes import (
     retransmitted,
     running,
     suspended,
+    suspended_without_deadline,
 )
 from tests.foreign.tables import definitions, rows
 from tests.foreign.writer import Call, Deployment
@@ -267,5 +268,26 @@ def test_what_hangs_there_is_explained_freed_as_printed_and_ends(
         succeed(initialized(*words))
     succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
     shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
+    if shown["status"] == "suspended":
+        [call] = [tool for tool in shown["waiting_tools"] if tool["wait_status"] == "waiting"]
+        answer = ("--tool-call-id", call["tool_call_id"], "--result", "refunded")
+        succeed(initialized("turn", "report", turn.agent_turn_id, *answer))
+        succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
+        shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
     assert shown["status"] == "ended", found
     assert initialized("why", turn.agent_turn_id).code == 0
+
+
+def test_what_a_turn_wrote_elsewhere_stays_its_own_when_it_is_put_back(
+    deployment: Deployment, initialized: Cbx
+) -> None:
+    """Its open call is among its own cards, where a worker waits for it, and no earlier history."""
+    turn = suspended_without_deadline(deployment)
+    fix = initialized("why", turn.agent_turn_id, "-o", "json").json()["fix"]
+    assert fix.startswith("cbx turn requeue")
+    succeed(initialized(*shlex.split(fix)[1:]))
+    [(start,)] = deployment.connection.execute(
+        "SELECT output_start FROM cbx.turns WHERE agent_turn_id = %s", [turn.agent_turn_id]
+    ).fetchall()
+    assert start == 0
+    assert initialized("why", turn.agent_turn_id, "-o", "json").json()["rule"] == "dispatched"

@@ -12,8 +12,10 @@ def _database_lock(s: Snapshot) -> Proof:
 
 
 def _read_only(s: Snapshot) -> Proof:
-    """Nobody can write, and nobody is seen to."""
-    if s.read_only_by is None or s.worked_on or s.agent_turn_id == "":
+    """Nobody can write who connects now, and nobody is seen to who did before."""
+    if s.read_only_by is None or s.worked_on or s.able_workers or s.agent_turn_id == "":
+        return None
+    if s.in_time and not s.due_rows:
         return None
     says = f"on, by the {s.read_only_by}"
     return (Evidence("pg_settings", "default_transaction_read_only", says), show.head(s))
@@ -31,7 +33,7 @@ RULES = (
     DiagnosisRule(
         name="database-read-only",
         proves="The database takes no writes, its transactions are read-only by default, and no live worker"
-        " has the turn.",
+        " has the turn or serves its target.",
         rank=98,
         holds=_read_only,
         actor="the owner of the database: set default_transaction_read_only to off, and start workers anew",

@@ -69,7 +69,9 @@ def _no_live_worker(s: Snapshot) -> Proof:
 
 
 def _cannot_work(s: Snapshot) -> Proof:
-    """Every live worker that could claim says why it cannot."""
+    """The worker that claimed the turn, or every live one that could, says why it cannot."""
+    if s.dispatched and s.unable_owner:
+        return (show.head(s), show.lease(s, s.carrier), *show.workers(s))
     if not s.unclaimed or s.running or not s.workers_are_unable:
         return None
     return (*_late(s), *show.workers(s))
@@ -102,7 +104,7 @@ def _late(s: Snapshot) -> tuple[Evidence, ...]:
 def _never_entered(s: Snapshot) -> Proof:
     """A worker holds the row and lives, but has not begun."""
     lease = s.lease_of(s.carrier)
-    if not s.dispatched or lease is None or lease.expires_at <= s.now:
+    if not s.dispatched or lease is None or lease.expires_at <= s.now or s.unable_owner:
         return None
     if s.age(lease.claimed_at) <= s.settings.lease_time:
         return None
@@ -197,8 +199,8 @@ RULES = (
     ),
     DiagnosisRule(
         name="worker-cannot-work",
-        proves="Work is due for longer than {unclaimed}, and every live worker of its target says why it"
-        " cannot work.",
+        proves="The worker that claimed the turn says why it cannot work; or work is due for longer than"
+        " {unclaimed}, and every live worker of its target says that.",
         rank=56,
         holds=_cannot_work,
         actor="the operator: mend what the worker says, it goes on by itself",

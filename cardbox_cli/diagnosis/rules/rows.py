@@ -12,7 +12,8 @@ from cardbox_cli.settings import POISON
 
 def _head_lost(s: Snapshot) -> Proof:
     entered = s.turn_row is None and not s.is_foreign and bool(s.steps)
-    if s.head is not None or not (s.promoted or s.waiting or entered):
+    carried = s.turn_row is not None and s.promoted
+    if s.head is not None or not (carried or s.waiting or entered):
         return None
     return (show.head(s), *(show.row(s, row) for row in s.promoted))
 

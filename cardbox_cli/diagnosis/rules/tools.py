@@ -37,8 +37,7 @@ def _calls(s: Snapshot) -> tuple[Evidence, ...]:
 
 
 def _waiting_in_time(s: Snapshot) -> Proof:
-    deadline = _deadline(s)
-    if not s.suspended or not s.open_calls or deadline is None or s.now > deadline + s.grace:
+    if not s.in_time or not s.open_calls:
         return None
     return (_suspension(s), *_calls(s), *_answering(s))
 

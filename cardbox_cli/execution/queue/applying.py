@@ -11,6 +11,8 @@ import msgspec
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ended_by
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import EndStatus, Fence, Head, InboxRow, WaitingTool
 
 # When to look again at a report that came before its turn has suspended, or its card can be seen.
@@ -50,11 +52,19 @@ def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
         return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
     if tool is None or not tool.is_open:
         return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
-    card_id = row.pointer("tool_result_card_id") or ""
-    found = runtime.cards.get_many([card_id]).cards
-    if not found:
-        return Applied(outcome="early", fence=head.fence, reason=f"its card {card_id!r} cannot be seen")
-    return _apply(runtime, head, tool, found[0].card_id)
+    found = reported_card(runtime, row)
+    if found is None:
+        named = row.pointer("tool_result_card_id") or ""
+        why = f"its card {named!r} cannot be seen, or is no result of the call"
+        return Applied(outcome="early", fence=head.fence, reason=why)
+    return _apply(runtime, head, tool, found.card_id)
+
+
+def reported_card(runtime: Runtime, row: InboxRow) -> Card | None:
+    """The card that a report points to, where it is the result of the call: others may point anywhere."""
+    found = runtime.cards.get_many([row.pointer("tool_result_card_id") or ""]).cards
+    results = (card for card in found if card.type == TOOL_RESULT and card.tool_call_id == row.correlation_id)
+    return next(results, None)
 
 
 def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> Applied:

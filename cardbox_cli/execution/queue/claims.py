@@ -84,8 +84,8 @@ def _know(runtime: Runtime, row: InboxRow, head: Head) -> None:
     """Begin the record of a turn that another program dispatched."""
     record = runtime.turns.record(row.turn_id)
     if record is None or record.output_start is None:
-        length = runtime.turns.box_length(head.output_box_id or "") if head.output_box_id else 0
-        runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=length or 0, report_to=None)
+        start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
+        runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
 
 
 def _carried(runtime: Runtime, row: InboxRow, fence: Fence, outcome: str) -> ClaimedWork:

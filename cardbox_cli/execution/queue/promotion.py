@@ -44,7 +44,7 @@ def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
     if epoch is None:
         return None
     (promoted,) = runtime.inbox.move([row.inbox_id], "promote", turn_epoch=epoch, delay=timedelta(0))
-    start = runtime.turns.box_length(row.pointer("output_box_id") or "")
+    start = runtime.turns.output_start(row.pointer("output_box_id") or "", row.turn_id)
     runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start, report_to=None)
     runtime.notify(promoted, reason)
     return promoted

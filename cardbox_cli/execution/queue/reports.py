@@ -10,12 +10,14 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, NotFound
+from cardbox_cli.execution.queue.applying import reported_card
 from cardbox_cli.execution.queue.messages import TIMEOUT, TOOL_RESULT, Message, MessageType, Sender, send
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import (
     APPLIED,
+    CONSUMED,
     DUE,
     ERROR,
     RECEIVED,
@@ -175,17 +177,17 @@ def _send(
 
 
 def _mend(runtime: Runtime, report: Message) -> InboxRow | None:
-    """The row that reports this call already, led to the present card where nobody can see its own.
+    """The row that reports this call already, led to the present card where its own is no result of the call.
 
-    Other programs report before they store, or store nothing. None where the row is claimed, was applied, or
-    has a card: a call has one result.
+    Other programs report before they store, store nothing, or point elsewhere. None where the row is claimed
+    or has a result: a call has one.
     """
     row = runtime.inbox.by_correlation(report.type.name, report.correlation_id or "")
-    if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR):
+    if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR, CONSUMED):
         return None
-    if runtime.cards.get_many([row.pointer("tool_result_card_id") or ""]).cards:
+    if reported_card(runtime, row) is not None:
         return None
-    if row.status == ERROR:
+    if row.status not in DUE:
         runtime.inbox.move([row.inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
     return runtime.inbox.point_report(row.inbox_id, report.payload)
 

@@ -52,7 +52,7 @@ _INBOX = (
     Move("skip", (t.QUEUED,), t.SKIPPED, 0, "its turn was stopped before it began, or has an older row"),
     Move(
         "requeue",
-        (t.PENDING, t.DEFERRED, t.PROCESSING, t.CONSUMED, t.ERROR),
+        (t.PENDING, t.DEFERRED, t.PROCESSING, t.CONSUMED, t.ERROR, t.SKIPPED),
         t.QUEUED,
         0,
         "an operator puts the turn back into its agent's queue",

@@ -100,6 +100,39 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
                      THEN (i.payload ->> 'context_box_id')::uuid END))
 LIMIT %(limit)s
 
+-- name: why_queued_boxes
+-- What the first queued turns read: turn, agent and box.
+SELECT i.turn_id, i.agent_id, box.id
+FROM (
+    SELECT {turn_of_row} AS turn_id, i.agent_id, i.payload
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
+    ORDER BY i.created_at, i.inbox_id
+    LIMIT %(limit)s
+) AS i
+CROSS JOIN LATERAL (VALUES (i.payload ->> 'profile_box_id'), (i.payload ->> 'context_box_id')) AS box (id)
+WHERE box.id ~* {uuid_pattern}
+
+-- name: why_dropped
+-- Turns whose rows are done with, among the newest rows, that finished no step and delivered nothing.
+SELECT {turn_of_row}, i.agent_id
+FROM (
+    SELECT n.project_id, n.agent_turn_id, n.correlation_id, n.inbox_id, n.agent_id, n.status, n.message_type
+    FROM state.agent_inbox AS n
+    WHERE n.project_id = %(project_id)s
+    ORDER BY n.created_at DESC, n.inbox_id DESC
+    LIMIT %(limit)s
+) AS i
+WHERE i.status = 'consumed' AND i.message_type = 'turn'
+    AND NOT EXISTS (
+        SELECT FROM state.agent_steps AS s
+        WHERE s.project_id = %(project_id)s AND s.agent_turn_id = {turn_of_row}
+            AND s.status IN ('completed', 'failed'))
+    AND NOT EXISTS (
+        SELECT FROM public.cards AS c
+        WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = {turn_of_row}
+            AND c.metadata ->> 'type' = 'task.deliverable' AND c.deleted_at IS NULL)
+
 -- name: why_strange
 -- The turns of rows whose status nobody knows, among the newest rows.
 SELECT DISTINCT {turn_of_row}, i.agent_id

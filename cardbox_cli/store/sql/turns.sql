@@ -46,6 +46,15 @@ SELECT jsonb_array_length({ids})
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
+-- name: output_start
+-- At which place of a box the first card that names the turn as its own stands; behind all where none does.
+SELECT coalesce(min(slot.place) FILTER (WHERE slot.card_id IN (
+    SELECT c.card_id FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = %(agent_turn_id)s)) - 1, count(*))
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+
 -- name: lock_box_row
 -- Whether the box exists; held until the end of the transaction.
 SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR UPDATE

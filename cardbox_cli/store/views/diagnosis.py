@@ -77,14 +77,22 @@ class DiagnosisStore(ProjectStore):
             found |= _places(self._rows(query))
         found |= _places(self._rows("why_queued_without_box", limit=LOOKED_AT))
         found |= _places(self._rows("why_strange", limit=_STRANGE_AMONG))
+        found |= self._queued_without_cards()
         lost = dict[facts.Place, None]()
         for query in ("why_dead", "why_bare_edges"):
             lost |= _places(self._rows(query, limit=LOOKED_AT))
+        lost |= _places(self._rows("why_dropped", limit=_STRANGE_AMONG))
         lost |= _places(self._own("cbx.turns", "why_unended", limit=LOOKED_AT))
         turns = [place.agent_turn_id for place in lost]
         ended = {turn for (turn,) in self._own("cbx.turns", "why_ended", turns=turns)}
         lost = {place: None for place in lost if place.agent_turn_id not in ended}
         return list(lost | found | _places(self._own("cbx.leases", "why_orphans")))
+
+    def _queued_without_cards(self) -> dict[facts.Place, None]:
+        """The first queued turns of which a card of the context or profile is gone."""
+        rows = self._rows("why_queued_boxes", limit=_STRANGE_AMONG)
+        lost = self.lost_cards(sorted({box_id for _, _, box_id in rows}))
+        return _places((turn, agent) for turn, agent, box_id in rows if box_id.lower() in lost)
 
     def counts(self) -> tuple[int, int]:
         """How many agents are at a turn, and how many turns are queued."""

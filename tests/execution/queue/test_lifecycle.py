@@ -216,6 +216,8 @@ def self_made_changes(desk: Desk, turn: str) -> None:
     inbox.move([turn], "requeue")
     inbox.move([turn], "kill")
     inbox.move([turn], "requeue")
+    inbox.move([turn], "skip")
+    inbox.move([turn], "requeue")
     inbox.move([turn], "promote")
     claim(desk.runtime, target=None, owner="w1")
     inbox.move([turn], "defer")

@@ -243,7 +243,10 @@ class TestTooEarly:
         for _ in range(5):
             said = desk.take().outcome
             desk.later(2)
-        assert said == f"dead: gave up: its card {reported.tool_result_card_id!r} cannot be seen"
+        assert (
+            said
+            == f"dead: gave up: its card {reported.tool_result_card_id!r} cannot be seen, or is no result of the call"
+        )
         assert desk.standing() == ("suspended", 1)
         desk.later(300)
         assert reap(runtime).failed == [turn]
@@ -266,14 +269,17 @@ class TestTooEarly:
         assert desk.take().kind == "run"
 
     @pytest.mark.parametrize("tries", [1, 5], ids=["deferred", "dead"])
-    def test_the_right_result_takes_the_place_of_one_that_nobody_can_see(
-        self, ask: Asked, desk: Desk, runtime: Runtime, tries: int
+    @pytest.mark.parametrize("card", [None, "task.instruction"], ids=["no card", "another card"])
+    def test_the_right_result_takes_the_place_of_what_is_none(
+        self, ask: Asked, desk: Desk, runtime: Runtime, card: str | None, tries: int
     ) -> None:
         turn = ask().agent_turn_id or ""
-        report = put_report(runtime, turn, "a", "no_card", epoch=1)
+        if card is not None:
+            runtime.cards.add(draft_card(card, "bad", card_id="wrong"))
+        report = put_report(runtime, turn, "a", "wrong", epoch=1)
         desk.waiting("a")
         for _ in range(tries):
-            assert "'no_card' cannot be seen" in desk.take().outcome
+            assert "'wrong' cannot be seen, or is no result of the call" in desk.take().outcome
             desk.later(0 if tries == 1 else 2)
         reported = desk.report(turn, "a")
         assert (reported.inbox_id, desk.waits(turn)) == (report, {"a": "received"})
