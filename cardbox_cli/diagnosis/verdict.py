@@ -9,7 +9,7 @@ import msgspec
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Severity, Verdict, rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.execution.turns import PROCESSING, WaitingTool
+from cardbox_cli.model.execution.turns import PROCESSING, EndStatus, WaitingTool
 from cardbox_cli.store.connection.tables import grant_of
 
 NO_RULE = "no rule matched"
@@ -35,6 +35,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     `turn` is None for an agent that has had none, or whose turn cannot be read.
     `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`. `root` is the
     turn in which the cause lies, where that is another one; `waiting` counts the turns that wait for this.
+    `end_status` is how a turn that is over ended, as far as anything tells.
     """
 
     turn: str | None
@@ -50,6 +51,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     also: tuple[Seen, ...] = ()
     root: str | None = None
     waiting: int = 0
+    end_status: EndStatus | None = None
 
     @property
     def well(self) -> bool:
@@ -91,6 +93,7 @@ def _judged(snapshot: Snapshot) -> Diagnosis:
         verdict=cast(Verdict, chief[0].verdict),
         also=also,
         root=_other(snapshot, chief[0].root(snapshot)),
+        end_status=None if snapshot.turn is None else snapshot.turn.end_status,
         **msgspec.structs.asdict(_seen(snapshot, *chief)),
     )
 

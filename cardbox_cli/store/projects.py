@@ -40,6 +40,12 @@ def is_known(database: Database, project_id: str) -> bool:
     return bool(database.value("project_has_rows", project_id=project_id))
 
 
+def require_known(database: Database, project_id: str) -> None:
+    """Raise NotFound for a project of which the database holds nothing: its name is misspelt, or it is new."""
+    if not is_known(database, project_id):
+        _no_project(project_id)
+
+
 class ProjectsStore:
     """All projects of a database."""
 

@@ -38,7 +38,7 @@ class InForce(NamedTuple):
 @verb(
     "cbx config",
     "cbx config CBX_LEASE",
-    "echo 'project = \"demo\"' >> $(cbx config config)",
+    "mkdir -p ~/.config/cbx && echo 'project = \"demo\"' > ~/.config/cbx/config.toml",
     "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
     pages=True,
 )

@@ -18,7 +18,7 @@ from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:
-    from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.diagnosis.diagnose import Survey
     from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
 
 
@@ -53,11 +53,15 @@ def command(
     if sum((turn is not None, agent is not None, all_)) > 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
     from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.store.projects import require_known
 
     with session().database() as database:
         diagnoser = Diagnoser(database, session().project_id, settings_from())
         if all_:
-            _survey(diagnoser)
+            survey = diagnoser.survey()
+            if not (survey.problems or survey.looked_at):
+                require_known(database, session().project_id)
+            _survey(survey)
         elif agent is not None:
             _one(diagnoser.agent(agent))
         else:
@@ -72,8 +76,7 @@ def _one(diagnosis: "Diagnosis") -> None:
         raise Findings(f"{_named(diagnosis)} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
 
 
-def _survey(diagnoser: "Diagnoser") -> None:
-    survey = diagnoser.survey()
+def _survey(survey: "Survey") -> None:
     output.emit_list(
         [{**_as_json(each), "waiting": each.waiting} for each in survey.problems],
         columns=Shown(_PROBLEM),
@@ -112,9 +115,8 @@ _EVIDENCE = (
 
 
 def _page(diagnosis: "Diagnosis") -> None:
-    rule = f": {diagnosis.rule}" if diagnosis.rule else ""
     colour = "" if diagnosis.well else "red"
-    output.print_painted([(colour, f"{_named(diagnosis)} is {diagnosis.verdict}{rule}")])
+    output.print_painted([(colour, _headline(diagnosis))])
     output.print_text(diagnosis.proves)
     print_below(_EVIDENCE, diagnosis.evidence)
     output.print_text()
@@ -122,6 +124,13 @@ def _page(diagnosis: "Diagnosis") -> None:
     output.facts(("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", fix))
     if diagnosis.also:
         output.print_lines(["", "also seen", *(f"  {seen.rule}: {seen.proves}" for seen in diagnosis.also)])
+
+
+def _headline(diagnosis: "Diagnosis") -> str:
+    if diagnosis.verdict == "ended" and diagnosis.end_status is not None:
+        return f"{_named(diagnosis)} has ended: {diagnosis.end_status}"
+    rule = f": {diagnosis.rule}" if diagnosis.rule else ""
+    return f"{_named(diagnosis)} is {diagnosis.verdict}{rule}"
 
 
 def _named(diagnosis: "Diagnosis") -> str:

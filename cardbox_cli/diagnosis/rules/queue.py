@@ -90,7 +90,7 @@ def _workers_busy(s: Snapshot) -> Proof:
         Evidence(
             "cbx.leases",
             worker.worker_id,
-            f"{s.loads.get(worker.worker_id, 0)} rows claimed, takes {worker.concurrency}",
+            f"{s.loads.get(worker.worker_id, 0)} claimed, takes {worker.concurrency}",
         )
         for worker in s.live_workers[-3:]
     )
@@ -217,7 +217,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="workers-busy",
-        proves="Work is due for longer than that, and every live worker of the target has all that it takes.",
+        proves="Work is due for longer than {unclaimed}, and every live worker of the target has all that it takes.",
         verdict="waiting",
         severity="ok",
         rank=20,
