@@ -41,7 +41,7 @@ def is_known(database: Database, project_id: str) -> bool:
 
 
 def require_known(database: Database, project_id: str) -> None:
-    """Raise NotFound for a project of which the database holds nothing: its name is misspelt, or it is new."""
+    """Raise NotFound for a project of which the database holds nothing."""
     if not is_known(database, project_id):
         _no_project(project_id)
 

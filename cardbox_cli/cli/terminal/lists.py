@@ -67,9 +67,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
         with database.snapshot():
             passing = _Passing(listing.read(listing.limit or None))
             _emit(listing, passing)
-            _print_cut(
-                _cut(listing, passing.number, passing.last), is_sorted=listing.columns.order is not None
-            )
+            _print_cut(listing, _cut(listing, passing.number, passing.last))
         return
 
     def look() -> "tuple[list[Any], Further | None]":
@@ -79,7 +77,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
 
     def show(seen: "tuple[list[Any], Further | None]") -> None:
         _emit(listing, seen[0])
-        _print_cut(seen[1], is_sorted=listing.columns.order is not None)
+        _print_cut(listing, seen[1])
 
     def oldest_first() -> list[str]:
         return [_line(listing, item) for item in reversed(look()[0])]
@@ -124,9 +122,9 @@ def _by_default() -> bool:
     return source is click.core.ParameterSource.DEFAULT
 
 
-def _print_cut(further: "Further | None", *, is_sorted: bool) -> None:
+def _print_cut(listing: Listing, further: "Further | None") -> None:
     if further is None or (further.all_seen and not further.count):
         return
     number = f"{further.count}{'' if further.all_seen else '+'}" if further.count else "perhaps"
-    among = ", not sorted among these" if is_sorted else ""
+    among = ", not sorted among these" if listing.columns.order is not None else ""
     announce(f"{number} more{among}; --limit 0 shows all")

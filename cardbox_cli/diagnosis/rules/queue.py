@@ -217,7 +217,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="workers-busy",
-        proves="Work is due for longer than {unclaimed}, and every live worker of the target has all that it takes.",
+        proves="Work is due for longer than {unclaimed}, and every live worker of its target has all it takes.",
         verdict="waiting",
         severity="ok",
         rank=20,
