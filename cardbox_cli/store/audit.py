@@ -1,7 +1,8 @@
 """The audit in Postgres: what was done to turns from outside their runs, and by people to what is stored.
 
 Rows are only ever added: a trigger refuses the rest, where the database has it. A row belongs to the
-transaction of what it tells of. Who acts is for the caller to say.
+transaction of what it tells of; where the database has no table for it nothing is written. Who acts is for
+the caller to say.
 """
 
 from collections.abc import Iterator
@@ -27,14 +28,13 @@ class AuditStore(ProjectStore):
     """What was done in one project."""
 
     @property
-    def is_kept(self) -> bool:
+    def _is_kept(self) -> bool:
         """Whether there is a table for it, if only for others to read."""
         return _TABLE in self.database.tables or _TABLE in self.database.closed_tables
 
     def write(self, action: str, *, actor: str, detail: dict[str, Any]) -> None:
-        """Write down what was done to no turn in particular; nothing where the database keeps no audit."""
-        if self.is_kept:
-            self._insert(agent_id="", action=action, actor=actor, detail=detail)
+        """Write down what was done to no turn in particular."""
+        self._insert(agent_id="", action=action, actor=actor, detail=detail)
 
     def write_of_turn(
         self,
@@ -61,7 +61,8 @@ class AuditStore(ProjectStore):
     def _insert(self, *, detail: dict[str, Any], **columns: str | int | None) -> None:
         empty = dict.fromkeys(("agent_turn_id", "reason", "epoch_before", "epoch_after"))
         row = {**empty, **columns, "audit_id": new_id("audit"), "detail": jsonb(detail)}
-        self._run("write_audit", **row)
+        if self._is_kept:
+            self._run("write_audit", **row)
 
     def of_turn(self, agent_turn_id: str) -> list[AuditEntry]:
         """What was done to a turn from outside its run, in order."""

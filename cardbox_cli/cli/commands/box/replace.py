@@ -29,5 +29,6 @@ def command(
         ids = given_cards(cards, card_ids, allow_dangling)
         old = boxes.lock(boxes.resolve(box))
         changed = boxes.replace(old.box_id, ids, if_ids=if_ids, allow_dangling=allow_dangling)
-        audit(boxes.database, "box replace", **told_of(old, changed))
+        if changed.card_ids != old.card_ids:
+            audit(boxes.database, "box replace", **told_of(old, changed))
     emit_box(changed)
