@@ -7,7 +7,7 @@ is for `tables.py` to decide.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.escaping import one_line
+from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.terminal.describe import (
     PREVIEW,
     age,
@@ -262,12 +262,12 @@ AUDIT: Columns = (
     Column("FULL ID", lambda entry: entry.audit_id, extra=True),
     _age("created_at"),
     Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
-    Column("ACTION", lambda entry: entry.action),
+    Column("ACTION", lambda entry: flat(entry.action)),
     Column("AGENT", lambda entry: entry.agent_id or NOTHING),
     Column("TURN", lambda entry: short_or_nothing(entry.agent_turn_id)),
     Column("EPOCH", _epochs, extra=True),
-    Column("ACTOR", lambda entry: entry.actor),
-    Column("REASON", lambda entry: entry.reason or NOTHING, spare=2),
+    Column("ACTOR", lambda entry: flat(entry.actor)),
+    Column("REASON", lambda entry: flat(entry.reason or NOTHING), spare=2),
     Column("DETAIL", _detail, overflow="cut", spare=1),
 )
 
