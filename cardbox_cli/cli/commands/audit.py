@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import parse_span, resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
-from cardbox_cli.cli.parameters.types import TURN
+from cardbox_cli.cli.parameters.types import TURN, OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns import AUDIT
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
@@ -16,6 +16,13 @@ from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
+
+# What is written today. Other versions may have written others, which are found as well.
+ACTIONS = (
+    *("stop", "fail", "reclaim", "requeue", "rebox", "rebuild", "lease-expired", "report-dropped"),
+    *("card delete", "card repair", "box replace", "box edit", "box delete", "tool add", "tool remove"),
+    *("db gc", "pack --force", "dispatch --force"),
+)
 
 
 @verb(
@@ -31,7 +38,12 @@ def command(
         str | None, Option(click_type=TURN, help="Only what was done to this turn; an id or a piece of one.")
     ] = None,
     action: Annotated[
-        str | None, Option(metavar="X", help="Only this action, such as stop, 'tool add', 'card delete'.")
+        str | None,
+        Option(
+            metavar="X",
+            click_type=OneOf(lambda: ACTIONS, what=None),
+            help="Only this action, such as stop, 'tool add', 'card delete'.",
+        ),
     ] = None,
     since: Since = None,
     until: Until = None,

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from cardbox_cli.cli.commands.audit import ACTIONS
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -25,6 +26,7 @@ HIDDEN = SECRET.replace(BEARER, "Bearer [redacted]")
 def audited(cbx: Cbx, *options: str) -> list[dict[str, Any]]:
     """The rows, oldest first."""
     rows: list[dict[str, Any]] = cbx("audit", *options, "-o", "json").json()
+    assert {row["action"] for row in rows} <= set(ACTIONS)
     return rows[::-1]
 
 
