@@ -1,4 +1,4 @@
-"""`cbx audit`: what people and the watchdog did to turns, cards, boxes and tools."""
+"""`cbx audit`: what people, and cbx of itself, did to turns, cards, boxes and tools."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +53,7 @@ def command(
 ) -> None:
     """List what was done, by whom and why, newest first: to turns, cards, boxes, tools and garbage.
 
-    The actor is the operating system's user and the role of the database, or sys.watchdog.
+    The actor is the operating system's user and the role of the database, or sys.cbx.
     """
     from cardbox_cli.store.audit import AuditFilter, AuditStore
 
