@@ -365,7 +365,8 @@ CREATE TABLE IF NOT EXISTS cbx.logs (
 
 -- part: cbx.audit
 CREATE SCHEMA IF NOT EXISTS cbx;
--- What was done to a turn from outside its run, by whom and why; append-only.
+-- What was done to a turn from outside its run, or by a person to what is stored, by whom and why; append-only.
+-- agent_id: empty where it was done to no agent.
 CREATE TABLE IF NOT EXISTS cbx.audit (
     project_id    text COLLATE "C" NOT NULL,
     audit_id      text COLLATE "C" NOT NULL,
@@ -381,6 +382,11 @@ CREATE TABLE IF NOT EXISTS cbx.audit (
     PRIMARY KEY (project_id, audit_id)
 );
 CREATE INDEX IF NOT EXISTS idx_audit_turn ON cbx.audit (project_id, agent_turn_id, created_at);
+CREATE INDEX IF NOT EXISTS idx_audit_newest ON cbx.audit (project_id, created_at, audit_id);
+CREATE OR REPLACE FUNCTION cbx.refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'cbx.audit is append-only: no %', TG_OP USING ERRCODE = 'insufficient_privilege'; END $$;
+CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON cbx.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION cbx.refuse_audit_change();
 
 -- part: cbx.project_settings
 CREATE SCHEMA IF NOT EXISTS cbx;
@@ -400,4 +406,4 @@ CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO cbx.schema_version (version) VALUES (10) ON CONFLICT DO NOTHING;
+INSERT INTO cbx.schema_version (version) VALUES (12) ON CONFLICT DO NOTHING;

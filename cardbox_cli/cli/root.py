@@ -27,6 +27,7 @@ COMMANDS = {
     "turn": "List, show, trace, await, stop and free turns; report to them.",
     "inbox": "List, show, claim and give back what agents must process.",
     "why": "Explain why a turn stands still, and how to free it.",
+    "audit": "List what people did: fixes, deletions, tools, purges.",
     "shell": "Run commands line by line: one process, one connection.",
     "completion": "Print the script that completes cbx in your shell.",
     "config": "Show the settings in force, and where each comes from.",

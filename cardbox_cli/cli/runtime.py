@@ -1,6 +1,5 @@
 """How commands reach the use cases of execution: a runtime on the session's database."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.store.card_use import Force
     from cardbox_cli.store.connection.database import Database
 
 
@@ -52,22 +50,3 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
         notify=wakeups.notifiers(database).notify,
         publish=wakeups.publish,
     )
-
-
-def forced(force: bool) -> "Force | None":
-    """What --force says to a store that changes cards: who it is."""
-    from cardbox_cli.store.card_use import Force
-
-    return Force(actor=actor()) if force else None
-
-
-def actor() -> str:
-    """Who a person at this command line is, for the audit."""
-    import getpass
-    import socket
-
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"

@@ -21,6 +21,7 @@ from cardbox_cli.execution.notifications.notifier import Wakeup, wakeup_for
 from cardbox_cli.model.execution.headers import traceparent_of
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
 from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -50,6 +51,7 @@ class Runtime:
         self.heads = HeadStore(database, project_id)
         self.inbox = InboxStore(database, project_id)
         self.turns = TurnStore(database, project_id)
+        self.audit = AuditStore(database, project_id)
         self.roster = RosterStore(database, project_id)
         self._notify = notify
         self._publish = publish

@@ -131,7 +131,7 @@ class BoxStore(ProjectStore):
         reads or writes; nothing is written.
         """
         with self.database.transaction():
-            box = self._lock(box_id)
+            box = self.lock(box_id)
             self.check_replaceable(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
                 raise BoxConflict(
@@ -186,7 +186,7 @@ class BoxStore(ProjectStore):
     def delete(self, box_id: str) -> None:
         """Remove the box; its cards stay. Refused while a profile, a turn or an agent points to it."""
         with self.database.transaction():
-            box = self._lock(box_id)
+            box = self.lock(box_id)
             self._refuse_profile_box(box.box_id)
             self._use.refuse_delete(box.box_id)
             self._value("delete_box", box_id=box.box_id)
@@ -346,7 +346,8 @@ class BoxStore(ProjectStore):
         titles = self._info.titles([box.box_id for box in boxes])
         return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
 
-    def _lock(self, box_id: str) -> Box:
+    def lock(self, box_id: str) -> Box:
+        """The box, held until the end of the transaction. Raises NotFound."""
         row = self._found(self._value("lock_box", box_id=_uuid(box_id)), "box", box_id, _NO_BOX)
         return self._with_titles([_decode_box(row)])[0]
 

@@ -12,8 +12,8 @@ import msgspec
 
 from cardbox_cli.errors import CardConflict
 from cardbox_cli.model.execution.turns import Fence
+from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.turns import TurnStore
 
 _TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 
@@ -73,10 +73,10 @@ class CardUseStore(ProjectStore):
         for use in uses:
             fence = Fence(use.agent_id, use.agent_turn_id, use.turn_epoch)
             by_turn.setdefault(fence, []).append(use)
-        turns = TurnStore(self.database, self.project_id)
+        audit = AuditStore(self.database, self.project_id)
         for fence, seen in by_turn.items():
             cards = [{"card_id": use.card_id, "box_id": use.box_id, "use": use.use} for use in seen]
-            turns.audit(
+            audit.write_of_turn(
                 fence,
                 action=f"card {change}",
                 actor=force.actor,

@@ -23,10 +23,11 @@ _NO_TOOL = "`cbx tool list` shows the names, `cbx tool add` adds one"
 
 
 class Added(NamedTuple):
-    """A tool as it is stored now, and what that took."""
+    """A tool as it is stored now, what that took, and what stood there before."""
 
     tool: Tool
     action: Literal["added", "replaced", "unchanged"]
+    before: Tool | None = None
 
 
 class ToolStore(ProjectStore):
@@ -58,7 +59,7 @@ class ToolStore(ProjectStore):
                 f"there is another tool {tool.tool_name!r} in project {self.project_id!r}",
                 hint="`cbx tool show` shows it, --replace replaces it",
             )
-        return Added(decoded(Tool, self._value("update_tool", **_written(changed))), "replaced")
+        return Added(decoded(Tool, self._value("update_tool", **_written(changed))), "replaced", stored)
 
     def remove(self, tool_name: str) -> None:
         """Remove a tool. Raises NotFound."""

@@ -1,4 +1,4 @@
-"""What turns leave in Postgres beside their inbox rows: steps, waiting tools, edges, their record, the audit.
+"""What turns leave in Postgres beside their inbox rows: steps, waiting tools, edges, their record.
 
 Methods take part in the caller's transaction, who holds the head. Without the tables of cbx records are None
 and nothing of them is written.
@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.model.execution import turns as model
-from cardbox_cli.model.execution.turns import AuditEntry, Edge, Fence, Head, Step, TurnRecord, WaitingTool
+from cardbox_cli.model.execution.turns import Edge, Fence, Head, Step, TurnRecord, WaitingTool
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 
@@ -70,36 +69,6 @@ class TurnStore(ProjectStore):
     def reset_output_start(self, agent_turn_id: str, output_start: int) -> None:
         """The turn's own cards begin at this place of its new output box."""
         self._run("reset_output_start", agent_turn_id=agent_turn_id, output_start=output_start)
-
-    def audit(
-        self,
-        fence: Fence,
-        *,
-        action: str,
-        actor: str,
-        reason: str | None,
-        epoch_after: int | None,
-        detail: dict[str, Any] | None = None,
-    ) -> None:
-        """Write down what was done to a turn that was at `fence`."""
-        self._run(
-            "write_audit",
-            audit_id=model.new_id("audit"),
-            agent_id=fence.agent_id,
-            agent_turn_id=fence.agent_turn_id or None,
-            action=action,
-            actor=actor,
-            reason=reason,
-            epoch_before=fence.turn_epoch,
-            epoch_after=epoch_after,
-            detail=jsonb(detail or {}),
-        )
-
-    def audit_of(self, agent_turn_id: str) -> list[AuditEntry]:
-        """What was done to a turn from outside its run, in order."""
-        if not self.database.keeps_turns:
-            return []
-        return self._all(AuditEntry, "audit_of_turn", agent_turn_id=agent_turn_id)
 
     def box_length(self, box_id: str) -> int | None:
         """How many cards a box holds; None for an unknown box."""

@@ -103,7 +103,7 @@ class Desk:
 
     def audited(self, turn_id: str) -> list[str]:
         """What was done to a turn from outside."""
-        return [entry.action for entry in self.runtime.turns.audit_of(turn_id)]
+        return [entry.action for entry in self.runtime.audit.of_turn(turn_id)]
 
     def output(self, turn_id: str) -> list[str]:
         """The types of the cards in a turn's output box."""

@@ -244,13 +244,13 @@ class TestCards:
             told = cbx(*command)
             assert (told.code, f"the command of a turn (CBX_TURN_ID={turn}) may not" in told.err) == (5, True)
         monkeypatch.delenv("CBX_TURN_ID")
-        assert runtime.turns.audit_of(turn) == []
+        assert runtime.audit.of_turn(turn) == []
         assert cbx(*repair[:-1], "--force").code == 2
         assert cbx(*repair, "--force").code == 0
         assert cbx(*delete, "--force").code == 0
         # What was deleted comes back as it was: nothing changes under the turn.
         assert cbx(*repair).code == 0
-        audited = runtime.turns.audit_of(turn)
+        audited = runtime.audit.of_turn(turn)
         assert [(entry.action, entry.agent_id) for entry in audited] == [
             ("card repair", "clerk"),
             ("card delete", "clerk"),

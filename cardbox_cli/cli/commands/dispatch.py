@@ -1,10 +1,12 @@
 """`cbx dispatch`: a turn is asked for, and if wished awaited."""
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from typer import Option
 
+from cardbox_cli.cli.auditing import actor
 from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.recipes import (
@@ -120,7 +122,10 @@ def command(
             runtime_config=config,
             emit_state=emit_state,
         )
-        dispatched = dispatch(run, request, queue=not no_queue, dry_run=dry_run, check=passing)
+        with run.transaction() if force else nullcontext():
+            dispatched = dispatch(run, request, queue=not no_queue, dry_run=dry_run, check=passing)
+            if passing is not None and passing.overruled and not dry_run:
+                _audit(run, dispatched.result, passing.overruled)
         if dispatched.result.status != "accepted":
             refuse(dispatched)
         if not dry_run:
@@ -129,6 +134,20 @@ def command(
             _await(run, dispatched.result, timeout)
             return
     print_dispatched(dispatched.result, dry_run=dry_run)
+
+
+def _audit(run: "Runtime", result: "DispatchResult", overruled: list[str]) -> None:
+    from cardbox_cli.model.execution.turns import Fence
+
+    if result.status == "accepted" and result.agent_turn_id is not None:
+        run.audit.write_of_turn(
+            Fence(result.agent_id, result.agent_turn_id, result.turn_epoch or 0),
+            action="dispatch --force",
+            actor=actor(run.database),
+            reason=None,
+            epoch_after=None,
+            detail={"overruled": overruled},
+        )
 
 
 def _check_context(

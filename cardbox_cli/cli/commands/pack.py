@@ -1,10 +1,12 @@
 """`cbx pack`: a new context box from a handover recipe."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.parameters.recipes import (
     ArgumentFiles,
     Arguments,
@@ -71,7 +73,7 @@ def command(
         raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [], loaded.recipe)
-    with session().database() as database:
+    with session().database() as database, database.transaction() if force else nullcontext():
         boxes = ResolvingBoxes(database, session().project_id)
         arguments = resolve_boxes(arguments, loaded.recipe, boxes)
         packed = pack(
@@ -84,6 +86,9 @@ def command(
             dry_run=dry_run,
             check=passing,
         )
+        if passing is not None and passing.overruled and not dry_run:
+            box = packed.context_box_id
+            audit(database, "pack --force", context_box_id=box, overruled=passing.overruled)
         _remember(packed)
         tokenizer = _tokenizer(database, packed) if explain or dry_run else ESTIMATE
     for name in loaded.recipe.unused_arguments(arguments):

@@ -7,7 +7,7 @@ is for `tables.py` to decide.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.escaping import one_line
+from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.terminal.describe import (
     PREVIEW,
     age,
@@ -21,10 +21,11 @@ from cardbox_cli.cli.terminal.describe import (
 )
 from cardbox_cli.cli.terminal.shown import Columns, replaced
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.durations import duration
-from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
 from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
@@ -243,6 +244,31 @@ INBOX: Columns = (
     Column("DUE", lambda row: time(row.next_retry_at) or NOTHING, extra=True),
     Column("CORRELATION", lambda row: row.correlation_id or NOTHING, extra=True),
     Column("WHY", _why),
+)
+
+
+def _epochs(entry: AuditEntry) -> str:
+    if entry.epoch_before is None:
+        return NOTHING
+    return f"{entry.epoch_before} → {'…' if entry.epoch_after is None else entry.epoch_after}"
+
+
+def _detail(entry: AuditEntry) -> str:
+    return one_line(exact_json.encode(entry.detail).decode(), PREVIEW) if entry.detail else NOTHING
+
+
+AUDIT: Columns = (
+    Column("ID", lambda entry: short_id(entry.audit_id), extra=True),
+    Column("FULL ID", lambda entry: entry.audit_id, extra=True),
+    _age("created_at"),
+    Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
+    Column("ACTION", lambda entry: flat(entry.action)),
+    Column("AGENT", lambda entry: entry.agent_id or NOTHING),
+    Column("TURN", lambda entry: short_or_nothing(entry.agent_turn_id)),
+    Column("EPOCH", _epochs, extra=True),
+    Column("ACTOR", lambda entry: flat(entry.actor)),
+    Column("REASON", lambda entry: flat(entry.reason or NOTHING), spare=2),
+    Column("DETAIL", _detail, overflow="cut", spare=1),
 )
 
 

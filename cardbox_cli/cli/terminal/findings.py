@@ -1,7 +1,5 @@
 """How commands tell what the lint found: on stdout as their answer, or on stderr beside another."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
@@ -34,21 +32,33 @@ def tell(findings: "list[LintFinding]") -> None:
         announce(f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}")
 
 
-def gate(verb: str, *, check: bool, force: bool) -> Callable[["list[LintFinding]"], None] | None:
-    """What --check and --force let through: it tells the findings, and raises Findings where one is an error.
+class Gate:
+    """What --check lets through: tells the findings, and raises Findings where one is an error.
 
-    None without --check. `verb` is what happens then: "packs", say. Raises UsageError for --force alone.
+    With --force it lets all through, and keeps as `overruled` the rules of the errors.
+    """
+
+    def __init__(self, verb: str, *, force: bool) -> None:
+        self._verb = verb
+        self._force = force
+        self.overruled: list[str] = []
+
+    def __call__(self, findings: "list[LintFinding]") -> None:
+        tell(findings)
+        if self._force:
+            self.overruled = sorted({found.rule for found in findings if found.severity == "error"})
+        else:
+            refuse(findings, hint=f"nothing was written; --force {self._verb} it all the same")
+
+
+def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
+    """The gate of --check and --force; None without --check. Raises UsageError for --force alone.
+
+    `verb` is what happens behind it: "packs", say.
     """
     if force and not check:
         raise UsageError("--force is for --check", hint="add --check, or leave --force out")
-    if not check:
-        return None
-    return tell if force else partial(_stop, verb=verb)
-
-
-def _stop(findings: "list[LintFinding]", *, verb: str) -> None:
-    tell(findings)
-    refuse(findings, hint=f"nothing was written; --force {verb} it all the same")
+    return Gate(verb, force=force) if check else None
 
 
 def refuse(findings: "list[LintFinding]", *, hint: str | None) -> None:

@@ -109,7 +109,7 @@ def _stop(runtime: Runtime, row: InboxRow, head: Head | None) -> ClaimedWork:
         outcome = "stopped its turn" if active else "stopped its turn before it began"
         cancel_turn(runtime, head, row.fence, message=reason or "stopped")
     if head is not None and active:
-        runtime.turns.audit(
+        runtime.audit.write_of_turn(
             head.fence,
             action="stop",
             actor=WATCHDOG,

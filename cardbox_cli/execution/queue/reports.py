@@ -221,7 +221,7 @@ def report_end(
         if isinstance(exc, NotFound) and runtime.turns.head_of(to["agent_turn_id"]) is not None:
             return
         fence = Fence(record.agent_id, record.agent_turn_id, record.end_epoch or 0)
-        runtime.turns.audit(
+        runtime.audit.write_of_turn(
             fence,
             action="report-dropped",
             actor=WATCHDOG,

@@ -330,7 +330,9 @@ def _fixed(
     detail: dict[str, Any] | None = None,
 ) -> Fixed:
     """Write the audit of a fix of the turn that was at `fence`, and after it is at `epoch`; what it did."""
-    runtime.turns.audit(fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail)
+    runtime.audit.write_of_turn(
+        fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail
+    )
     active = _active(runtime, fence.agent_id, fence.agent_turn_id)
     promoted_turn_id = end.promoted_turn_id if end else promoted.turn_id if promoted else None
     return Fixed(

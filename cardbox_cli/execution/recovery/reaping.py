@@ -90,7 +90,7 @@ def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
         epoch = expire(runtime, row, head, reason=reason)
         is_dead = row.retry_count + 1 >= runtime.settings.max_attempts
         (reaped.dead if is_dead else reaped.released).append(row.inbox_id)
-        runtime.turns.audit(
+        runtime.audit.write_of_turn(
             row.fence, action="lease-expired", actor=WATCHDOG, reason=reason, epoch_after=epoch
         )
 

@@ -65,7 +65,7 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
             runtime.heads.set_epoch(agent_id, epoch, agent.profile_box_id)
             guessed.append("no turn was active: no row is claimed or due, and no call is waited for")
         turn_id = row.turn_id if row is not None else None
-        runtime.turns.audit(
+        runtime.audit.write_of_turn(
             Fence(agent_id, turn_id or "", epoch - 1),
             action="rebuild",
             actor=actor,

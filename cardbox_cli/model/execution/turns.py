@@ -239,10 +239,10 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody did to a turn from outside its run, and why."""
+    """What somebody did to a turn from outside its run, or to something else, and why."""
 
     audit_id: str
-    agent_id: str
+    agent_id: str | None
     agent_turn_id: str | None
     action: str
     actor: str

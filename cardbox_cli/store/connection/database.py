@@ -256,6 +256,11 @@ class Database(AbstractContextManager["Database"]):
         return str(self.value("our_role"))
 
     @cached_property
+    def login_role(self) -> str:
+        """The role that logged in, which setting another does not change."""
+        return str(self.value("login_role"))
+
+    @cached_property
     def keeps_worker_errors(self) -> bool:
         """Whether workers have a place for what they cannot do."""
         return bool(self.value("keeps_worker_errors"))

@@ -25,6 +25,10 @@ WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
 -- Whose rights this session has.
 SELECT current_user
 
+-- name: login_role
+-- Who logged in here, whatever role was set since.
+SELECT session_user
+
 -- name: keeps_worker_errors
 -- Whether cbx.workers has the columns for what workers cannot do.
 SELECT count(*) = 2

@@ -129,20 +129,6 @@ json_build_object(
     'ended_at', {instant(t.ended_at)}
 )::text
 
--- fragment: audit_json
-json_build_object(
-    'audit_id', a.audit_id,
-    'agent_id', a.agent_id,
-    'agent_turn_id', a.agent_turn_id,
-    'action', a.action,
-    'actor', a.actor,
-    'reason', a.reason,
-    'epoch_before', a.epoch_before,
-    'epoch_after', a.epoch_after,
-    'detail', a.detail,
-    'created_at', {instant(a.created_at)}
-)::text
-
 -- fragment: workers
 cbx.workers AS w
     CROSS JOIN LATERAL (

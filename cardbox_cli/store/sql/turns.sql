@@ -25,21 +25,6 @@ UPDATE cbx.turns AS t
 SET output_start = %(output_start)s
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 
--- name: write_audit
--- What was done to a turn from outside its run.
-INSERT INTO cbx.audit AS a
-    (project_id, audit_id, agent_id, agent_turn_id, action, actor, reason, epoch_before, epoch_after, detail,
-     created_at)
-VALUES (%(project_id)s, %(audit_id)s, %(agent_id)s, %(agent_turn_id)s, %(action)s, %(actor)s, %(reason)s,
-    %(epoch_before)s, %(epoch_after)s, %(detail)s, {moment})
-
--- name: audit_of_turn
--- What was done to a turn, in order.
-SELECT {audit_json}
-FROM cbx.audit AS a
-WHERE a.project_id = %(project_id)s AND a.agent_turn_id = %(agent_turn_id)s
-ORDER BY a.created_at, a.audit_id
-
 -- name: box_length
 -- How many cards a box holds; no row for an unknown box.
 SELECT jsonb_array_length({ids})

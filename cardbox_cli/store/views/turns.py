@@ -17,6 +17,7 @@ from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED, standing
 from cardbox_cli.model.execution.turns import AuditEntry, Edge, InboxRow, Lease, Step, TurnRecord, WaitingTool
 from cardbox_cli.model.ids import MIN_SHORT, unique
+from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.connection.project_store import (
     COUNTED,
     PAGE,
@@ -216,7 +217,7 @@ class TurnViews(ProjectStore):
                 edges=edges,
                 children=self.get_many(_children(turn_id, edges)),
                 record=record,
-                audit=turns.audit_of(turn_id),
+                audit=AuditStore(self.database, self.project_id).of_turn(turn_id),
                 logs=LogStore(self.database, self.project_id).tails(turn_id),
                 cards=self._all(
                     WrittenCard,

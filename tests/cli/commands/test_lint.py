@@ -276,7 +276,11 @@ class TestPackCheck:
             None,
             1,
         )
-        assert len(cbx("box", "show", result.json()["context_box_id"], "-o", "json").json()["cards"]) == 2
+        box_id = result.json()["context_box_id"]
+        assert len(cbx("box", "show", box_id, "-o", "json").json()["cards"]) == 2
+        [audited] = cbx("audit", "-o", "json").json()
+        assert audited["action"] == "pack --force"
+        assert audited["detail"] == {"context_box_id": box_id, "overruled": ["exchange-split"]}
 
     def test_warnings_are_told_and_packed(self, pack: Callable[..., Result], box: Callable[..., str]) -> None:
         result = pack(box(*TWICE), "-o", "id")
@@ -324,6 +328,7 @@ class TestDispatchCheck:
 
     def test_errors_write_nothing_unless_it_is_forced(
         self,
+        cbx: Cbx,
         dispatch: Callable[..., Result],
         box: Callable[..., str],
         row_counts: Callable[[], dict[str, int]],
@@ -348,6 +353,12 @@ class TestDispatchCheck:
         assert (forced.code, forced.json()["status"]) == (0, "accepted")
         [finding] = json.loads(forced.err)
         assert (finding["rule"], finding["box_id"]) == ("call-without-result", torn)
+        [audited] = cbx("audit", "-o", "json").json()
+        assert (audited["action"], audited["agent_turn_id"]) == (
+            "dispatch --force",
+            forced.json()["agent_turn_id"],
+        )
+        assert audited["detail"] == {"overruled": ["call-without-result"]}
 
     def test_what_a_recipe_packs(
         self,

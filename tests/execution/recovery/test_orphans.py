@@ -33,7 +33,7 @@ def test_it_is_put_back_and_promoted(runtime: Runtime, orphan: str) -> None:
     assert (fixed.status, fixed.turn_epoch, fixed.promoted_turn_id) == ("dispatched", 2, orphan)
     row = runtime.inbox.get(orphan)
     assert (row.status, row.turn_epoch) == ("pending", 2)
-    [entry] = runtime.turns.audit_of(orphan)
+    [entry] = runtime.audit.of_turn(orphan)
     assert (entry.action, entry.epoch_before, entry.epoch_after) == ("requeue", 1, 2)
 
 
@@ -62,7 +62,7 @@ def test_it_is_given_up(runtime: Runtime, orphan: str) -> None:
 def test_at_another_epoch_it_is_refused(runtime: Runtime, orphan: str, fix: Callable[..., object]) -> None:
     with pytest.raises(StaleEpoch, match=f"turn {orphan} is not at epoch 7 any more"):
         fix(runtime, orphan, 7)
-    assert runtime.turns.audit_of(orphan) == []
+    assert runtime.audit.of_turn(orphan) == []
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])

@@ -70,7 +70,8 @@ def defined(database: Database) -> dict[str, list[Any]]:
 def shape(database: Database) -> list[Any]:
     """All that defines the tables but the order of their columns."""
     found = defined(database)
-    return [*database.connection.execute(SHAPE).fetchall(), *found["indexes"], *found["constraints"]]
+    parts = ("indexes", "constraints", "triggers", "functions")
+    return [*database.connection.execute(SHAPE).fetchall(), *(row for part in parts for row in found[part])]
 
 
 def set_back(database: Database, number: int) -> None:
@@ -171,6 +172,14 @@ class TestWhatWasLost:
                     AND table_name NOT IN ('schema_version', 'logs') AND (is_nullable = 'YES' OR column_default IS NOT NULL)
             LOOP EXECUTE lost; END LOOP; END $$""")
         set_back(database, 4)
+        upgrade(database)
+        assert shape(database) == fresh
+
+    def test_a_trigger(self, database: Database) -> None:
+        fresh = shape(database)
+        database.script("DROP FUNCTION cbx.refuse_audit_change CASCADE")
+        assert shape(database) != fresh
+        set_back(database, 10)
         upgrade(database)
         assert shape(database) == fresh
 

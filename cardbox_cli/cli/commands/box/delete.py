@@ -4,6 +4,8 @@ from typing import Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.commands.box.members import told_of
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import BoxId, Yes
 from cardbox_cli.cli.session import session
@@ -22,7 +24,9 @@ def command(
         found = boxes.get(boxes.resolve(box))
         if not dry_run:
             confirm(f"Delete box {found.box_id} ({len(found.card_ids)} cards)?", yes=yes)
-            boxes.delete(found.box_id)
+            with boxes.database.transaction():
+                audit(boxes.database, "box delete", **told_of(boxes.lock(found.box_id)))
+                boxes.delete(found.box_id)
     verb = "would delete" if dry_run else "deleted"
     answer = {"deleted_box_id": found.box_id, "dry_run": dry_run}
     output.emit(answer, table=lambda: output.print_text(f"{verb} {found.box_id}"), ids=[found.box_id])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Option
 
+from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.commands.box.members import told_of
 from cardbox_cli.cli.escaping import flat, printable
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
@@ -158,7 +160,10 @@ def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> 
     with session().stores() as (cards, boxes), boxes.database.transaction():
         ids = _resolved(cards, wanted, set(old.card_ids))
         if in_place:
-            return boxes.rewrite(old, ids, if_ids=read), []
+            before = boxes.lock(old.box_id)
+            changed = boxes.rewrite(old, ids, if_ids=read)
+            audit(boxes.database, "box edit", **told_of(before, changed))
+            return changed, []
         made = boxes.derive(old, ids)
         session().made(box_id=made.box_id)
         return made, changed_meanwhile(boxes, old.box_id, read, made)

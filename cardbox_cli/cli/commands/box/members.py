@@ -1,7 +1,7 @@
-"""The cards that a command line puts into a box, and how a changed box is printed."""
+"""The cards that a command line puts into a box, and how a changed box is printed and told to the audit."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -11,6 +11,7 @@ from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import Box
+from cardbox_cli.model.ids import hash_ids
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore
@@ -45,3 +46,12 @@ def resolved(cards: "CardStore", given: str, allow_dangling: bool) -> str:
 
 def emit_box(box: Box) -> None:
     output.emit(box, table=lambda: output.print_text(box.box_id), ids=[box.box_id])
+
+
+def told_of(box: Box, changed: Box | None = None) -> dict[str, Any]:
+    """What the audit says of a box as it was, and as it was `changed`; the ids themselves may be many."""
+    before = {"box_id": box.box_id, "cards": len(box.card_ids), "ids_sha256": hash_ids(box.card_ids)}
+    if changed is None:
+        return before
+    after = {"cards": len(changed.card_ids), "ids_sha256": hash_ids(changed.card_ids)}
+    return {**before, "after": after}

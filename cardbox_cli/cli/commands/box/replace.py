@@ -4,7 +4,8 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
+from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards, told_of
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
@@ -26,5 +27,8 @@ def command(
     """Set the cards of a box; without any it becomes empty."""
     with session().stores() as (cards, boxes), boxes.database.transaction():
         ids = given_cards(cards, card_ids, allow_dangling)
-        changed = boxes.replace(boxes.resolve(box), ids, if_ids=if_ids, allow_dangling=allow_dangling)
+        old = boxes.lock(boxes.resolve(box))
+        changed = boxes.replace(old.box_id, ids, if_ids=if_ids, allow_dangling=allow_dangling)
+        if changed.card_ids != old.card_ids:
+            audit(boxes.database, "box replace", **told_of(old, changed))
     emit_box(changed)

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import click
 from typer import Option
 
+from cardbox_cli.cli.auditing import audit, forced
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import ForceCard
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
-from cardbox_cli.cli.runtime import forced
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -117,13 +117,16 @@ def _check_repair(repair: bool, force: bool) -> None:
 
 
 def _write(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
-    person = forced(force)
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
+        person = forced(force, cards.database)
         added = {
             each.card_id: cards.add(each, repair=repair, force=person)
             for each in sorted(drafts, key=attrgetter("card_id"))
         }
+        repaired = [card_id for card_id, one in added.items() if one.outcome == "repaired"]
+        if repaired:
+            audit(cards.database, "card repair", card_ids=repaired)
         session().made(card_id=drafts[-1].card_id if drafts else None)
     written = [added[draft.card_id] for draft in drafts]
     for one in written:

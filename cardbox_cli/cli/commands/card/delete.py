@@ -1,14 +1,13 @@
 """`cbx card delete`."""
 
-from contextlib import nullcontext
 from typing import Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.auditing import audit, forced
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import CardIds, ForceCard, Yes
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
-from cardbox_cli.cli.runtime import forced
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -32,8 +31,11 @@ def command(
         wanted = unique(map(cards.resolve, card_ids))
         if not dry_run:
             confirm(f"Delete {count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes)
-        with cards.database.aside() if dry_run else nullcontext():
-            deleted = cards.delete(wanted, force=forced(force))
+        database = cards.database
+        with database.aside() if dry_run else database.transaction():
+            deleted = cards.delete(wanted, force=forced(force, database))
+            if deleted:
+                audit(database, "card delete", card_ids=deleted)
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
     output.emit(

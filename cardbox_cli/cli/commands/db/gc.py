@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.auditing import audit_in
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import Yes
 from cardbox_cli.cli.session import announce, session
@@ -40,12 +41,17 @@ def command(
     with session().database() as database:
         names = projects(database) if all_projects else [session().project_id]
         collectors = [Collector(database, name) for name in names]
-        found = sum((each.find(deleted=purge) for each in collectors), Rubbish())
+        finds = [each.find(deleted=purge) for each in collectors]
+        found = sum(finds, Rubbish())
         if dry_run or not found.total:
             purged = found
         else:
             where = "the whole database" if all_projects else f"project {session().project_id!r}"
             confirm(f"Purge {_counted(found, deleted=purge)} of {where} for ever?", yes=yes)
+            for each, rubbish in zip(collectors, finds, strict=True):
+                if rubbish.total:
+                    # Before the first batch: one that is stopped in the middle has its row.
+                    audit_in(database, each.project_id, "db gc", found=rubbish)
             with bar("purging", found.total) as show:
                 advance = _summed(show)
                 purges = (

@@ -1,8 +1,9 @@
 """`cbx inbox cancel`."""
 
+from cardbox_cli.cli.auditing import actor
 from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
 from cardbox_cli.cli.parameters.options import InboxId, OptionalReason
-from cardbox_cli.cli.runtime import actor, runtime
+from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.verb import verb
 
 
@@ -19,6 +20,6 @@ def command(inbox: InboxId, reason: OptionalReason = None) -> None:
                 f"the inbox row {row.inbox_id} is {row.status}, not queued",
                 hint=f"`cbx turn stop {row.turn_id}` ends a turn in any state",
             )
-        fixes.stop(run, row.turn_id, actor=actor(), reason=reason)
+        fixes.stop(run, row.turn_id, actor=actor(run.database), reason=reason)
         row = run.inbox.get(row.inbox_id)
     print_row(row)

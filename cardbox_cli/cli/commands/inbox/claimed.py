@@ -1,11 +1,14 @@
 """What the verbs share that give a claimed row back: whose claim it is, and the row as it is then."""
 
+import os
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
 
 from typer import Option
 
-from cardbox_cli.cli.runtime import actor, runtime
+from cardbox_cli.cli.auditing import user_name
+from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import OWNER
@@ -39,7 +42,7 @@ def resolve_row(run: "Runtime", named: str) -> str:
 
 
 def owner_name(named: str | None) -> str:
-    return named or OWNER.text() or f"shell {actor()}"
+    return named or OWNER.text() or f"shell {user_name() or os.getuid()}@{socket.gethostname()}"
 
 
 def print_row(row: InboxRow) -> None:

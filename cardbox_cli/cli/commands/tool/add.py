@@ -1,10 +1,12 @@
 """`cbx tool add`."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from typer import Argument, Option
 
+from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.commands.tool.auditing import command_of
 from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
 from cardbox_cli.cli.session import session
@@ -12,6 +14,10 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.identity import NO_PARAMETERS, Tool
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.tools import Added
 
 
 @verb(
@@ -56,14 +62,22 @@ def command(
         after_execution=after_execution,
         options={option: value for option, value in options.items() if value is not None},
     )
-    with session().database() as database:
+    with session().database() as database, database.transaction():
         done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
+        if done.action != "unchanged":
+            _audit(database, done)
     action = "unchanged:" if done.action == "unchanged" else done.action
     output.emit(
         {**msgspec.structs.asdict(done.tool), "action": done.action},
         table=lambda: output.print_text(f"{action} {done.tool.tool_name}"),
         ids=[done.tool.tool_name],
     )
+
+
+def _audit(database: "Database", done: "Added") -> None:
+    before = {} if done.before is None else {"command_before": command_of(done.before)}
+    name, command = done.tool.tool_name, command_of(done.tool)
+    audit(database, "tool add", tool_name=name, did=done.action, command=command, **before)
 
 
 def _schema(given: str) -> Any:

@@ -1,5 +1,7 @@
 """`cbx tool remove`."""
 
+from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.commands.tool.auditing import command_of
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import ToolName, Yes
 from cardbox_cli.cli.session import session
@@ -14,7 +16,9 @@ def command(name: ToolName, yes: Yes = False) -> None:
 
     with session().database() as database:
         tools = ToolStore(database, session().project_id)
-        tools.get(name)
+        tool = tools.get(name)
         confirm(f"Remove the tool {name}?", yes=yes)
-        tools.remove(name)
+        with database.transaction():
+            tools.remove(name)
+            audit(database, "tool remove", tool_name=name, command=command_of(tool))
     output.emit({"removed": name}, table=lambda: output.print_text(f"removed {name}"), ids=[name])

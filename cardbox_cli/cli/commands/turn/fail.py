@@ -2,7 +2,6 @@
 
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
-from cardbox_cli.cli.runtime import actor
 from cardbox_cli.cli.verb import verb
 
 
@@ -11,4 +10,4 @@ def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(turn, fixes.fail, expect_epoch=expect_epoch, actor=actor(), reason=reason)
+    fix(turn, fixes.fail, expect_epoch=expect_epoch, reason=reason)

@@ -1,8 +1,9 @@
 """How the verbs that free a turn are run, and what they print."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any
 
+from cardbox_cli.cli.auditing import actor
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
@@ -11,20 +12,21 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.fixes import Fixed
     from cardbox_cli.execution.runtime import Runtime
 
-P = ParamSpec("P")
-
 _REFUSED = "nothing that it writes for the turn is kept"
 _UNFENCED = "it is another system's, which cbx does not fence: what it writes may be kept"
 
 
-def fix(
-    turn: str, do: "Callable[Concatenate[Runtime, str, P], Fixed]", *given: P.args, **named: P.kwargs
-) -> None:
-    """Free a turn: call one of `recovery.fixes` with what the command was given, and print what it did."""
+def fix(turn: str, do: "Callable[..., Fixed]", **given: Any) -> None:
+    """`free` by one of `recovery.fixes` that wants to know who acts, and what the command was given."""
+    free(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **given))
+
+
+def free(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
+    """Free a turn by one of `recovery.fixes`, and print what it did."""
     from cardbox_cli.cli.id_resolution import ResolvingTurns
 
     with runtime() as run:
-        fixed = do(run, ResolvingTurns(run.database, run.project_id).resolve(turn), *given, **named)
+        fixed = do(run, ResolvingTurns(run.database, run.project_id).resolve(turn))
     for each in fixed.may_start_twice:
         kept = _REFUSED if fixed.fenced else _UNFENCED
         announce(f"note: {each} may still be running; {kept}")

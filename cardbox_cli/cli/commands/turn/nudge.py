@@ -1,6 +1,6 @@
 """`cbx turn nudge`."""
 
-from cardbox_cli.cli.commands.turn.fixing import fix
+from cardbox_cli.cli.commands.turn.fixing import free
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.verb import verb
 
@@ -10,4 +10,4 @@ def command(turn: TurnId) -> None:
     """Notify the workers of a turn again, and promote what is queued on an idle agent. The epoch stays."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(turn, fixes.nudge)
+    free(turn, fixes.nudge)

@@ -7,7 +7,6 @@ from typer import Option
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.parameters.types import BOX
-from cardbox_cli.cli.runtime import actor
 from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -27,13 +26,13 @@ def command(
     from cardbox_cli.cli.id_resolution import ResolvingBoxes
     from cardbox_cli.execution.recovery import fixes
 
-    def do(run: "Runtime", turn_id: str) -> "Fixed":
+    def do(run: "Runtime", turn_id: str, *, actor: str) -> "Fixed":
         boxes = ResolvingBoxes(run.database, run.project_id)
         return fixes.rebox(
             run,
             turn_id,
             expect_epoch=expect_epoch,
-            actor=actor(),
+            actor=actor,
             reason=reason,
             context_box_id=boxes.resolve(context_box) if context_box else None,
             output_box_id=boxes.resolve(output_box) if output_box else None,

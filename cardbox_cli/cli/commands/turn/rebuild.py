@@ -4,9 +4,10 @@ from typing import Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.auditing import actor
 from cardbox_cli.cli.parameters.options import OptionalReason
 from cardbox_cli.cli.parameters.types import AGENT
-from cardbox_cli.cli.runtime import actor, runtime
+from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -23,7 +24,7 @@ def command(
     from cardbox_cli.execution.recovery.rebuilding import rebuild as rebuild_head
 
     with runtime() as run:
-        rebuilt = rebuild_head(run, agent, actor=actor(), reason=reason)
+        rebuilt = rebuild_head(run, agent, actor=actor(run.database), reason=reason)
     output.emit(
         rebuilt,
         table=lambda: output.facts(

@@ -2,7 +2,6 @@
 
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.parameters.options import OptionalReason, TurnId
-from cardbox_cli.cli.runtime import actor
 from cardbox_cli.cli.verb import verb
 
 
@@ -11,4 +10,4 @@ def command(turn: TurnId, reason: OptionalReason = None) -> None:
     """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes
 
-    fix(turn, fixes.stop, actor=actor(), reason=reason)
+    fix(turn, fixes.stop, reason=reason)

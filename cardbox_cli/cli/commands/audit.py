@@ -1,0 +1,76 @@
+"""`cbx audit`: what people, and cbx of itself, did to turns, cards, boxes and tools."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.parameters.inputs import parse_span, resolved_or_given
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
+from cardbox_cli.cli.parameters.types import TURN, OneOf
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.columns import AUDIT
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.verb import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.database import Database
+
+# What is written today. Other versions may have written others, which are found as well.
+ACTIONS = (
+    *("stop", "fail", "reclaim", "requeue", "rebox", "rebuild", "lease-expired", "report-dropped"),
+    *("card delete", "card repair", "box replace", "box edit", "box delete", "tool add", "tool remove"),
+    *("db gc", "pack --force", "dispatch --force"),
+)
+
+
+@verb(
+    "cbx audit --since 1d",
+    "cbx audit --turn 1d5c8f72 -o json | jq -r '.[] | .actor + \": \" + .action'",
+    "cbx audit --action 'card delete' --limit 0 -o csv",
+    pages=True,
+)
+def command(
+    limit: Limit = 50,
+    agent: OfAgent = None,
+    turn: Annotated[
+        str | None, Option(click_type=TURN, help="Only what was done to this turn; an id or a piece of one.")
+    ] = None,
+    action: Annotated[
+        str | None,
+        Option(
+            metavar="X",
+            click_type=OneOf(lambda: ACTIONS, what=None),
+            help="Only this action, such as stop, 'tool add', 'card delete'.",
+        ),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """List what was done, by whom and why, newest first: to turns, cards, boxes, tools and garbage.
+
+    The actor is the operating system's user and the role of the database, or sys.cbx.
+    """
+    from cardbox_cli.store.audit import AuditFilter, AuditStore
+
+    start, end = parse_span(since, until)
+    pause = between_looks(watch, interval)
+    shown = chosen(AUDIT, columns)
+    with session().database() as database:
+        turn_id = None if turn is None else _turn(database, turn)
+        where = AuditFilter(agent_id=agent, agent_turn_id=turn_id, action=action, since=start, until=end)
+        audit = AuditStore(database, session().project_id)
+        reading = filtered(audit.newest, audit.further, where)
+        empty = none_of("audit rows", narrowed=where != AuditFilter())
+        listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.audit_id, empty=empty)
+        show_list(listing, database, interval=pause)
+
+
+def _turn(database: "Database", named: str) -> str:
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
+
+    return resolved_or_given(ResolvingTurns(database, session().project_id).resolve, named)

@@ -1,0 +1,47 @@
+-- fragment: audit_json
+json_build_object(
+    'audit_id', a.audit_id,
+    'agent_id', nullif(a.agent_id, ''),
+    'agent_turn_id', a.agent_turn_id,
+    'action', a.action,
+    'actor', a.actor,
+    'reason', a.reason,
+    'epoch_before', a.epoch_before,
+    'epoch_after', a.epoch_after,
+    'detail', a.detail,
+    'created_at', {instant(a.created_at)}
+)::text
+
+-- name: write_audit
+-- What was done, to a turn or to something else.
+INSERT INTO cbx.audit AS a
+    (project_id, audit_id, agent_id, agent_turn_id, action, actor, reason, epoch_before, epoch_after, detail,
+     created_at)
+VALUES (%(project_id)s, %(audit_id)s, %(agent_id)s, %(agent_turn_id)s, %(action)s, %(actor)s, %(reason)s,
+    %(epoch_before)s, %(epoch_after)s, %(detail)s, {moment})
+
+-- name: audit_of_turn
+-- What was done to a turn, in order.
+SELECT {audit_json}
+FROM cbx.audit AS a
+WHERE a.project_id = %(project_id)s AND a.agent_turn_id = %(agent_turn_id)s
+ORDER BY a.created_at, a.audit_id
+
+-- fragment: audit_matches
+    a.project_id = %(project_id)s
+    AND (%(agent_id)s::text IS NULL OR a.agent_id = %(agent_id)s)
+    AND (%(agent_turn_id)s::text IS NULL OR a.agent_turn_id = %(agent_turn_id)s)
+    AND (%(action)s::text IS NULL OR a.action = %(action)s)
+    AND (%(since)s::timestamptz IS NULL OR a.created_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR a.created_at < %(until)s)
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (a.created_at, a.audit_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
+
+-- name: list_audit
+-- A page of what was done in the project, newest first, after the place (created_at, audit_id) if one is given.
+SELECT {audit_json} FROM cbx.audit AS a WHERE {audit_matches}
+ORDER BY a.created_at DESC, a.audit_id DESC LIMIT %(limit)s
+
+-- name: count_further_audit
+-- How many rows there are after a place, up to a limit.
+SELECT count(*) FROM (SELECT a.audit_id FROM cbx.audit AS a WHERE {audit_matches} LIMIT %(limit)s) AS further
