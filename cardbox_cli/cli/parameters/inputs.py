@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,17 +19,31 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import replacing
 from cardbox_cli.model import exact_json
+from cardbox_cli.settings import INPUT_SIZE
 
 
 def read_text(path: str) -> str:
     """The text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
     with opened(path) as file:
-        return _decoded(file.read(), source_name(path))
+        return _decoded(_bounded(file, source_name(path)), source_name(path))
+
+
+def _bounded(file: BinaryIO, name: str) -> bytes:
+    """All bytes of a file that is read whole. Raises InvalidInput for one that is too large."""
+    most = INPUT_SIZE.value << 20
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise InvalidInput(f"{name} is larger than {INPUT_SIZE}", hint="give a smaller part of it")
+    return data
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it."""
+    """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it.
+
+    Devices and named pipes, which may never end or never begin, are refused; a pipe that a shell has opened
+    for us is none of them.
+    """
     if path == "-":
         yield standard_input()
         return
@@ -38,11 +53,21 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 def _open(path: str) -> BinaryIO:
     try:
+        _refuse_endless(path)
         return Path(path).open("rb")
     except FileNotFoundError:
         raise NotFound(f"no file {path!r}", hint="check the path, or use - for standard input") from None
     except OSError as exc:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
+
+
+def _refuse_endless(path: str) -> None:
+    mode = os.stat(path).st_mode
+    is_open_already = re.fullmatch(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+", path) is not None
+    if is_open_already or stat.S_ISREG(mode) or stat.S_ISDIR(mode) or path == os.devnull:
+        return
+    what = "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket, no file"
+    raise InvalidInput(f"{path!r} is {what}", hint="name a file, or - and redirect it to standard input")
 
 
 def standard_input() -> BinaryIO:

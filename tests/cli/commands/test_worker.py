@@ -58,7 +58,16 @@ def said(cbx: Cbx) -> Callable[[str], list[str]]:
 
 
 def work(cbx: Cbx, command: str, *options: str) -> Result:
-    return cbx("worker", "run", "--exec", command, "-o", "jsonl", *(options or ("--drain",)))
+    return cbx(
+        "worker",
+        "run",
+        "--trust-stored-commands",
+        "--exec",
+        command,
+        "-o",
+        "jsonl",
+        *(options or ("--drain",)),
+    )
 
 
 def rests(result: Result) -> list[Any]:
@@ -177,7 +186,8 @@ def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
 def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said: Any, shell: Shell) -> None:
     turn = dispatch()
     command = "CARD=$(cbx card add --type task.deliverable --text mine -o id) && cbx box append $CBX_OUTPUT_BOX $CARD >&2"
-    result = shell.run("worker", "run", "--exec", command, "--drain", "-o", "jsonl")
+    named = [option for name in ("CBX_DATABASE_URL", "CBX_HOME") for option in ("--env", name)]
+    result = shell.run("worker", "run", "--exec", command, "--drain", "-o", "jsonl", *named)
     [rest] = rests(result)
     assert rest["end_status"] == "success", result.err
     assert said(turn) == ["task.deliverable"]
