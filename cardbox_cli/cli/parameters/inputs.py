@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from cardbox_cli.cli.escaping import printable
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
-from cardbox_cli.files import replacing
+from cardbox_cli.files import open_to_read, replacing
 from cardbox_cli.model import exact_json
 from cardbox_cli.settings import INPUT_SIZE
 
@@ -53,21 +52,11 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 def _open(path: str) -> BinaryIO:
     try:
-        _refuse_endless(path)
-        return Path(path).open("rb")
+        return open_to_read(path)
     except FileNotFoundError:
         raise NotFound(f"no file {path!r}", hint="check the path, or use - for standard input") from None
     except OSError as exc:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
-
-
-def _refuse_endless(path: str) -> None:
-    mode = os.stat(path).st_mode
-    is_open_already = re.fullmatch(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+", path) is not None
-    if is_open_already or stat.S_ISREG(mode) or stat.S_ISDIR(mode) or path == os.devnull:
-        return
-    what = "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket, no file"
-    raise InvalidInput(f"{path!r} is {what}", hint="name a file, or - and redirect it to standard input")
 
 
 def standard_input() -> BinaryIO:

@@ -119,6 +119,72 @@ def test_a_call_is_answered_later_by_a_report(cbx: Cbx, dispatch: Dispatch) -> N
     assert deliverable(cbx, turn) == 'The tool says: {"status":"paid"}'
 
 
+@pytest.mark.parametrize("text", ["@/etc/passwd", '{"a": 1}', "@-"])
+def test_a_text_is_reported_as_it_is(cbx: Cbx, dispatch: Dispatch, text: str) -> None:
+    succeed(cbx("tool", "add", "lookup"))
+    turn = dispatch()
+    work(cbx, CALLING)
+    report = ("turn", "report", turn, "--tool-call-id", "call_0", "--result-text", text, "-o", "id")
+    card = cbx("card", "show", succeed(cbx(*report)).strip(), "-o", "json").json()
+    assert card["content"]["result"] == text
+
+
+def test_a_stored_command_waits_for_a_report_unless_it_is_trusted(cbx: Cbx, dispatch: Dispatch) -> None:
+    succeed(cbx("tool", "add", "lookup", "--exec", "echo stored"))
+    turn = dispatch()
+    [rest] = rests(cbx("worker", "run", "--exec", CALLING, "-o", "jsonl", "--drain"))
+    assert rest["status"] == "suspended"
+    why = cbx("why", turn, "-o", "json").json()
+    [stored] = [each for each in why["evidence"] if each["table"] == "resource.tools"]
+    assert (why["rule"], stored["row"]) == ("waiting-for-tool", "lookup")
+    assert "is stored with a command, which no worker obeyed" in stored["shows"]
+
+
+def test_the_workers_own_commands_are_of_a_file(
+    cbx: Cbx, dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    succeed(cbx("tool", "add", "lookup", "--exec", "echo stored"))
+    monkeypatch.setenv("SHOP_KEY", "secret")
+    monkeypatch.setenv("OTHER_KEY", "hidden")
+    commands = tmp_path / "commands.yaml"
+    commands.write_text(
+        "lookup: {command: 'echo $SHOP_KEY $OTHER_KEY', timeout: 9, environment: [SHOP_KEY]}\n"
+    )
+    turn = dispatch()
+    options = ("--tools", str(commands), "-o", "jsonl", "--drain")
+    [rest] = rests(cbx("worker", "run", "--exec", f"test -z $SHOP_KEY && {CALLING}", *options))
+    assert rest["end_status"] == "success"
+    assert deliverable(cbx, turn) == "The tool says: secret"
+
+
+def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispatch) -> None:
+    dispatch()
+    address = "test -z $CBX_DATABASE_URL$CBX_HOME$CBX_NATS_URL && printf '%s' '{}'"
+    turn = dispatch()
+    for rest in rests(work(cbx, address)):
+        assert rest["end_status"] == "success"
+    assert deliverable(cbx, turn) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lookup: {}", "--tools: 'lookup': Object missing required field `command`"),
+        ("lookup: ' '", "--tools: 'lookup': Expected `str` matching regex"),
+        ("lookup: {command: x, timeout: 0}", "--tools: 'lookup': Expected `float` > 0.0 - at `$.timeout`"),
+        ("lookup: {command: x, environment: [NO_KEY]}", "--tools: 'lookup': NO_KEY is not set"),
+        ("[lookup]", "must be a mapping of tools"),
+        ("lookup: &a x", "line 1"),
+    ],
+)
+def test_a_file_of_commands_is_checked_first(cbx: Cbx, tmp_path: Path, text: str, message: str) -> None:
+    commands = tmp_path / "commands.yaml"
+    commands.write_text(text)
+    result = cbx("worker", "run", "--exec", "true", "--drain", "--tools", str(commands))
+    assert result.code in (2, 4)
+    assert message in result.err
+
+
 def test_a_resumed_turn_that_the_database_refuses_is_tried_again_later(
     cbx: Cbx, dispatch: Dispatch, shown: Any, database: Database
 ) -> None:
@@ -240,6 +306,15 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
             ["--exec", "no-such-program -m 'a model'"],
             "error: --exec: there is no program 'no-such-program'\n"
             "hint: check its name, and the PATH: each turn would fail\n",
+        ),
+        (
+            ["--exec", "x", "--env", "KEY=secret"],
+            "error: --env: 'KEY' is not a variable's name alone\n"
+            "hint: name it alone: its value comes from the environment, where `ps` does not show it\n",
+        ),
+        (
+            ["--exec", "x", "--answers", "json"],
+            "error: --answers: unknown mode 'json'\nhint: modes are auto, response, text, cards\n",
         ),
         (
             ["--exec", "x", "--format", "yaml"],

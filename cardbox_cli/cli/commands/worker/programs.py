@@ -40,7 +40,8 @@ def _places(target: Target) -> dict[str, str]:
 def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
     if not _NAME.fullmatch(name):
         hint = "name it alone: its value comes from the environment, where `ps` does not show it"
-        raise UsageError(f"{option}: {name.partition('=')[0][:80]!r} is no name of a variable", hint=hint)
+        shown = name.partition("=")[0][:80]
+        raise UsageError(f"{option}: {shown!r} is not a variable's name alone", hint=hint)
     if name not in environ:
         raise UsageError(f"{option}: {name} is not set", hint="set it, or leave the option out")
 

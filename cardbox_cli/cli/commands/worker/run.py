@@ -54,7 +54,7 @@ def command(
     answers: Annotated[
         str,
         Option(
-            click_type=OneOf(lambda: ANSWER_MODES, what="way to read answers"),
+            click_type=OneOf(lambda: ANSWER_MODES, what="mode"),
             help="How its output is read: a whole response or message, else text (auto); only the first; "
             "only text; or lines of cards.",
         ),
