@@ -272,6 +272,7 @@ class TestWaiting:
                 "--exec",
                 f"{CLIENT} --call look '{{}}'",
                 "--drain",
+                *("--env", "CBX_DATABASE_URL", "--env", "CBX_HOME"),
             )
         )
         assert turn

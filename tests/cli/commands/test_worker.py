@@ -79,6 +79,11 @@ def deliverable(cbx: Cbx, turn: str) -> str:
     return str(cbx("card", "show", card, "-o", "json").json()["content"]["text"])
 
 
+def deliverable_of(cbx: Cbx, turn: str) -> str:
+    card = cbx("turn", "show", turn, "-o", "json").json()["deliverable_card_id"]
+    return cbx("card", "show", card, "-o", "json").out
+
+
 def test_a_client_answers_from_the_request(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
     turn = dispatch("Find the cause.")
     [rest] = rests(work(cbx, CLIENT))
@@ -157,6 +162,17 @@ def test_the_workers_own_commands_are_of_a_file(
     assert deliverable(cbx, turn) == "The tool says: secret"
 
 
+def test_cbx_within_a_command_works_with_no_other_database(
+    shell: Shell, cbx: Cbx, dispatch: Dispatch
+) -> None:
+    dispatch()
+    [rest] = rests(shell.run("worker", "run", "--exec", "cbx card list 2>&1", "--drain", "-o", "jsonl"))
+    assert rest["error_code"] == "command_failed"
+    [failed] = cbx("turn", "list", "-o", "json").json()
+    report = deliverable_of(cbx, failed["agent_turn_id"])
+    assert "its worker names no database" in report
+
+
 def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispatch) -> None:
     dispatch()
     address = "test -z $CBX_DATABASE_URL$CBX_HOME$CBX_NATS_URL && printf '%s' '{}'"
@@ -174,7 +190,7 @@ def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispa
         ("lookup: {command: x, timeout: 0}", "--tools: 'lookup': Expected `float` > 0.0 - at `$.timeout`"),
         ("lookup: {command: x, environment: [NO_KEY]}", "--tools: 'lookup': NO_KEY is not set"),
         ("[lookup]", "must be a mapping of tools"),
-        ("lookup: &a x", "line 1"),
+        ("lookup: *a", "commands.yaml:1: lookup: the alias *a is not followed"),
     ],
 )
 def test_a_file_of_commands_is_checked_first(cbx: Cbx, tmp_path: Path, text: str, message: str) -> None:
