@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from cardbox_cli.cli.parameters.working import ANSWER_MODES
 from cardbox_cli.context.formats import format_names
 from cardbox_cli.execution.worker.answers import (
     CUT_OFF,
@@ -204,3 +205,7 @@ def test_whoever_meant_cards_learns_how_to_print_them() -> None:
     found = read(lines(card(), card("task.deliverable")))
     assert isinstance(found, BadAnswer)
     assert "--answers cards" in found.message
+
+
+def test_the_command_line_offers_all_modes() -> None:
+    assert ANSWER_MODES == MODES

@@ -9,14 +9,13 @@ from typer import Option
 
 from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
-from cardbox_cli.cli.parameters import composing
-from cardbox_cli.cli.parameters.types import FILE, REQUEST_FORMAT, OneOf, Seconds
+from cardbox_cli.cli.parameters import composing, working
+from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
 from cardbox_cli.cli.runtime import wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.worker.environment import PASSED_ON
 from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
 from cardbox_cli.store.connection.target import Target
 
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.worker.answers import AnswerMode
     from cardbox_cli.execution.worker.program import Program
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
-
-
-# As of `execution/worker/answers`, which is loaded when it is needed.
-ANSWER_MODES = ("auto", "response", "text", "cards")
 
 
 @verb(
@@ -51,33 +46,10 @@ def command(
     format_: Annotated[
         str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
     ] = DEFAULT,
-    answers: Annotated[
-        str,
-        Option(
-            click_type=OneOf(lambda: ANSWER_MODES, what="mode"),
-            help="How its output is read: a whole response or message, else text (auto); only the first; "
-            "only text; or lines of cards.",
-        ),
-    ] = "auto",
-    env: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME",
-            help="A variable that commands get, too, such as a provider's key. Of the others they get "
-            f"{', '.join(PASSED_ON)}. Repeat for several.",
-        ),
-    ] = None,
-    tools: Annotated[
-        str | None,
-        Option(click_type=FILE, help="The commands of tools, in YAML; they win over stored ones."),
-    ] = None,
-    trust_stored_commands: Annotated[
-        bool,
-        Option(
-            "--trust-stored-commands",
-            help="Run the commands that the project's tools are stored with, as on the embedded server.",
-        ),
-    ] = False,
+    answers: working.AnswersRead = "auto",
+    env: working.Variables = None,
+    tools: working.ToolsFile = None,
+    trust_stored_commands: working.TrustStored = False,
     model: composing.Model = None,
     concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
     once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,
