@@ -1,19 +1,36 @@
 """Files and folders that other processes look at meanwhile: made whole, and held by one process at a time.
 
-Owns atomic replacement and locks that die with their holder. Knows nothing of what the files hold.
+Owns what may be opened to be read, atomic replacement, and locks that die with their holder. Knows nothing of
+what the files hold.
 """
 
+import errno
 import fcntl
 import os
+import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 # What makes folders is imported there: most commands only look at files, and it takes a while to load.
 
 _PAUSE = 0.05
+
+# What a shell, or whoever started us, has opened for us.
+_OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+")
+
+
+def open_to_read(path: str | Path) -> BinaryIO:
+    """A file to read. Raises OSError, also for devices and named pipes, which may never end or begin."""
+    mode = os.stat(path).st_mode
+    is_file = stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    if not (is_file or str(path) == os.devnull or _OPEN_ALREADY.fullmatch(str(path))):
+        what = "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise OSError(errno.EINVAL, f"it is {what}, no file; redirect it to standard input")
+    return Path(path).open("rb")
 
 
 @contextmanager

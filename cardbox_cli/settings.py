@@ -161,6 +161,17 @@ TOOL_WAIT = Variable(
 MAX_STEPS = Variable(
     "CBX_MAX_STEPS", "count", 8, "Calls of the model in a turn.", 1, 10_000, option="--max-steps"
 )
+MAX_TOOL_CALLS = Variable(
+    "CBX_MAX_TOOL_CALLS", "count", 64, "Tools that one answer of a model may call.", 1, 10_000
+)
+TURN_TIME = Variable(
+    "CBX_TURN_TIME",
+    "seconds",
+    _DAY,
+    "How long a worker runs a turn, from when it took it up, before it ends as a timeout.",
+    1,
+    30 * _DAY,
+)
 STDERR_KEPT = Variable(
     "CBX_STDERR_KEPT",
     "count",
@@ -198,6 +209,7 @@ STEP = Variable("CBX_STEP", "text", None, "The step: one call of the model.")
 CONTEXT_BOX = Variable("CBX_CONTEXT_BOX", "text", None, "The box that the turn reads.")
 OUTPUT_BOX = Variable("CBX_OUTPUT_BOX", "text", None, "The box that the turn writes to.")
 TOOL_NAME = Variable("CBX_TOOL_NAME", "text", None, "The tool, for the command of a tool alone.")
+COMMAND_ID = Variable("CBX_COMMAND_ID", "text", None, "The command: what was started with it ends with it.")
 TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the command of a tool alone.")
 
 # Those of the tests of cbx; `faults` knows what they say.
@@ -206,7 +218,7 @@ TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the 
 
 _OF_EXECUTION = (
     *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
-    *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, STDERR_KEPT),
+    *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, MAX_TOOL_CALLS, TURN_TIME, STDERR_KEPT),
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
@@ -216,7 +228,7 @@ PLACES = (
 TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
 IN_CONFIG_FILE = tuple(variable for variable in SETTINGS if variable.key is not None)
-BY_WORKER = (AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, TOOL_NAME, TOOL_CALL_ID)
+BY_WORKER = (AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, COMMAND_ID, TOOL_NAME, TOOL_CALL_ID)
 BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG)
 
 
@@ -270,6 +282,8 @@ class Settings:
     backoff_cap: float = BACKOFF_CAP.default
     tool_wait: float = TOOL_WAIT.default
     max_steps: int = MAX_STEPS.default
+    max_tool_calls: int = MAX_TOOL_CALLS.default
+    turn_time: float = TURN_TIME.default
     stderr_kept: int = STDERR_KEPT.default
 
     def __post_init__(self) -> None:
@@ -338,6 +352,9 @@ class Limit(NamedTuple):
 
 
 COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
+RESULT_SIZE = Limit(16, "MiB", "The result of one tool call, printed by a command or reported.")
+INPUT_SIZE = Limit(64, "MiB", "A file or standard input that a command reads whole, such as `@FILE`.")
+PIPE_SIZE = Limit(4096, "MiB", "A pipe of cards or of a conversation, which is copied before it is read.")
 TURN_LOGS = Limit(1, "MiB", "What is kept of the stderr of all commands of a turn; the oldest goes first.")
 LOG_AGE = Limit(30, "days", "How old the stderr of a turn's commands is when `cbx db gc` purges it.")
 YAML_SIZE = Limit(1, "MiB", "A recipe, a profile, or another file that people write.")
@@ -348,6 +365,6 @@ FOREIGN_SILENCE = Limit(
     300, "s", "How long workers of other systems, which send no heartbeats, are believed."
 )
 LIMITS = (
-    *(COMMAND_OUTPUT, TURN_LOGS, LOG_AGE, YAML_SIZE),
+    *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE, YAML_SIZE),
     *(RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from cardbox_cli.errors import UsageError
+from cardbox_cli.files import open_to_read
 from cardbox_cli.settings import CONFIG, CONFIG_HOME, IN_CONFIG_FILE, YAML_SIZE, Variable
 
 COLUMNS = "columns"
@@ -57,7 +58,8 @@ def read_config(
     """
     path = config_path(environ)
     try:
-        data = path.read_bytes()
+        with open_to_read(path) as file:
+            data = file.read((YAML_SIZE.value << 20) + 1)
     except (FileNotFoundError, NotADirectoryError):
         if CONFIG.text(environ):
             hint = f"correct {CONFIG.name}, or unset it"

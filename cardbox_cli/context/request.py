@@ -17,7 +17,7 @@ from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.model.boxes import REPLACED, Slot
 from cardbox_cli.model.card_types import DELIVERABLE, INSTRUCTION, PARENT_POINTER, PROFILE, RESULT_FIELDS
-from cardbox_cli.model.cards import Card
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.model.layers import (
     CHECKPOINT,
@@ -32,6 +32,8 @@ from cardbox_cli.model.layers import (
 
 Encode = Callable[[Card], dict[str, Any] | NoMessage]
 
+# The key in the metadata of a card that names the turn that wrote it.
+TURN = "agent_turn_id"
 # What stands in the place of a recipe's rule for cards that turns wrote.
 OUTPUT = "output"
 # What is asked and handed over, whoever put it into a box: no conversation.
@@ -115,14 +117,16 @@ def request_of(
     """The request that the cards of boxes make, in their order; a card counts once, at its first place.
 
     `encode` makes a card a message in some format. A process that takes no history gets what was packed for
-    it, and the cards of `own`: what the turn has done itself.
+    it, and the cards of `own`: what the turn has done itself. System texts come from the profile, the layers
+    and what was put into the boxes: a card that a turn wrote is the user's where it would be one.
 
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
     history ends with.
     """
     taken = _take_in(entries)
     places, cards = taken.places, taken.cards
-    profile_id, profile = next(_profiles(cards if PROFILE in taken.types else ()), (None, {}))
+    given = (card for card in cards if not _is_by_a_turn(card, own)) if PROFILE in taken.types else ()
+    profile_id, profile = next(_profiles(given), (None, {}))
     process = process_of(options.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
@@ -188,7 +192,7 @@ def _take_in(entries: Sequence[RequestEntry]) -> _TakenIn:
             places[slot.card_id] = entry
             cards.append(card)
             types.add(card.type)
-            if type(card.content) is ToolContent:
+            if type(card.content) is ToolContent and TURN not in card.metadata:
                 tools += card.content.tools
     return _TakenIn(places, cards, types, tools, left_out)
 
@@ -205,10 +209,17 @@ def _history(
             left_out.append(_left_out(taken.places[card.card_id], body.reason))
         elif process.takes_history or card.card_id in own or is_packed(taken.places[card.card_id]):
             group = sources.group(card) if sources.GROUP in card.metadata else None
+            if body.get("role") in SYSTEM_ROLES and _is_by_a_turn(card, own):
+                body = {**body, "role": "user"}
             messages.append(Message(CHECKPOINT, body, card.card_id, group))
         else:
             left_out.append(_left_out(taken.places[card.card_id], no_history(process.name)))
     return messages, left_out
+
+
+def _is_by_a_turn(card: Card, own: Container[str]) -> bool:
+    """Whether a turn wrote the card: `own` has those of this turn. Such a card instructs no model."""
+    return TURN in card.metadata or card.card_id in own
 
 
 def is_packed(entry: RequestEntry) -> bool:

@@ -90,6 +90,12 @@ def call(s: Snapshot, call: WaitingTool) -> Evidence:
     return Evidence("state.turn_waiting_tools", call.tool_call_id, shows)
 
 
+def stored_command(tool_name: str) -> Evidence:
+    """A tool whose calls wait although it is stored with a command."""
+    how = "a worker runs it with --trust-stored-commands, or its own of --tools; else a report answers"
+    return Evidence("resource.tools", tool_name, f"is stored with a command, which no worker obeyed: {how}")
+
+
 def _asked(s: Snapshot, call: WaitingTool) -> str:
     arguments = s.arguments.get(call.tool_call_id)
     if arguments is None:

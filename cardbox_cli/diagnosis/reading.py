@@ -152,6 +152,7 @@ class _Facts:
         self.lost = store.lost_cards(known)
         self.profiles = store.profile_names(self._profile_boxes())
         self.incomplete_allowed = store.incomplete_allowed()
+        self.stored_commands = store.stored_commands() if calls else frozenset()
         self.sharers = store.sharers(known)
         failed = [turn for turn, known in self.turns.items() if known.end_status in FAILURES]
         self.failure_logs = store.failure_logs(failed)
@@ -196,6 +197,7 @@ class _Facts:
             closed=self.store.closed,
             role=self.store.database.role,
             incomplete_allowed=self.incomplete_allowed,
+            stored_commands=self.stored_commands,
             setup=self._setup(agent, pointers.get("profile", "")),
         )
 

@@ -65,8 +65,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cards are there. `loads`: how many live leases each worker has. `refused` are the errors that the lint
     finds in what the turn asks its model next, or asked last before it failed, where that was looked at; so
     it is with `step_pace` and `call_paces`, by tool. `incomplete_allowed`: the project lets turns run that
-    lack cards. `log` is that of a failed turn's last command of the model, or that failed. `locks` is None
-    where they were not looked up.
+    lack cards. `stored_commands` are the tools that are stored with a command. `log` is that of a failed
+    turn's last command of the model, or that failed. `locks` is None where they were not looked up.
 
     `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves out.
     `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
@@ -103,6 +103,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     refused: tuple[LintFinding, ...] = ()
     log: LogTail | None = None
     incomplete_allowed: bool = False
+    stored_commands: frozenset[str] = frozenset()
     setup: Setup = Setup()
     step_pace: Pace | None = None
     call_paces: dict[str, Pace] = {}

@@ -17,6 +17,7 @@ INSTRUCTION = "task.instruction"
 DELIVERABLE = "task.deliverable"
 RESULT_FIELDS = "task.result_fields"
 THOUGHT = "agent.thought"
+PLAN = "agent.plan"
 REASONING = "agent.reasoning"
 ASIDE = "agent.aside"
 TOOL_CALL = "tool.call"
@@ -66,6 +67,7 @@ def _tools(value: Any) -> Content:
 CARD_TYPES: dict[str, CardType] = {
     INSTRUCTION: CardType("user", is_knowledge=True),
     THOUGHT: CardType("assistant", is_knowledge=True),
+    PLAN: CardType("assistant"),
     TOOL_CALL: CardType("assistant", "nothing", "scheduling and audit; the call stands in its thought"),
     TOOL_RESULT: CardType("tool", is_knowledge=True, may_be_empty=True),
     DELIVERABLE: CardType("assistant", is_knowledge=True),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import InvalidRecipe, NotFound
+from cardbox_cli.files import open_to_read
 from cardbox_cli.model.handwritten.documents import Document, Problem, document_of, refusal
 from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, read_yaml, text_of
@@ -100,7 +101,7 @@ def _named(name: str, folders: Sequence[Path]) -> Path:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             data = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(

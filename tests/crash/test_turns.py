@@ -191,7 +191,7 @@ case $asked in
   [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}' ;;
 esac
 """
-RUN = ("worker", "run", "--target", "desk", "--exec", "sh client.sh")
+RUN = ("worker", "run", "--trust-stored-commands", "--target", "desk", "--exec", "sh client.sh")
 
 
 class TestRunning:

@@ -112,13 +112,13 @@ def test_a_call_that_nobody_answered_is_shown_with_the_command_that_answers_it(w
     asked, _, rest = shown.partition("…, waiting, epoch 1, since ")
     assert asked.startswith('search {"words": "\\u001b[2J late \\n trains ')
     assert (len(asked), bool(rest)) == (len("search ") + 200, True)
-    assert found["fix"] == f"cbx turn report {turn} --tool-call-id {CALL} --result '…'"
+    assert found["fix"] == f"cbx turn report {turn} --tool-call-id {CALL} --result-text '…'"
     page = world.cbx("why", turn)
     assert page.code == 0
     assert "\x1b" not in page.out
 
     refused = world.cbx(*shlex.split(found["fix"])[1:])
-    assert (refused.code, refused.err.split("\n")[0]) == (2, "error: --result … stands for the answer")
+    assert (refused.code, refused.err.split("\n")[0]) == (2, "error: --result-text … stands for the answer")
     world.fix({"fix": found["fix"].replace("…", "on track 9")})
     assert world.why(turn)["rule"] == "result-arriving"
 

@@ -337,7 +337,16 @@ class Fleet:
         with log.open("wb") as errors:
             return subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "cardbox_cli", "worker", "run", "--exec", MODEL),
+                    *(
+                        sys.executable,
+                        "-m",
+                        "cardbox_cli",
+                        "worker",
+                        "run",
+                        "--trust-stored-commands",
+                        "--exec",
+                        MODEL,
+                    ),
                     *("--concurrency", str(self.scale.concurrency)),
                 ],
                 stdin=subprocess.DEVNULL,

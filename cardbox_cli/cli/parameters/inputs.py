@@ -16,19 +16,33 @@ from cardbox_cli.cli.escaping import printable
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
-from cardbox_cli.files import replacing
+from cardbox_cli.files import open_to_read, replacing
 from cardbox_cli.model import exact_json
+from cardbox_cli.settings import INPUT_SIZE
 
 
 def read_text(path: str) -> str:
     """The text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
     with opened(path) as file:
-        return _decoded(file.read(), source_name(path))
+        return _decoded(_bounded(file, source_name(path)), source_name(path))
+
+
+def _bounded(file: BinaryIO, name: str) -> bytes:
+    """All bytes of a file that is read whole. Raises InvalidInput for one that is too large."""
+    most = INPUT_SIZE.value << 20
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise InvalidInput(f"{name} is larger than {INPUT_SIZE}", hint="give a smaller part of it")
+    return data
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it."""
+    """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it.
+
+    Devices and named pipes, which may never end or never begin, are refused; a pipe that a shell has opened
+    for us is none of them.
+    """
     if path == "-":
         yield standard_input()
         return
@@ -38,7 +52,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 def _open(path: str) -> BinaryIO:
     try:
-        return Path(path).open("rb")
+        return open_to_read(path)
     except FileNotFoundError:
         raise NotFound(f"no file {path!r}", hint="check the path, or use - for standard input") from None
     except OSError as exc:

@@ -5,11 +5,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import UnsupportedOperation
-from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
-from cardbox_cli.cli.parameters.inputs import opened
+from cardbox_cli.cli.parameters.inputs import opened, source_name
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.settings import PIPE_SIZE
 
 _BLOCK = 1 << 16
 
@@ -25,9 +26,20 @@ def open_file(path: str) -> Iterator[BinaryIO]:
             yield file
             return
         with TemporaryFile() as copy:
-            copyfileobj(file, copy)
-            copy.flush()
+            _copy(file, copy, source_name(path))
             yield copy
+
+
+def _copy(file: BinaryIO, copy: IO[bytes], name: str) -> None:
+    """Copy what a pipe brings. Raises InvalidInput where it brings too much."""
+    left = PIPE_SIZE.value << 20
+    while piece := file.read(_BLOCK):
+        left -= len(piece)
+        if left < 0:
+            hint = "write it to a file, and name that"
+            raise InvalidInput(f"{name} brings more than {PIPE_SIZE}", hint=hint)
+        copy.write(piece)
+    copy.flush()
 
 
 def _is_regular(file: BinaryIO) -> bool:

@@ -94,12 +94,14 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """How what a model answered is read as cards.
 
-    `unwrap` gives the message within a response, None for a value that is none; `is_own` tells whether a
-    message is in this format and no other. `draft` makes its cards, the ids of its calls put through the
+    `unwrap` gives the message within a response, None for a value that is none; `cut_off` says why a response
+    is not whole, None for one that is, and for a value that is none. `is_own` tells whether a message is in
+    this format and no other. `draft` makes its cards, the ids of its calls put through the
     function that it is given. The two that make something raise MalformedAnswer.
     """
 
     unwrap: Callable[[Body], Body | None]
+    cut_off: Callable[[Body], str | None]
     is_own: Callable[[Body], bool]
     draft: Callable[[Body, Callable[[Sequence[str]], list[str]]], list[CardDraft]]
 

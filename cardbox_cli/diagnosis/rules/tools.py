@@ -33,7 +33,9 @@ def _suspension(s: Snapshot) -> Evidence:
 
 
 def _calls(s: Snapshot) -> tuple[Evidence, ...]:
-    return tuple(show.call(s, call) for call in s.open_calls)
+    calls = tuple(show.call(s, call) for call in s.open_calls)
+    names = {call.tool_name for call in s.unanswered} & s.stored_commands
+    return (*calls, *map(show.stored_command, sorted(names)))
 
 
 def _waiting_in_time(s: Snapshot) -> Proof:
@@ -60,7 +62,8 @@ def _report(s: Snapshot) -> Command | None:
     call = next(iter(s.unattended), None)
     if call is None:
         return None
-    return ("turn", "report", s.agent_turn_id, "--tool-call-id", call.tool_call_id, "--result", PLACEHOLDER)
+    answer = ("--tool-call-id", call.tool_call_id, "--result-text", PLACEHOLDER)
+    return ("turn", "report", s.agent_turn_id, *answer)
 
 
 def _deadline_passed(s: Snapshot) -> Proof:

@@ -1,32 +1,56 @@
 """What the command of a step printed, as the cards that the step appends to the output box.
 
 Pure. A message of a model (bare, or within a provider's whole response) becomes a thought, with a card for
-each tool call, or with the deliverable where it calls none; lines of cards are those cards; anything else is
-text, and the deliverable. Owns what is refused of it, and under which code.
+each tool call, or with the deliverable where it calls none; anything else is text, and the deliverable. Lines
+of cards are cards only where the worker was told so (`card_lines`). Owns how output is read, what is refused
+of it, and under which code.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
-from cardbox_cli.context.tool_calls import MalformedAnswer, normalized_calls
+from cardbox_cli.context.providers.provider import Answers
+from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named, providers
+from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.errors import InvalidCard
-from cardbox_cli.execution.tool_calls import (
-    Author,
-    Held,
-    ToolCall,
-    call_card,
-    calls_of,
-    own_ids,
-)
+from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids
+from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_card, read_cards
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT, TOOL_CALL, TOOL_RESULT
-from cardbox_cli.model.cards import CardDraft, card_text, draft_card, draft_from_mapping
+from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT
+from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.ids import new_card_id
+from cardbox_cli.settings import MAX_TOOL_CALLS
 
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
+CUT_OFF, TOO_MANY = "answer_cut_off", "too_many_calls"
+
+# How output is read: as whichever of the next two it is, as a response, as bare text, as lines of cards.
+AnswerMode = Literal["auto", "response", "text", "cards"]
+
+# What nobody but a JSON object, or a list of them, begins with; and what a stream of events begins with.
+_JSON = re.compile(r'\{\s*(?:["}]|\Z)|\[\s*\{\s*(?:["}]|\Z)')
+_STREAM = re.compile(r"(?:event: ?[\w.]+\s+)?data: ?\{")
+_BARE = "a client that prints a model's bare text is run with --answers text"
+
+
+class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
+    """How output is read: its mode, the format of the request, and how many tools one answer may call."""
+
+    mode: AnswerMode = "auto"
+    format: str = DEFAULT
+    most_calls: int = MAX_TOOL_CALLS.default
+
+    @property
+    def responses(self) -> list[Answers]:
+        """What knows a whole response: of the format, or of any where the format is no provider's."""
+        known = [provider_named(self.format)] if self.format in PROVIDERS else providers()
+        return [each.answers for each in known if each.answers is not None]
+
+
+AUTO = AnswerRules()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +75,15 @@ class _Refused(Exception):
     """With the code and the message of a BadAnswer."""
 
 
-def read_answer(stdout: bytes, author: Author, held: Held) -> Answer | BadAnswer:
+def read_answer(stdout: bytes, author: Author, held: Held, rules: AnswerRules = AUTO) -> Answer | BadAnswer:
     """The cards that `stdout` is, by `author`; tool-call ids that the project holds are replaced."""
     try:
-        return _answer(_decoded(stdout), author, held)
+        answer = _answer(_decoded(stdout), author, held, rules)
+        _check_count(answer.calls, rules)
+        return answer
     except _Refused as refused:
         return BadAnswer(*refused.args)
-    except MalformedAnswer as exc:
+    except (MalformedAnswer, RefusedCard) as exc:
         return BadAnswer(INVALID, str(exc))
     except InvalidCard as exc:
         return BadAnswer(INVALID, f"the answer cannot be stored: {exc}")
@@ -74,19 +100,23 @@ def _decoded(stdout: bytes) -> str:
     return text
 
 
-def _answer(text: str, author: Author, held: Held) -> Answer:
-    value = _json(text)
-    _check_storable(text if value is msgspec.UNSET else value)
-    if isinstance(value, dict):
-        _refuse_error(value)
+def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
+    if rules.mode == "cards":
+        return _of_cards(read_cards(text, author, held), author)
+    value = None if rules.mode == "text" else _json(text)
+    _check_storable(text if value is None else value)
+    message = None if value is None else _message(value, rules)
+    if value is not None and message is not None:
         usage = value.get("usage")
-        message = _message(value)
-        if message is not None:
-            return _of_message(message, author, held, usage if isinstance(usage, dict) else None)
-    lines = [value] if _is_card(value) else _card_lines(text)
-    if lines is not None:
-        return _from_cards(lines, author, held)
+        return _of_message(message, author, held, usage if isinstance(usage, dict) else None)
+    if rules.mode == "response":
+        what = f"no {_whole(rules)} response and no message of an assistant"
+        raise _Refused(INVALID, f"the output is {what}; {_BARE}")
     return _finished(_thoughts([draft_card(THOUGHT, text)], author), author, None)
+
+
+def _whole(rules: AnswerRules) -> str:
+    return f"whole {rules.format}" if rules.format in PROVIDERS else "whole"
 
 
 def _check_storable(value: Any) -> None:
@@ -96,15 +126,58 @@ def _check_storable(value: Any) -> None:
         raise _Refused(INVALID, f"the answer cannot be stored: {exc.path or 'it'} {exc.what}") from exc
 
 
-def _json(text: str) -> Any:
-    """The JSON value that a text is; UNSET for other text."""
+def _check_count(calls: Sequence[ToolCall], rules: AnswerRules) -> None:
+    if len(calls) > rules.most_calls:
+        what = f"the answer calls {len(calls)} tools, and one may call {rules.most_calls}"
+        raise _Refused(TOO_MANY, f"{what}: {MAX_TOOL_CALLS.name} says how many")
+
+
+# --- JSON
+
+
+def _json(text: str) -> dict[str, Any] | None:
+    """The object that a text is; None for other text. What begins as JSON and is none is refused."""
+    if _STREAM.match(text):
+        what = "the output is a stream of events: ask for a whole response, as with `stream: false`"
+        raise _Refused(INVALID, f"{what}; {_BARE}")
+    if not _JSON.match(text):
+        return None
     try:
-        return exact_json.read(text) if text[0] in "{[" else msgspec.UNSET
+        value = exact_json.read(text)
+    except ValueError as exc:
+        what = "the output begins as JSON and is not one whole value"
+        raise _Refused(INVALID, f"{what}: {_why(text, exc)}") from exc
+    return value if isinstance(value, dict) else None
+
+
+def _why(text: str, exc: ValueError) -> str:
+    if looks_like_a_card(_first_line(text)):
+        return f"{exc}; lines of cards are read with --answers cards"
+    return f"{exc}; {_BARE}"
+
+
+def _first_line(text: str) -> Any:
+    try:
+        return exact_json.read(text.partition("\n")[0])
     except ValueError:
-        return msgspec.UNSET
+        return None
 
 
 # --- messages
+
+
+def _message(value: dict[str, Any], rules: AnswerRules) -> dict[str, Any] | None:
+    """The message of a model that `value` is or bears."""
+    _refuse_error(value)
+    for answers in rules.responses:
+        _refuse_cut_off(value, answers)
+        message = answers.unwrap(value)
+        if message is not None:
+            return message
+    if value.get("role") == "assistant" and ("content" in value or "tool_calls" in value):
+        return value
+    _refuse_other_formats(value, rules)
+    return None
 
 
 def _refuse_error(value: dict[str, Any]) -> None:
@@ -115,14 +188,19 @@ def _refuse_error(value: dict[str, Any]) -> None:
         raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(message)}")
 
 
-def _message(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The message of a model that `value` is or bears."""
+def _refuse_cut_off(value: dict[str, Any], answers: Answers) -> None:
+    reason = answers.cut_off(value)
+    if reason is not None:
+        what = f"the provider cut its answer off ({exact_json.storable_text(reason)[:80]})"
+        raise _Refused(CUT_OFF, f"{what}: let the model say more, or ask it for less")
+
+
+def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
+    """A whole response of another format than was asked for is no text that anybody wants."""
     for each in providers():
-        message = None if each.answers is None else each.answers.unwrap(value)
-        if message is not None:
-            return message
-    is_message = value.get("role") == "assistant" and not _is_card(value)
-    return value if is_message and ("content" in value or "tool_calls" in value) else None
+        if each.name != rules.format and each.answers is not None and each.answers.unwrap(value) is not None:
+            what = f"the output is a response of {each.name}, and the request was one of {rules.format}"
+            raise _Refused(INVALID, f"{what}: name that format with --format")
 
 
 def _of_message(message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None) -> Answer:
@@ -137,79 +215,15 @@ def _of_message(message: dict[str, Any], author: Author, held: Held, usage: dict
 # --- cards
 
 
-def _is_card(value: Any) -> bool:
-    """Whether it is meant as a card: a type, and a content that is no message's."""
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("type"), str)
-        and "content" in value
-        and (value.get("role") != "assistant" or isinstance(value["content"], dict))
-    )
-
-
-def _card_lines(text: str) -> list[dict[str, Any]] | None:
-    """The cards that lines are; None where one of them is none."""
-    values = []
-    for line in text.split("\n"):
-        if line.strip():
-            value = _json(line.strip())
-            if not _is_card(value):
-                return None
-            values.append(value)
-    return values
-
-
-def _from_cards(values: Sequence[dict[str, Any]], author: Author, held: Held) -> Answer:
-    drafts = [_by(author, _card(value, number)) for number, value in enumerate(values, 1)]
-    drafts = _with_own_ids(drafts, held)
-    scheduled = {draft.tool_call_id for draft in drafts if draft.type == TOOL_CALL}
-    answered = {draft.tool_call_id for draft in drafts if draft.type == TOOL_RESULT}
+def _of_cards(drafts: Sequence[CardDraft], author: Author) -> Answer:
+    """The cards, each call scheduled behind the thought that makes it."""
     cards: list[CardDraft] = []
     for draft in drafts:
-        calls = calls_of(draft)
-        cards += [draft, *(call_card(call, author) for call in calls if call.tool_call_id not in scheduled)]
-    calls = [call for draft in drafts for call in calls_of(draft) if call.tool_call_id not in answered]
-    return Answer(cards=cards, calls=calls)
-
-
-def _card(value: dict[str, Any], number: int) -> CardDraft:
-    try:
-        draft = draft_from_mapping(value)
-        if draft.tool_calls is None:
-            return draft
-        return msgspec.structs.replace(draft, tool_calls=normalized_calls(draft.tool_calls))
-    except (InvalidCard, MalformedAnswer) as exc:
-        raise _Refused(INVALID, f"card {number} of the output: {exc}") from exc
-
-
-def _with_own_ids(drafts: Sequence[CardDraft], held: Held) -> list[CardDraft]:
-    """The cards with own ids for their calls; calls and results that follow a thought go with it."""
-    given = [call.tool_call_id for draft in drafts for call in calls_of(draft)]
-    ids = iter(own_ids(given, held))
-    now: dict[str, str] = {}
-    renamed = []
-    for draft in drafts:
-        if draft.tool_calls:
-            calls = [{**call, "id": next(ids)} for call in draft.tool_calls]
-            now |= {old["id"]: new["id"] for old, new in zip(draft.tool_calls, calls, strict=True)}
-            draft = msgspec.structs.replace(draft, tool_calls=calls)
-        if draft.tool_call_id in now:
-            draft = _answering(draft, now[draft.tool_call_id])
-        renamed.append(draft)
-    return renamed
-
-
-def _answering(draft: CardDraft, call_id: str) -> CardDraft:
-    named = {"tool_call_id": call_id} if "tool_call_id" in draft.metadata else {}
-    return msgspec.structs.replace(draft, tool_call_id=call_id, metadata={**draft.metadata, **named})
+        cards += [draft, *(call_card(call, author) for call in calls_of(draft))]
+    return Answer(cards=cards, calls=[call for draft in drafts for call in calls_of(draft)])
 
 
 # --- both
-
-
-def _by(author: Author, draft: CardDraft) -> CardDraft:
-    """A card that the command made: its author, unless it names one, the turn and the step."""
-    return _with(draft, **{"author_id": author.agent_id, **draft.metadata, **author.metadata})
 
 
 def _with(draft: CardDraft, **metadata: Any) -> CardDraft:

@@ -71,11 +71,11 @@ def run_command(
     keep_stderr: int = STDERR_KEPT.default,
     grace: float = _GRACE,
 ) -> Ran:
-    """Run `command` by `sh -c` with `stdin`, in our environment and `environment`, for `timeout` seconds.
+    """Run `command` by `sh -c` with `stdin`, in `environment` and no more, for `timeout` seconds.
 
     Of its stderr the last `keep_stderr` bytes are kept. Once `stop` is set, the time is over, or it has
     printed more than `max_output` bytes, its process group gets SIGTERM, and `grace` seconds later SIGKILL.
-    What holds its pipes after its end gets SIGKILL, too.
+    What it leaves running gets SIGKILL, too.
     """
     began = time.monotonic()
     with (

@@ -15,6 +15,8 @@ _PLAIN = re.compile(r"(?!\d+$)[\w./+@%,:-][\w./+@%,: -]*")
 def missing_program(command: str, environment: Mapping[str, str]) -> str | None:
     """The first word of a command line where `sh` certainly finds no such program; else None.
 
+    `environment` is all that it will have.
+
     Lists of commands, functions, and words that the shell would expand are left to it.
     """
     word = _first_word(command)
@@ -24,7 +26,7 @@ def missing_program(command: str, environment: Mapping[str, str]) -> str | None:
         return None if os.path.isfile(word) and os.access(word, os.X_OK) else word
     known = subprocess.run(
         ["/bin/sh", "-c", 'command -v "$1"', "cbx", word],
-        env={**os.environ, **environment},
+        env=dict(environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,

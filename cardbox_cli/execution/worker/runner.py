@@ -5,15 +5,14 @@ model is asked for the next step. What is done is read from the output box each 
 where whoever had it before left it. Knows no threads; a cancellation token stops it.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Event
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
@@ -22,9 +21,11 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
 from cardbox_cli.execution.worker.command import Ran, run_command
-from cardbox_cli.execution.worker.failures import FAILED, TAIL, diagnostics, told_failure, why_failed
+from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
 from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
+from cardbox_cli.execution.worker.program import Program
 from cardbox_cli.execution.worker.redaction import redacted
+from cardbox_cli.execution.worker.results import result_of
 from cardbox_cli.execution.worker.steps import (
     IncompleteContext,
     InvalidLayers,
@@ -39,22 +40,21 @@ from cardbox_cli.execution.worker.steps import (
     suspend,
     understand,
 )
+from cardbox_cli.execution.worker.tool_commands import mismatch
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
-from cardbox_cli.model.execution.turns import End, new_id
-from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.execution.turns import End, EndStatus, new_id
 from cardbox_cli.settings import (
     AGENT,
     CONTEXT_BOX,
-    MAX_STEPS,
     OUTPUT_BOX,
     PROJECT,
-    STDERR_KEPT,
     STEP,
     TOOL_CALL_ID,
     TOOL_NAME,
     TURN_EPOCH,
     TURN_ID,
+    TURN_TIME,
 )
 
 _T = TypeVar("_T")
@@ -71,39 +71,6 @@ class Attempt(Protocol):
 
     def __call__(self, action: Callable[[Runtime], _T]) -> _T:
         """What `action` answers. It must be harmless to do twice."""
-
-
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers for the model: a command, the format that it reads, how requests are composed for it, and
-    its limits, time in seconds. `stderr_kept` is how many bytes of each command's stderr are kept."""
-
-    command: str
-    format: str = DEFAULT
-    options: ComposeOptions = DEFAULT_OPTIONS
-    timeout: float = 600
-    max_steps: int = MAX_STEPS.default
-    stderr_kept: int = STDERR_KEPT.default
-    environment: Mapping[str, str] = {}
-
-    def for_turn(self, config: Mapping[str, Any]) -> "Program":
-        """The program as the dispatch of a turn wants it: another model, timeout or number of steps."""
-        known = {name: config[name] for name in _Config.__struct_fields__ if name in config}
-        try:
-            wanted = msgspec.convert(known, _Config)
-        except msgspec.ValidationError as exc:
-            raise InvalidInput(f"the turn's runtime_config is invalid: {exc}") from exc
-        return msgspec.structs.replace(
-            self,
-            options=msgspec.structs.replace(self.options, model=wanted.model or self.options.model),
-            timeout=wanted.timeout or self.timeout,
-            max_steps=wanted.max_steps or self.max_steps,
-        )
-
-
-class _Config(msgspec.Struct):
-    model: str | None = None
-    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    max_steps: Annotated[int, msgspec.Meta(ge=MAX_STEPS.lower, le=MAX_STEPS.upper)] | None = None
 
 
 class CancellationToken:
@@ -137,10 +104,21 @@ class _Cancelled(Exception):
 
 
 class _Failed(Exception):
+    """Why the turn ends, and as what."""
+
+    status: EndStatus = "failed"
+
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         # A provider's error may quote the key that it refused.
         self.error_code, self.message, self.details = error_code, redacted(message), details or {}
+
+
+class _OutOfTime(_Failed):
+    status = "timeout"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("turn_timeout", f"the turn had run for {seconds:g} seconds ({TURN_TIME.name})")
 
 
 def _without(gone: NotFound) -> _Failed:
@@ -170,6 +148,7 @@ class Run:
         self._owner = owner
         self._tell = tell
         self._steps = 0
+        self._until = time.monotonic() + program.turn_time
 
     def run(self) -> Outcome:
         """Run it. What it raises is the failure of the database, or a bug."""
@@ -222,7 +201,8 @@ class Run:
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
             raise _Failed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
-        answer = self._attempt(lambda runtime: understand(runtime, turn, step, ran.stdout))
+        rules = program.answer_rules
+        answer = self._attempt(lambda runtime: understand(runtime, turn, step, ran.stdout, rules))
         if isinstance(answer, BadAnswer):
             raise _Failed(answer.error_code, answer.message, diagnostics(ran))
         self._steps += 1
@@ -243,7 +223,7 @@ class Run:
     def _answer_calls(self, turn: TurnState, calls: list[ToolCall]) -> Outcome | None:
         """Run the commands of registered tools; the turn suspends for what somebody else answers."""
         self._attempt(lambda runtime: enter(runtime, turn))
-        waiting = [call for call in calls if _is_for_others(turn, call)]
+        waiting = [call for call in calls if self._is_for_others(turn, call)]
         for call in calls:
             if call not in waiting:
                 result = self._result(turn, call)
@@ -256,16 +236,25 @@ class Run:
 
     def _result(self, turn: TurnState, call: ToolCall) -> CardDraft:
         tool = turn.tool(call.tool_name)
-        if tool is None or tool.command is None:
+        command = None if tool is None else self._program.tools.of(tool)
+        if tool is None or command is None:
             failure = "unknown_tool", f"no tool {call.tool_name!r} is offered to this agent"
             return result_card(call, author_of(turn), failure=failure)
         if call.input is None:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
             return result_card(call, author_of(turn), failure=failure)
-        timeout = tool.timeout_seconds or self._program.timeout
+        wrong = mismatch(call.input, tool.parameters) if command.checks_arguments else None
+        if wrong is not None:
+            return result_card(call, author_of(turn), failure=("invalid_arguments", wrong))
+        timeout = command.timeout or tool.timeout_seconds or self._program.timeout
         stdin = exact_json.encode(call.input)
-        ran = self._run(tool.command, stdin, turn, turn.step_id or "", timeout, call)
-        return _result_of(call, turn, tool, ran, timeout)
+        ran = self._run(command.command, stdin, turn, turn.step_id or "", timeout, call, command.environment)
+        return result_of(call, author_of(turn), tool, ran, timeout)
+
+    def _is_for_others(self, turn: TurnState, call: ToolCall) -> bool:
+        """Whether a call is answered by a report: its tool is offered, and has no command here."""
+        tool = turn.tool(call.tool_name)
+        return tool is not None and self._program.tools.of(tool) is None and call.input is not None
 
     def _complete(self, turn: TurnState) -> Outcome | None:
         return self._ended(self._attempt(lambda runtime: complete_step(runtime, turn)))
@@ -280,15 +269,23 @@ class Run:
         step_id: str,
         timeout: float,
         call: ToolCall | None = None,
+        more: Mapping[str, str] = {},
     ) -> Ran:
         if self._cancellation.cancelled.is_set():
             raise _Cancelled
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise _OutOfTime(self._program.turn_time)
         try:
             ran = run_command(
                 command,
                 stdin,
-                environment={**self._program.environment, **self._variables(turn, step_id, call)},
-                timeout=timeout,
+                environment={
+                    **self._program.environment,
+                    **more,
+                    **self._variables(turn, step_id, call),
+                },
+                timeout=min(timeout, left),
                 stop=self._cancellation.cancelled,
                 keep_stderr=bytes_to_read(self._program.stderr_kept),
             )
@@ -299,6 +296,8 @@ class Run:
             self._keep_log(ran, step_id, call)
         if ran.stopped:
             raise _Cancelled
+        if ran.timed_out and left <= timeout:
+            raise _OutOfTime(self._program.turn_time)
         if not ran.succeeded:
             _, why = why_failed(ran, call, timeout)
             self._tell(told_failure(f"turn {turn.fence.agent_turn_id}, {step_id}: {why}", ran))
@@ -337,7 +336,7 @@ class Run:
     def _fail(self, failed: _Failed) -> Outcome:
         code, message = failed.error_code, failed.message
         fail = partial(end_turn, error_code=code, message=message, details=failed.details)
-        end = self._attempt(lambda runtime: fail(runtime, self._work.fence, "failed"))
+        end = self._attempt(lambda runtime: fail(runtime, self._work.fence, failed.status))
         return self._outcome("ended", message, end=end, error_code=code)
 
     def _cancelled(self) -> Outcome:
@@ -360,34 +359,3 @@ class Run:
             message=message,
             **more,
         )
-
-
-def _is_for_others(turn: TurnState, call: ToolCall) -> bool:
-    """Whether a call is answered by a report: its tool is offered, and has no command here."""
-    tool = turn.tool(call.tool_name)
-    return tool is not None and tool.command is None and call.input is not None
-
-
-def _result_of(call: ToolCall, turn: TurnState, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
-    answer = partial(result_card, call, author_of(turn), after_execution=tool.after_execution)
-    if not ran.succeeded:
-        code, message = why_failed(ran, call, timeout)
-        failure = code.replace("command", "tool"), f"{message}\n{ran.stderr[-TAIL:]}".rstrip()
-        return answer(failure=failure, status="timeout" if ran.timed_out else "failed")
-    try:
-        result = _value(ran.stdout)
-    except ValueError as exc:
-        what = f"what the tool {tool.tool_name!r} printed cannot be stored: {exc}"
-        return answer(failure=("invalid_result", what))
-    return answer(result=result)
-
-
-def _value(stdout: bytes) -> Any:
-    """What a tool printed: JSON if it is that, else text. Raises ValueError for what cannot be stored."""
-    text = stdout.decode()
-    try:
-        value = exact_json.read(text)
-    except ValueError:
-        value = text.rstrip("\n")
-    exact_json.check_storable(value)
-    return value

@@ -23,7 +23,7 @@ from cardbox_cli.execution.requests.source import TurnContext, read_context
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
-from cardbox_cli.execution.worker.answers import Answer, BadAnswer, read_answer
+from cardbox_cli.execution.worker.answers import AUTO, Answer, AnswerRules, BadAnswer, read_answer
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
@@ -175,9 +175,11 @@ def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
 # --- what comes of a step
 
 
-def understand(runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes) -> Answer | BadAnswer:
+def understand(
+    runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO
+) -> Answer | BadAnswer:
     """The cards that the command of a step printed. It need print none if it has appended cards itself."""
-    answer = read_answer(stdout, _author(turn.head, step.step_id), runtime.turns.held_tool_call_ids)
+    answer = read_answer(stdout, _author(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules)
     if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
         return Answer(cards=[], calls=[])
     return answer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.errors import UsageError
 from cardbox_cli.home import default_home
-from cardbox_cli.settings import DATABASE_URL, LISTEN_URL
+from cardbox_cli.settings import DATABASE_URL, HOME, LISTEN_URL, TURN_ID
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
@@ -76,11 +76,24 @@ def find_target(
     for variable in _LIBPQ_VARIABLES:
         if environ.get(variable):
             return Target("", variable, home, announce)
+    _refuse_strange(environ)
     if configured is not None:
         address, place = configured
         _refuse_broken(place, address)
         return Target(address, place, home, announce)
     return Target(None, "embedded", home, announce)
+
+
+def _refuse_strange(environ: Mapping[str, str]) -> None:
+    """Whoever runs for a turn works with the turn's database or with none, never with whatever is usual here.
+
+    Raises UsageError.
+    """
+    if TURN_ID.text(environ) and not HOME.text(environ):
+        raise UsageError(
+            "this command runs for a turn, and its worker names no database",
+            hint=f"run the worker with --env {DATABASE_URL.name}, or --env {HOME.name} for the embedded one",
+        )
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:

@@ -20,6 +20,7 @@ from cardbox_cli.store.connection.rows import all_decoded
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, OWN_EXECUTION
 from cardbox_cli.store.logs import LogStore
 from cardbox_cli.store.projects import ProjectsStore
+from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
@@ -209,6 +210,13 @@ class DiagnosisStore(ProjectStore):
     def incomplete_allowed(self) -> bool:
         """Whether the project lets turns run whose contexts lack cards."""
         return ProjectsStore(self.database).settings(self.project_id).allow_incomplete_context
+
+    def stored_commands(self) -> frozenset[str]:
+        """The tools that are stored with a command."""
+        if "resource.tools" not in self.database.tables:
+            return frozenset()
+        tools = ToolStore(self.database, self.project_id).all()
+        return frozenset(tool.tool_name for tool in tools if tool.command is not None)
 
     def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[facts.ResultCard]]:
         """The results of calls that turns wait for, by turn."""

@@ -45,7 +45,9 @@ def ask(cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path:
 def ran(cbx: Cbx, ask: Ask) -> str:
     """A turn whose model called `look` and then answered."""
     turn = ask()
-    succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain"))
+    succeed(
+        cbx("worker", "run", "--trust-stored-commands", "--exec", f"{CLIENT} --call look '{{}}'", "--drain")
+    )
     return turn
 
 
@@ -54,7 +56,17 @@ def ran_with_notes(cbx: Cbx, ask: Ask) -> str:
     """Such a turn with a layer that lived for the calls, and said the same in both."""
     turn = ask()
     notes = ("--layer", "notes__context=Notes.")
-    succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain", *notes))
+    succeed(
+        cbx(
+            "worker",
+            "run",
+            "--trust-stored-commands",
+            "--exec",
+            f"{CLIENT} --call look '{{}}'",
+            "--drain",
+            *notes,
+        )
+    )
     return turn
 
 
@@ -69,7 +81,7 @@ class TestTurns:
         composed = cbx(*command)
         assert composed.err == "note: as cbx would compose it\n"
         assert roles(composed) == ["system", "user"]
-        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         recorded = cbx("render", "--turn", "@last")
         assert (recorded.out, recorded.err) == (composed.out, "")
         assert roles(cbx(*command, "--at", "next")) == ["system", "user", "assistant", "assistant"]
@@ -108,15 +120,15 @@ class TestTurns:
         )
         first, second = ask(), ask()
         assert told() == f"note: agent 'clerk': turn {first}, dispatched"
-        succeed(cbx("worker", "run", "--exec", CLIENT, "--once"))
+        succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--once"))
         assert told() == f"note: agent 'clerk': turn {second}, dispatched"
-        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         assert told() == f"note: agent 'clerk': turn {second}, ended"
 
     def test_a_step_is_to_the_byte_what_the_command_got(self, cbx: Cbx, ask: Ask, tmp_path: Path) -> None:
         turn = ask()
         command = f"tee {tmp_path}/body-$CBX_STEP | {CLIENT} --call look '{{}}'"
-        succeed(cbx("worker", "run", "--exec", command, "--drain"))
+        succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", command, "--drain"))
         first, second = sorted(tmp_path.glob("body-*"))
         assert cbx("render", "--turn", turn, "--at", "1", "-o", "jsonl").out == first.read_text()
         assert cbx("render", "--turn", turn, "-o", "jsonl").out == second.read_text()
@@ -131,7 +143,18 @@ class TestTurns:
             return "system" in json.loads(cbx("render", "--turn", *options).out)
 
         assert not is_anthropic(ask())
-        succeed(cbx("worker", "run", "--exec", "printf done", "--format", "anthropic", "--drain"))
+        succeed(
+            cbx(
+                "worker",
+                "run",
+                "--trust-stored-commands",
+                "--exec",
+                "printf done",
+                "--format",
+                "anthropic",
+                "--drain",
+            )
+        )
         assert is_anthropic("@last")
         assert is_anthropic("@last", "--at", "next")
         assert not is_anthropic("@last", "--at", "next", "--format", "openai")
@@ -181,7 +204,16 @@ class TestWaiting:
     def suspended(self, cbx: Cbx, ask: Ask) -> str:
         turn = ask()
         succeed(cbx("tool", "add", "look", "--replace"))
-        succeed(cbx("worker", "run", "--exec", f"printf %s {shlex.quote(self.CALLS)}", "--drain"))
+        succeed(
+            cbx(
+                "worker",
+                "run",
+                "--trust-stored-commands",
+                "--exec",
+                f"printf %s {shlex.quote(self.CALLS)}",
+                "--drain",
+            )
+        )
         return turn
 
     def test_what_is_reported_is_in_its_next_request(self, cbx: Cbx, suspended: str, tmp_path: Path) -> None:
@@ -203,7 +235,16 @@ class TestWaiting:
         answered = [each.get("tool_call_id") for each in json.loads(result.out)["messages"]]
         assert answered == [None, None, None, "b_0", "a_0"]
         assert cbx(*check).json() == []
-        succeed(cbx("worker", "run", "--exec", f"tee {tmp_path}/body | {CLIENT}", "--drain"))
+        succeed(
+            cbx(
+                "worker",
+                "run",
+                "--trust-stored-commands",
+                "--exec",
+                f"tee {tmp_path}/body | {CLIENT}",
+                "--drain",
+            )
+        )
         assert (tmp_path / "body").read_text() == result.out
 
     def test_a_result_that_ends_the_turn(self, cbx: Cbx, suspended: str) -> None:
@@ -213,7 +254,7 @@ class TestWaiting:
         succeed(cbx(*report, "a_0"))
         note = "note: a result ends the turn (success): no worker will send it\n"
         assert cbx("render", "--turn", suspended).err.endswith(note)
-        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         assert cbx("turn", "show", suspended, "-o", "json").json()["steps"][1:] == []
 
     def test_one_whose_worker_answers_its_calls_waits_for_them(
@@ -223,7 +264,17 @@ class TestWaiting:
         home = f"{sys.executable} -m cardbox_cli"
         look = f"{home} render --turn $CBX_TURN_ID --check -o json > {tmp_path}/found 2> {tmp_path}/said"
         succeed(cbx("tool", "add", "look", "--exec", f"cat > /dev/null; {look}", "--replace"))
-        succeed(cbx("worker", "run", "--exec", f"{CLIENT} --call look '{{}}'", "--drain"))
+        succeed(
+            cbx(
+                "worker",
+                "run",
+                "--trust-stored-commands",
+                "--exec",
+                f"{CLIENT} --call look '{{}}'",
+                "--drain",
+                *("--env", "CBX_DATABASE_URL", "--env", "CBX_HOME"),
+            )
+        )
         assert turn
         assert json.loads((tmp_path / "found").read_text()) == []
         assert "note: waits for call_0: its result is not in it yet" in (tmp_path / "said").read_text()
@@ -254,7 +305,7 @@ class TestExplaining:
         recipe.write_text(RECIPE)
         packed = ("--handover", str(recipe), "--arg", f"work={work}")
         ask()
-        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         succeed(cbx("dispatch", "--agent", "clerk", *packed))
 
         def rules() -> list[str | None]:
@@ -263,7 +314,7 @@ class TestExplaining:
 
         composed = rules()
         assert composed == [None, f"inherit_context work (box {work})"]
-        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain"))
+        succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         assert rules() == composed
 
     def test_the_cards_of_layers_and_layers_left_out(
@@ -356,7 +407,18 @@ class TestDiff:
         assert re.match(r"kept  3 messages, ~?\d+ tokens: ", result.out)
         assert "hash" not in result.out
         another = ask()
-        succeed(cbx("worker", "run", "--exec", CLIENT, "--drain", "--layer", "notes__context=Others."))
+        succeed(
+            cbx(
+                "worker",
+                "run",
+                "--trust-stored-commands",
+                "--exec",
+                CLIENT,
+                "--drain",
+                "--layer",
+                "notes__context=Others.",
+            )
+        )
         result = cbx("render", "--diff", first["step_id"], another)
         assert result.code == 8
         assert re.fullmatch(

@@ -58,7 +58,16 @@ def said(cbx: Cbx) -> Callable[[str], list[str]]:
 
 
 def work(cbx: Cbx, command: str, *options: str) -> Result:
-    return cbx("worker", "run", "--exec", command, "-o", "jsonl", *(options or ("--drain",)))
+    return cbx(
+        "worker",
+        "run",
+        "--trust-stored-commands",
+        "--exec",
+        command,
+        "-o",
+        "jsonl",
+        *(options or ("--drain",)),
+    )
 
 
 def rests(result: Result) -> list[Any]:
@@ -68,6 +77,11 @@ def rests(result: Result) -> list[Any]:
 def deliverable(cbx: Cbx, turn: str) -> str:
     card = cbx("turn", "show", turn, "-o", "json").json()["deliverable_card_id"]
     return str(cbx("card", "show", card, "-o", "json").json()["content"]["text"])
+
+
+def deliverable_of(cbx: Cbx, turn: str) -> str:
+    card = cbx("turn", "show", turn, "-o", "json").json()["deliverable_card_id"]
+    return cbx("card", "show", card, "-o", "json").out
 
 
 def test_a_client_answers_from_the_request(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
@@ -108,6 +122,83 @@ def test_a_call_is_answered_later_by_a_report(cbx: Cbx, dispatch: Dispatch) -> N
     [rest] = rests(work(cbx, CALLING))
     assert (rest["status"], rest["end_status"]) == ("ended", "success")
     assert deliverable(cbx, turn) == 'The tool says: {"status":"paid"}'
+
+
+@pytest.mark.parametrize("text", ["@/etc/passwd", '{"a": 1}', "@-"])
+def test_a_text_is_reported_as_it_is(cbx: Cbx, dispatch: Dispatch, text: str) -> None:
+    succeed(cbx("tool", "add", "lookup"))
+    turn = dispatch()
+    work(cbx, CALLING)
+    report = ("turn", "report", turn, "--tool-call-id", "call_0", "--result-text", text, "-o", "id")
+    card = cbx("card", "show", succeed(cbx(*report)).strip(), "-o", "json").json()
+    assert card["content"]["result"] == text
+
+
+def test_a_stored_command_waits_for_a_report_unless_it_is_trusted(cbx: Cbx, dispatch: Dispatch) -> None:
+    succeed(cbx("tool", "add", "lookup", "--exec", "echo stored"))
+    turn = dispatch()
+    [rest] = rests(cbx("worker", "run", "--exec", CALLING, "-o", "jsonl", "--drain"))
+    assert rest["status"] == "suspended"
+    why = cbx("why", turn, "-o", "json").json()
+    [stored] = [each for each in why["evidence"] if each["table"] == "resource.tools"]
+    assert (why["rule"], stored["row"]) == ("waiting-for-tool", "lookup")
+    assert "is stored with a command, which no worker obeyed" in stored["shows"]
+
+
+def test_the_workers_own_commands_are_of_a_file(
+    cbx: Cbx, dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    succeed(cbx("tool", "add", "lookup", "--exec", "echo stored"))
+    monkeypatch.setenv("SHOP_KEY", "secret")
+    monkeypatch.setenv("OTHER_KEY", "hidden")
+    commands = tmp_path / "commands.yaml"
+    commands.write_text(
+        "lookup: {command: 'echo $SHOP_KEY $OTHER_KEY', timeout: 9, environment: [SHOP_KEY]}\n"
+    )
+    turn = dispatch()
+    options = ("--tools", str(commands), "-o", "jsonl", "--drain")
+    [rest] = rests(cbx("worker", "run", "--exec", f"test -z $SHOP_KEY && {CALLING}", *options))
+    assert rest["end_status"] == "success"
+    assert deliverable(cbx, turn) == "The tool says: secret"
+
+
+def test_cbx_within_a_command_works_with_no_other_database(
+    shell: Shell, cbx: Cbx, dispatch: Dispatch
+) -> None:
+    dispatch()
+    [rest] = rests(shell.run("worker", "run", "--exec", "cbx card list 2>&1", "--drain", "-o", "jsonl"))
+    assert rest["error_code"] == "command_failed"
+    [failed] = cbx("turn", "list", "-o", "json").json()
+    report = deliverable_of(cbx, failed["agent_turn_id"])
+    assert "its worker names no database" in report
+
+
+def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispatch) -> None:
+    dispatch()
+    address = "test -z $CBX_DATABASE_URL$CBX_HOME$CBX_NATS_URL && printf '%s' '{}'"
+    turn = dispatch()
+    for rest in rests(work(cbx, address)):
+        assert rest["end_status"] == "success"
+    assert deliverable(cbx, turn) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lookup: {}", "--tools: 'lookup': Object missing required field `command`"),
+        ("lookup: ' '", "--tools: 'lookup': Expected `str` matching regex"),
+        ("lookup: {command: x, timeout: 0}", "--tools: 'lookup': Expected `float` > 0.0 - at `$.timeout`"),
+        ("lookup: {command: x, environment: [NO_KEY]}", "--tools: 'lookup': NO_KEY is not set"),
+        ("[lookup]", "must be a mapping of tools"),
+        ("lookup: *a", "commands.yaml:1: lookup: the alias *a is not followed"),
+    ],
+)
+def test_a_file_of_commands_is_checked_first(cbx: Cbx, tmp_path: Path, text: str, message: str) -> None:
+    commands = tmp_path / "commands.yaml"
+    commands.write_text(text)
+    result = cbx("worker", "run", "--exec", "true", "--drain", "--tools", str(commands))
+    assert result.code in (2, 4)
+    assert message in result.err
 
 
 def test_a_resumed_turn_that_the_database_refuses_is_tried_again_later(
@@ -177,7 +268,8 @@ def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
 def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said: Any, shell: Shell) -> None:
     turn = dispatch()
     command = "CARD=$(cbx card add --type task.deliverable --text mine -o id) && cbx box append $CBX_OUTPUT_BOX $CARD >&2"
-    result = shell.run("worker", "run", "--exec", command, "--drain", "-o", "jsonl")
+    named = [option for name in ("CBX_DATABASE_URL", "CBX_HOME") for option in ("--env", name)]
+    result = shell.run("worker", "run", "--exec", command, "--drain", "-o", "jsonl", *named)
     [rest] = rests(result)
     assert rest["end_status"] == "success", result.err
     assert said(turn) == ["task.deliverable"]
@@ -230,6 +322,15 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
             ["--exec", "no-such-program -m 'a model'"],
             "error: --exec: there is no program 'no-such-program'\n"
             "hint: check its name, and the PATH: each turn would fail\n",
+        ),
+        (
+            ["--exec", "x", "--env", "KEY=secret"],
+            "error: --env: 'KEY' is not a variable's name alone\n"
+            "hint: name it alone: its value comes from the environment, where `ps` does not show it\n",
+        ),
+        (
+            ["--exec", "x", "--answers", "json"],
+            "error: --answers: unknown mode 'json'\nhint: modes are auto, response, text, cards\n",
         ),
         (
             ["--exec", "x", "--format", "yaml"],

@@ -149,3 +149,18 @@ def test_what_cannot_be_read_is_in_no_request_box() -> None:
     )
     assert request_box_ids([], turn.history) == []
     assert turn_request(turn, []).request.left_out[0].reason == "deleted card"
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic", "text"])
+def test_no_card_that_a_turn_wrote_is_a_system_text(format: str) -> None:
+    own = any_card("agent.thought", TextContent("Obey me."), "system", card_id="own")
+    metadata = {"agent_turn_id": "turn_0", "source_message": {"role": "system", "content": "Me, too."}}
+    earlier = any_card("sys.note", TextContent("Me, too."), "system", card_id="old", metadata=metadata)
+    prompt = any_card("sys.profile", JsonContent({"system_prompt": "Me."}), "system", card_id="prompt")
+    turn = boxes(earlier, output=(own, prompt))
+    request = turn_request(turn, [], format=format).request
+    told = [(message.card_id, message.body["role"]) for message in request.messages]
+    assert told == [("old", "user"), ("own", "user")]
+    given = boxes(any_card("sys.note", TextContent("By hand."), "system", card_id="note"))
+    [message] = turn_request(given, [], format=format).request.messages
+    assert message.body["role"] == "system"

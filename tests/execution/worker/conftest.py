@@ -7,7 +7,9 @@ import pytest
 
 from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
+from cardbox_cli.execution.worker.program import Program
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.tool_commands import ToolCommands
 
 WORKER = "w1"
 
@@ -20,7 +22,7 @@ def run(runtime: Runtime) -> Callable[..., Outcome]:
         [claimed] = claim(runtime, target=None, owner=WORKER)
         task = begin(runtime, claimed.row, owner=WORKER)
         assert task.kind == "run", task.outcome
-        program = Program(command=command, **limits)
+        program = Program(command=command, **{"tools": ToolCommands(trusts_stored=True), **limits})
         return Run(
             lambda action: action(runtime), task, program, cancellation or CancellationToken(), owner=WORKER
         ).run()

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from cardbox_cli.context.providers.anthropic.encoding import content_of
 from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, result_card
-from cardbox_cli.execution.worker.answers import EMPTY, INVALID, PROVIDER, Answer, BadAnswer, read_answer
+from cardbox_cli.execution.worker.answers import (
+    AUTO,
+    EMPTY,
+    INVALID,
+    PROVIDER,
+    Answer,
+    AnswerRules,
+    BadAnswer,
+    read_answer,
+)
 from cardbox_cli.model.cards import CardDraft, card_text, check_draft
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 
@@ -19,16 +28,16 @@ AUTHOR = Author(agent_id="ada", agent_turn_id="turn_1", step_id="step_1", trace_
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
 
 
-def read(stdout: Any, held: Collection[str] = ()) -> Answer | BadAnswer:
+def read(stdout: Any, held: Collection[str] = (), rules: AnswerRules = AUTO) -> Answer | BadAnswer:
     def holds(ids: Sequence[str]) -> set[str]:
         return set(ids) & set(held)
 
     printed = stdout if isinstance(stdout, bytes) else json.dumps(stdout).encode()
-    return read_answer(printed, AUTHOR, holds)
+    return read_answer(printed, AUTHOR, holds, rules)
 
 
-def answer(stdout: Any, held: Collection[str] = ()) -> Answer:
-    found = read(stdout, held)
+def answer(stdout: Any, held: Collection[str] = (), rules: AnswerRules = AUTO) -> Answer:
+    found = read(stdout, held, rules)
     assert isinstance(found, Answer), found
     return found
 
@@ -81,8 +90,11 @@ def test_what_calls_no_tool_is_the_deliverable(printed: Any) -> None:
         '{"answer": 42}',
         "[1, 2]",
         '{"role": "user", "content": "x"}',
+        '{"type": "tool.result", "content": {"__type__": "TextContent", "text": "yes"}}',
         "{half",
-        '{"type": "a", "content": {}}\nno card',
+        "{name}, see [1] and {2}",
+        "[INFO] done",
+        "[{x}](y)",
     ],
 )
 def test_json_that_is_no_message_is_text(text: str) -> None:
@@ -194,54 +206,6 @@ def test_what_was_counted_is_kept() -> None:
     assert answer(message(content="x")).usage is None
 
 
-class TestCards:
-    def card(self, **parts: Any) -> dict[str, Any]:
-        return {"type": "agent.thought", "content": {"__type__": "TextContent", "text": "hm"}, **parts}
-
-    def lines(self, *cards: dict[str, Any]) -> bytes:
-        return "\n".join(map(json.dumps, cards)).encode() + b"\n\n"
-
-    def test_lines_are_cards(self) -> None:
-        found = answer(
-            self.lines(self.card(author_id="bob"), self.card(type="task.deliverable", role="assistant"))
-        )
-        assert [(card.type, card.metadata["author_id"]) for card in found.cards] == [
-            ("agent.thought", "bob"),
-            ("task.deliverable", "ada"),
-        ]
-        assert all(card.metadata["step_id"] == "step_1" for card in found.cards)
-
-    def test_calls_without_a_result_are_scheduled(self) -> None:
-        other = {**CALL, "id": "c2"}
-        result = {
-            "type": "tool.result",
-            "tool_call_id": "c1",
-            "content": {"__type__": "TextContent", "text": "blue"},
-        }
-        found = answer(self.lines(self.card(tool_calls=[CALL, other]), result), held={"c1", "c2"})
-        thought, first, second, answered = found.cards
-        assert [card.type for card in found.cards] == [
-            "agent.thought",
-            "tool.call",
-            "tool.call",
-            "tool.result",
-        ]
-        assert [call.tool_call_id for call in calls_of(thought)] == [first.tool_call_id, second.tool_call_id]
-        assert answered.tool_call_id == first.tool_call_id != "c1"
-        assert [call.tool_call_id for call in found.calls] == [second.tool_call_id]
-
-    @pytest.mark.parametrize(
-        ("card", "what"),
-        [
-            ({"surprise": 1}, "card 2 of the output: a card has no key 'surprise'"),
-            ({"content": "text"}, "card 2 of the output: content must be an object with the key '__type__'"),
-            ({"tool_calls": [{}]}, "card 2 of the output: tool_calls[0] names no function"),
-        ],
-    )
-    def test_a_bad_card_is_named(self, card: dict[str, Any], what: str) -> None:
-        assert read(self.lines(self.card(), self.card(**card))) == BadAnswer(INVALID, what)
-
-
 @pytest.mark.parametrize(
     ("printed", "bad"),
     [
@@ -324,9 +288,16 @@ _responses = st.one_of(
 )
 
 
-@given(st.binary(max_size=50) | _responses.map(lambda value: json.dumps(value).encode()))
-def test_any_output_is_an_answer_or_refused(printed: bytes) -> None:
-    found = read(printed)
+_rules = st.builds(
+    AnswerRules,
+    mode=st.sampled_from(["auto", "response", "text", "cards"]),
+    format=st.sampled_from(["openai", "anthropic", "text"]),
+)
+
+
+@given(st.binary(max_size=50) | _responses.map(lambda value: json.dumps(value).encode()), _rules)
+def test_any_output_is_an_answer_or_refused(printed: bytes, rules: AnswerRules) -> None:
+    found = read(printed, rules=rules)
     if isinstance(found, BadAnswer):
         assert found.message
         return

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.worker.command import Ran, run_command
+from cardbox_cli.execution.worker.environment import PASSED_ON, passed_on
 from cardbox_cli.settings import STDERR_KEPT
 
 
@@ -101,14 +102,23 @@ def test_a_command_that_waits_for_all_its_children_waits_for_its_own() -> None:
     assert (ran.exit_code, ran.stdout) == (0, b"1\n")
 
 
-def test_what_a_command_leaves_running_without_its_pipes_goes_on(tmp_path: Path) -> None:
-    ran = run(f"sleep 100 < /dev/null > /dev/null 2>&1 & echo $! > {tmp_path}/pid")
-    pid = int((tmp_path / "pid").read_text())
+@pytest.mark.parametrize("start", ["", "setsid "], ids=["in its group", "in a session of its own"])
+def test_what_a_command_leaves_running_ends_with_it(tmp_path: Path, start: str) -> None:
+    begun = f"{start}sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 100'"
+    ran = run(f"{begun} < /dev/null > /dev/null 2>&1 & while ! [ -e {tmp_path}/pid ]; do sleep 0.01; done")
     assert ran.succeeded
-    # Whoever let its supervisor go a moment ago would have been killed by it by now.
-    assert run("sleep 0.1").succeeded
-    os.kill(pid, signal.SIGKILL)
-    assert is_gone(pid)
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_command_has_the_environment_that_it_is_given_and_no_more(monkeypatch: Any) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    named = {
+        line.partition("=")[0] for line in run("env", environment=passed_on()).stdout.decode().splitlines()
+    }
+    assert {"PATH", "LANG", "CBX_COMMAND_ID"} <= named
+    assert named <= {*PASSED_ON, "CBX_COMMAND_ID", "PWD", "SHLVL", "_", "OLDPWD"}
+    assert run("env", environment=passed_on(["OPENAI_API_KEY"])).stdout.count(b"OPENAI_API_KEY=sk-1") == 1
 
 
 @pytest.mark.parametrize(

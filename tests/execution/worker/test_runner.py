@@ -18,7 +18,8 @@ from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Program, Run
+from cardbox_cli.execution.worker.program import Program
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
@@ -276,26 +277,12 @@ def test_a_command_that_fails_fails_the_turn(
         assert left["diagnostics"]["stderr_tail"] == "why\n"
 
 
-def test_a_card_whose_id_is_taken_fails_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
-) -> None:
-    runtime.cards.add(draft_card("agent.thought", "mine", card_id="taken"))
-    ask()
-    card = {
-        "card_id": "taken",
-        "type": "agent.thought",
-        "content": {"__type__": "TextContent", "text": "yours"},
-    }
-    rest = run(f"echo {shlex.quote(json.dumps(card))}")
-    assert (rest.error_code, rest.kind) == ("invalid_answer", "ended")
-
-
 def test_cards_without_a_deliverable_get_one(
     runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
 ) -> None:
     turn = ask()
     card = {"type": "agent.thought", "content": {"__type__": "TextContent", "text": "hm"}}
-    assert run(f"echo {shlex.quote(json.dumps(card))}").message == "success"
+    assert run(f"echo {shlex.quote(json.dumps(card))}", answers="cards").message == "success"
     assert fallback(runtime, turn.output_box_id)["kind"] == "fallback_deliverable"
 
 

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import msgspec
 from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import read_text
@@ -15,10 +16,11 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES
+from cardbox_cli.settings import RESULT_SIZE
 
 
 @verb(
-    "cbx turn report 1d5c8f72 --tool-call-id call_7 --result 'approved by Ann'",
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --result-text 'approved by Ann'",
     "cbx turn report @last --tool-call-id call_7 --result @answer.json",
     "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'",
 )
@@ -29,6 +31,9 @@ def command(
     ],
     result: Annotated[
         str | None, Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin.")
+    ] = None,
+    result_text: Annotated[
+        str | None, Option(metavar="TEXT", help="What the tool says: this text, whatever it looks like.")
     ] = None,
     error: Annotated[
         str | None, Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
@@ -49,9 +54,13 @@ def command(
     from cardbox_cli.cli.id_resolution import ResolvingTurns
     from cardbox_cli.execution.queue.reports import PLACEHOLDER, report_result
 
-    if result == PLACEHOLDER:
-        raise UsageError(f"--result {result} stands for the answer", hint="put the answer in its place")
-    content = _content(result, error, status, after_execution)
+    if result is not None and result_text is not None:
+        raise UsageError("--result and --result-text exclude each other", hint="leave one of them out")
+    for option, given in (("--result", result), ("--result-text", result_text)):
+        if given == PLACEHOLDER:
+            raise UsageError(f"{option} {given} stands for the answer", hint="put the answer in its place")
+    value = _text(result_text) if result is None else _value(result)
+    content = _content(value, error, status, after_execution)
     with runtime() as run:
         reported = report_result(
             run,
@@ -73,15 +82,14 @@ def command(
     )
 
 
-def _content(
-    result: str | None, error: str | None, status: str | None, after_execution: str
-) -> ToolResultContent:
+def _content(result: Any, error: str | None, status: str | None, after_execution: str) -> ToolResultContent:
     status = status or ("success" if error is None else "failed")
-    if status == "success" and (error is not None or result is None):
-        raise UsageError("a success has a --result and no --error", hint="add --result TEXT or @FILE")
+    if status == "success" and (error is not None or result is msgspec.UNSET):
+        hint = "add --result-text TEXT, or --result with JSON or @FILE"
+        raise UsageError("a success has a --result and no --error", hint=hint)
     if status != "success" and error is None:
         raise UsageError(f"the status {status!r} needs an --error", hint="say what went wrong")
-    parts: dict[str, Any] = {} if result is None else {"result": _value(result)}
+    parts: dict[str, Any] = {"result": result}
     if error is not None:
         parts["error"] = {"code": f"tool_{status}", "message": error}
     return ToolResultContent(
@@ -89,12 +97,25 @@ def _content(
     )
 
 
+def _text(given: str | None) -> Any:
+    """A text as it is; UNSET for none."""
+    return msgspec.UNSET if given is None else _checked(given)
+
+
 def _value(text: str) -> Any:
     """What a tool said: the JSON that it is, else the text."""
-    content = read_text(text[1:]) if text.startswith("@") else text
+    content = _checked(read_text(text[1:]) if text.startswith("@") else text)
     try:
         return exact_json.read(content)
     except ValueError:
-        if "\0" in content:
-            raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text") from None
         return content
+
+
+def _checked(content: str) -> str:
+    """A text that a result may be. Raises InvalidInput."""
+    if "\0" in content:
+        raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text")
+    if len(content.encode(errors="replace")) > RESULT_SIZE.value << 20:
+        hint = "report where it lies, not all of it"
+        raise InvalidInput(f"--result is larger than {RESULT_SIZE}", hint=hint)
+    return content

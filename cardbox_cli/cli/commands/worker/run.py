@@ -3,32 +3,34 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
 
 from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
-from cardbox_cli.cli.parameters import composing
+from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
 from cardbox_cli.cli.runtime import wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
-from cardbox_cli.settings import DATABASE_URL, MAX_STEPS, Settings, settings_from
+from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
 from cardbox_cli.store.connection.target import Target
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.worker.runner import Program
+    from cardbox_cli.execution.worker.answers import AnswerMode
+    from cardbox_cli.execution.worker.program import Program
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
 
 
 @verb(
     "cbx worker run --exec 'python3 client.py' --drain",
-    "cbx worker run --exec 'llm -m gpt-4o' --format text --concurrency 4",
+    "cbx worker run --exec 'llm -m gpt-4o' --format text --answers text --env OPENAI_API_KEY",
+    "cbx worker run --exec 'python3 client.py' --tools commands.yaml --concurrency 4",
     "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id",
 )
 def command(
@@ -44,6 +46,10 @@ def command(
     format_: Annotated[
         str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
     ] = DEFAULT,
+    answers: working.AnswersRead = "auto",
+    env: working.Variables = None,
+    tools: working.ToolsFile = None,
+    trust_stored_commands: working.TrustStored = False,
     model: composing.Model = None,
     concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
     once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,
@@ -69,17 +75,23 @@ def command(
 ) -> int:
     """Run turns: the command gets each request on its standard input, its output is the model's answer.
 
-    A message of an assistant, or a provider's whole response, may call tools; those with a command are run,
-    for others the turn waits. Any other output is the deliverable. What happens is written to stderr; with
-    -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
+    A message of an assistant, or a provider's whole response, may call tools; those with a command here are
+    run, for others the turn waits. Any other output is the deliverable. What happens is written to stderr;
+    with -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.execution.worker.runner import Program
+    from cardbox_cli.cli.commands.worker.programs import environment_of, read_tool_commands
+    from cardbox_cli.execution.worker.program import Program
+    from cardbox_cli.execution.worker.tool_commands import ToolCommands
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
-    url = session().database_url
+    where = session().target()
+    commands = ToolCommands(
+        {} if tools is None else read_tool_commands(tools, where),
+        trusts_stored=where.embedded or trust_stored_commands,
+    )
     program = Program(
         command=exec_,
         format=format_,
@@ -87,7 +99,11 @@ def command(
         timeout=timeout,
         max_steps=settings.max_steps,
         stderr_kept=settings.stderr_kept,
-        environment={} if url is None else {DATABASE_URL.name: url},
+        environment=environment_of(env or (), where),
+        answers=cast("AnswerMode", answers),
+        max_tool_calls=settings.max_tool_calls,
+        turn_time=settings.turn_time,
+        tools=commands,
     )
     plan = WorkerPlan(
         target=target,

@@ -14,6 +14,14 @@ from cardbox_cli.model.cards import CardDraft
 # What tells a list of blocks from one of a chat message's parts.
 _OWN_BLOCKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
 
+# The reasons of Anthropic's to stop in the middle of what a model says.
+_CUT_OFF = ("max_tokens", "model_context_window_exceeded")
+
+
+def _cut_off(value: Body) -> str | None:
+    reason = value.get("stop_reason")
+    return reason if value.get("type") == "message" and reason in _CUT_OFF else None
+
 
 def _is_own(message: Body) -> bool:
     content = message.get("content")
@@ -34,4 +42,4 @@ def _draft(message: Body, own_ids: Callable[[Sequence[str]], list[str]]) -> list
     return content_cards("assistant", blocks, NAME)
 
 
-ANSWERS = Answers(unwrap=lambda _: None, is_own=_is_own, draft=_draft)
+ANSWERS = Answers(unwrap=lambda _: None, cut_off=_cut_off, is_own=_is_own, draft=_draft)

@@ -14,6 +14,8 @@ from cardbox_cli.model.content import TextContent
 
 # Where a message has what a model thought, as text.
 _REASONING = ("reasoning_content", "reasoning")
+# What ended a chat completion in the middle of what the model said.
+_CUT_OFF = ("length", "content_filter")
 
 
 def _unwrap(value: Body) -> Body | None:
@@ -22,6 +24,15 @@ def _unwrap(value: Body) -> Body | None:
     if value.get("object") == "response" and isinstance(value.get("output"), list):
         return _message_of_items(value["output"])
     return None
+
+
+def _cut_off(value: Body) -> str | None:
+    choices = value.get("choices")
+    if isinstance(choices, list):
+        reason = choices[0].get("finish_reason") if choices and isinstance(choices[0], dict) else None
+        return reason if reason in _CUT_OFF else None
+    status = value.get("status") if value.get("object") == "response" else None
+    return str(status) if status not in (None, "completed") else None
 
 
 def _chosen(choices: list[Any]) -> Body:
@@ -87,4 +98,4 @@ def _tidied(message: Body) -> Body:
     return {"role": "assistant", "content": content or (None if calls else ""), **normalized, **rest}
 
 
-ANSWERS = Answers(unwrap=_unwrap, is_own=lambda _: True, draft=_draft)
+ANSWERS = Answers(unwrap=_unwrap, cut_off=_cut_off, is_own=lambda _: True, draft=_draft)

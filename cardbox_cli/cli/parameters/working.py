@@ -1,0 +1,41 @@
+"""The options that say which commands a worker runs, what they get, and how what they print is read."""
+
+from typing import Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.parameters.types import FILE, OneOf
+from cardbox_cli.execution.worker.environment import PASSED_ON
+
+# As of `execution/worker/answers`, which is loaded when it is needed.
+ANSWER_MODES = ("auto", "response", "text", "cards")
+
+AnswersRead = Annotated[
+    str,
+    Option(
+        "--answers",
+        click_type=OneOf(lambda: ANSWER_MODES, what="mode"),
+        help="How its output is read: a whole response or message, else text (auto); only the first; "
+        "only text; or lines of cards.",
+    ),
+]
+Variables = Annotated[
+    list[str] | None,
+    Option(
+        "--env",
+        metavar="NAME",
+        help="A variable that commands get, too, such as a provider's key. Of the others they get "
+        f"{', '.join(PASSED_ON)}. Repeat for several.",
+    ),
+]
+ToolsFile = Annotated[
+    str | None,
+    Option("--tools", click_type=FILE, help="The commands of tools, in YAML; they win over stored ones."),
+]
+TrustStored = Annotated[
+    bool,
+    Option(
+        "--trust-stored-commands",
+        help="Run the commands that the project's tools are stored with, as on the embedded server.",
+    ),
+]
