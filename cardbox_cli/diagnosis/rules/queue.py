@@ -217,8 +217,8 @@ RULES = (
     ),
     DiagnosisRule(
         name="workers-busy",
-        proves="Work is due for longer than {unclaimed}, and every live worker of its target has as many rows as"
-        " it takes.",
+        proves="Work is due for longer than {unclaimed}, and every live worker of its target has as many rows"
+        " as it takes.",
         verdict="waiting",
         severity="ok",
         rank=20,
