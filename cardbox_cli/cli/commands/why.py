@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
@@ -104,7 +105,7 @@ _PROBLEM = (
 _EVIDENCE = (
     Column("TABLE", lambda evidence: evidence.table),
     Column("ROW", lambda evidence: evidence.row),
-    Column("SHOWS", lambda evidence: evidence.shows),
+    Column("SHOWS", lambda evidence: flat(evidence.shows)),
 )
 
 

@@ -21,6 +21,7 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.shell.lines import LEAVE, USE, Shell
+from cardbox_cli.model.visible_text import is_visible
 
 HISTORY = "shell_history"
 REMEMBERED = 2000
@@ -143,7 +144,7 @@ def _quoted(found: Offers, given: str) -> Iterator[tuple[str, CompletionItem]]:
     for item in found.items:
         if item.type == FILES:
             value = given.removeprefix(found.prefix)
-            for path in sorted(glob(escape(os.path.expanduser(value)) + "*")):
+            for path in filter(is_visible, sorted(glob(escape(os.path.expanduser(value)) + "*"))):
                 yield found.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
         else:
             yield f"{found.prefix}{shlex.quote(str(item.value))} ", item
