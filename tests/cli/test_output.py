@@ -493,7 +493,7 @@ class TestTheWidthOfATerminal:
             assert len(row) <= columns
 
 
-HOSTILE = "A\x1b[2JB\x1b]0;owned\x07C\x9bD\u202eE\rF\u200bG\x7fH\xadI\u034fJ\u115fK\u180eL\u206fM\u3164N\ufe0fO\U000e0041P"
+HOSTILE = "A\xadI\u034fJ\u115fK\u180eL\u206fM\u3164N\ufe0fO\U000e0041P\x1b[2JB\x1b]0;owned\x07C\x9bD\u202eE\rF\u200bG\x7fH"
 ACTS = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202e\xad\u034f\u115f\u180e\u206f\u3164\ufe0f\U000e0041]"
 )

@@ -393,9 +393,9 @@ class TestShow:
             "calls     call_1",
             'metadata  {"step_id":"s1"}',
             "",
-            "first",
-            "second",
-            "→ look({})",
+            "  first",
+            "  second",
+            "  → look({})",
         ]
 
 

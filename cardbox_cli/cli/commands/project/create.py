@@ -13,6 +13,7 @@ def command(named: record.ProjectId = None, title: record.Title = None, owner: r
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = record.chosen_project(named)
+    session().check_project()
     check_new_id(project_id, "project", "letters, digits and - are good")
     record.check_labels(title, owner)
     with session().database() as database:
