@@ -23,10 +23,8 @@ def replacing(path: Path) -> Iterator[TextIO]:
     A new file is the owner's alone, whatever the umask. What a killed process leaves of it beside `path` is
     called `.<its name>.new-…`; writers that hold a lock may `sweep_files` it.
     """
-    import tempfile
-
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.new-", dir=path.parent)
-    unfinished = Path(name)
+    unfinished = path.with_name(f"{_unfinished(path)}{os.urandom(8).hex()}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as stream:
             yield stream
@@ -38,10 +36,13 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 def sweep_files(path: Path) -> None:
     """Remove what writers of the file `path` left behind when they were killed."""
-    from glob import escape
+    for name in os.listdir(path.parent):
+        if name.startswith(_unfinished(path)):
+            path.with_name(name).unlink(missing_ok=True)
 
-    for leftover in path.parent.glob(f".{escape(path.name)}.new-*"):
-        leftover.unlink(missing_ok=True)
+
+def _unfinished(path: Path) -> str:
+    return f".{path.name}.new-"
 
 
 @contextmanager

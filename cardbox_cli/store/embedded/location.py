@@ -59,14 +59,16 @@ def read_record(home: Path) -> Location | None:
     belongs to the home at the path that it was made for. Raises DatabaseUnavailable when data lie there,
     and when the record may not be read.
     """
+    place = home
     try:
         check_home(home)
-        text = record_file(home).read_bytes()
+        place = record_file(home)
+        text = place.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
         raise DatabaseUnavailable(
-            f"cannot read {str(record_file(home))!r}: {exc.strerror}",
+            f"cannot read {str(place)!r}: {exc.strerror}",
             hint="set CBX_HOME to a folder of your own, or name a database in CBX_DATABASE_URL",
         ) from exc
     try:
