@@ -18,6 +18,7 @@ UNSEEN = re.compile(
 _ENDS = "\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
 _LINE_END = re.compile(f"\r\n|[{_ENDS}]")
 _BEFORE_TEXT = re.compile(rf"(?:\A|\r\n|[{_ENDS}])(?=[^{_ENDS}])")
+_AT_MARGIN = re.compile(rf"(?:\r\n|[{_ENDS}])(?=[^{_ENDS} ])")
 INDENT = "  "
 
 
@@ -44,3 +45,8 @@ def on_one_line(text: str) -> str:
 def indented(text: str, indent: str = INDENT) -> str:
     """`text` with `indent` before each line of it, so that none passes for one that begins at the margin."""
     return _BEFORE_TEXT.sub(lambda end: end[0] + indent, text)
+
+
+def one_entry(text: str) -> str:
+    """`text` with its further lines below the first: two spaces before each that begins at the margin."""
+    return _AT_MARGIN.sub(lambda end: end[0] + INDENT, text)
