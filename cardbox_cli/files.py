@@ -34,22 +34,32 @@ def open_to_read(path: str | Path) -> BinaryIO:
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int = 0o600, ending: str = ".new") -> Iterator[TextIO]:
+def replacing(path: Path) -> Iterator[TextIO]:
     """A stream whose text becomes the file `path` once it is whole; until then a reader sees the old one.
 
-    `mode` is that of a new file, less the umask; `ending` is what the unfinished file is called by. Writers
-    that hold no lock need one each.
+    A new file is the owner's alone, whatever the umask. What a killed process leaves of it beside `path` is
+    called `.<its name>.new-…`; writers that hold a lock may `sweep_files` it.
     """
-    unfinished = path.with_name(f".{path.name}{ending}")
+    unfinished = path.with_name(f"{_unfinished(path)}{os.urandom(8).hex()}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        unfinished.unlink(missing_ok=True)
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with open(descriptor, "w", encoding="utf-8") as stream:
             yield stream
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def sweep_files(path: Path) -> None:
+    """Remove what writers of the file `path` left behind when they were killed."""
+    for name in os.listdir(path.parent):
+        if name.startswith(_unfinished(path)):
+            path.with_name(name).unlink(missing_ok=True)
+
+
+def _unfinished(path: Path) -> str:
+    return f".{path.name}.new-"
 
 
 @contextmanager
@@ -97,7 +107,7 @@ def exclusive(path: Path, waiting: Callable[[float], None] = lambda _: None) -> 
 
 
 def _try(path: Path) -> int | None:
-    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

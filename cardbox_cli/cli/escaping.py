@@ -2,16 +2,12 @@
 
 import re
 
-# C0 but newline and tab, DEL, C1; then the characters that reorder or hide what is read (bidi controls,
-# zero-width characters, line separators), and lone surrogates, which no terminal can encode.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
+from cardbox_cli.model.visible_text import UNSEEN
 
 
 def printable(text: str) -> str:
     """`text` with every character that could act on a terminal spelled out, as `\\x1b`."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def flat(text: str) -> str:
@@ -19,12 +15,22 @@ def flat(text: str) -> str:
     return _BREAKS.sub(" ", text)
 
 
+def spelled(text: str) -> str:
+    """`text` as `printable` makes it, its line breaks and tabs spelled, too: two ids never look the same."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 _BREAKS = re.compile("[\t\n]")
 
 
 def json_safe(text: str) -> str:
     """JSON `text` with the same characters as JSON escapes: it means the same."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSEEN.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    code = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{code[place : place + 4]}" for place in range(0, len(code), 4))
 
 
 def one_line(text: str, width: int) -> str:

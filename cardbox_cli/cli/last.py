@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.files import exclusive, replacing
-from cardbox_cli.home import default_home, make_home
+from cardbox_cli.files import exclusive, replacing, sweep_files
+from cardbox_cli.home import check_home, default_home, make_home
 
 LAST = "@last"
 FILE = "last.json"
@@ -32,6 +32,7 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
         others = [entry for entry in entries if not _is_of(entry, address, project_id)]
         ids = {**known, **made}
         newest = {**ids, "database": address, "project": project_id}
+        sweep_files(home / FILE)
         with replacing(home / FILE) as stream:
             json.dump([*others, newest][-REMEMBERED:], stream, indent=1)
 
@@ -58,6 +59,7 @@ def _is_of(entry: dict[str, str], address: str, project_id: str) -> bool:
 def _read(file: Path) -> list[dict[str, str]]:
     """The entries of the file. What is no text in them, or no entry at all, is passed over."""
     try:
+        check_home(file.parent)
         entries = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return []

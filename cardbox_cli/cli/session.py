@@ -94,6 +94,7 @@ class Session:
     color: str = "auto"
     sort: str | None = None
     no_header: bool = False
+    null: bool = False
     debug: bool = False
     pages: bool = field(default=True, repr=False, compare=False)
     config: "ConfigFile | None" = field(default=None, repr=False, compare=False)
@@ -280,5 +281,6 @@ def common_options() -> list[click.Option]:
             type=click.Choice(("auto", "always", "never")),
             help="Whether tables have colours. Default: on terminals.",
         ),
+        _stored("null", "--null", "-0", is_flag=True, help="With -o id: end each id by NUL, for xargs -0."),
         _stored("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
     ]

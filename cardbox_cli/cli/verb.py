@@ -50,6 +50,8 @@ class Verb(Signed, typer.core.TyperCommand):
                     hint="-o json is for all answers",
                 )
             here.output = "table"
+        if here.null and here.output != "id":
+            raise UsageError(f"-0 is for ids, not for -o {here.output}", hint="add -o id, or leave -0 out")
 
 
 def verb(

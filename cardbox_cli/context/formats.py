@@ -1,13 +1,15 @@
 """The formats that a request can be sent in: those of the providers, and a plain text.
 
-The text has each message under a line that names its speaker. It is no provider's: it is made of messages in
-the chat form, and linted and compared by the default provider's rules.
+The text has each message under a line that names its speaker, and what is said indented, so that no line of
+it passes for such a line. It is no provider's: it is made of messages in the chat form, and linted and
+compared by the default provider's rules.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.visible_text import INDENT, indented, on_one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.context.request import Encode, Request
@@ -40,35 +42,64 @@ def sent(request: "Request", format: str) -> bytes:
     return text(request).encode() if format == TEXT else exact_json.encode(body_of(request, format)) + b"\n"
 
 
-def text(request: "Request") -> str:
+def sent_by_any(request: "Request", format: str) -> list[bytes]:
+    """A request as a command reads it, and as one of an older cbx did, which indented no text."""
+    older = [text(request, indent="").encode()] if format == TEXT else []
+    return [sent(request, format), *older]
+
+
+def text(request: "Request", *, indent: str = INDENT) -> str:
     """The whole request, tools last, ended by a newline if there is anything to show."""
-    sections = [_message(number, message.body) for number, message in enumerate(request.messages, 1)]
-    sections += [_tool(tool) for tool in request.tools]
+    write = _Writer(indent)
+    sections = [write.message(number, message.body) for number, message in enumerate(request.messages, 1)]
+    sections += [write.tool(tool) for tool in request.tools]
     return "\n\n".join(sections) + "\n" if sections else ""
-
-
-def _message(number: int, body: dict[str, Any]) -> str:
-    answers = f" for {body['tool_call_id']}" if body.get("tool_call_id") else ""
-    lines = [f"── {number} {body.get('role')}{answers} ──"]
-    content = body.get("content")
-    if isinstance(content, str) and content:
-        lines.append(content)
-    elif isinstance(content, list):
-        lines += [_part(part) for part in content]
-    calls = body.get("tool_calls") or []
-    lines += [_call(call) for call in (calls if isinstance(calls, list) else [calls])]
-    extra = {key: value for key, value in body.items() if key not in _SHOWN and value is not None}
-    lines += [f"{key}: {_plain(value)}" for key, value in extra.items()]
-    return "\n".join(lines)
 
 
 _SHOWN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
-def _part(part: Any) -> str:
-    if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return str(part["text"])
-    return f"[{_plain(part)}]"
+class _Writer:
+    """Writes what others wrote between headings: its lines begin with `indent`, ours at the margin."""
+
+    def __init__(self, indent: str) -> None:
+        self._indent = indent
+
+    def message(self, number: int, body: dict[str, Any]) -> str:
+        answers = f" for {body['tool_call_id']}" if body.get("tool_call_id") else ""
+        lines = [_heading(f"{number} {body.get('role')}{answers}")]
+        content = body.get("content")
+        if isinstance(content, str) and content:
+            lines.append(self._text(content))
+        elif isinstance(content, list):
+            lines += [self._part(part) for part in content]
+        calls = body.get("tool_calls") or []
+        lines += [self._below(_call(call)) for call in (calls if isinstance(calls, list) else [calls])]
+        extra = {key: value for key, value in body.items() if key not in _SHOWN and value is not None}
+        lines += [self._below(f"{key}: {_plain(value)}") for key, value in extra.items()]
+        return "\n".join(lines)
+
+    def tool(self, tool: dict[str, Any]) -> str:
+        function = tool.get("function")
+        shown = function if isinstance(function, dict) else tool
+        name = f"tool {shown.get('name')}"
+        return f"{_heading(name)}\n{self._text(str(shown.get('description') or _plain(tool)))}"
+
+    def _text(self, text: str) -> str:
+        return indented(text, self._indent)
+
+    def _below(self, line: str) -> str:
+        """A line at the margin that is no heading; what goes on below it is indented."""
+        return self._text(line).removeprefix(self._indent)
+
+    def _part(self, part: Any) -> str:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            return self._text(part["text"])
+        return self._below(f"[{_plain(part)}]")
+
+
+def _heading(text: str) -> str:
+    return f"── {on_one_line(text)} ──"
 
 
 def _call(call: Any) -> str:
@@ -76,12 +107,6 @@ def _call(call: Any) -> str:
     if not isinstance(function, dict):
         return f"→ {_plain(call)}"
     return f"→ {function.get('name')}({_plain(function.get('arguments'))})  [{call.get('id')}]"
-
-
-def _tool(tool: dict[str, Any]) -> str:
-    function = tool.get("function")
-    shown = function if isinstance(function, dict) else tool
-    return f"── tool {shown.get('name')} ──\n{shown.get('description') or _plain(tool)}"
 
 
 def _plain(value: Any) -> str:

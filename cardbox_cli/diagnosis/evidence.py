@@ -7,6 +7,7 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.locks import command
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.model.command_lines import quoted
 from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.diagnosis import LiveWorker, Lock, Session
 from cardbox_cli.model.execution.logs import last_lines
@@ -214,7 +215,7 @@ def refused(s: Snapshot) -> tuple[Evidence, ...]:
 def lint_command(s: Snapshot) -> str:
     """The command that shows all of what the provider would refuse."""
     provider = s.refused[0].provider if s.refused else DEFAULT
-    return f"`cbx render --turn {s.agent_turn_id} --format {provider} --check`"
+    return f"`cbx render --turn {quoted(s.agent_turn_id)} --format {provider} --check`"
 
 
 def last_audit(s: Snapshot) -> tuple[Evidence, ...]:

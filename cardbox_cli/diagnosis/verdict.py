@@ -1,6 +1,5 @@
 """From a snapshot to one verdict: the rule nearest to the cause, and what else was seen. Pure."""
 
-import shlex
 from datetime import datetime
 from typing import cast
 
@@ -9,6 +8,7 @@ import msgspec
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Severity, Verdict, rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.model.command_lines import argument, quoted
 from cardbox_cli.model.execution.turns import PROCESSING, EndStatus, WaitingTool
 from cardbox_cli.store.connection.tables import grant_of
 
@@ -183,7 +183,7 @@ def actor(s: Snapshot, text: str) -> str:
     calls = " and ".join(_awaited(s, call) for call in s.open_calls)
     blocker = None if s.blocker is None else judge(s.blocker)
     return text.format(
-        target=shlex.quote(s.worker_target or "?"),
+        target=quoted(s.worker_target or "?"),
         owner=lease.owner if lease else _ELSEWHERE if claimed or s.running else "?",
         calls=calls or "its calls",
         pids=", ".join(sorted({str(lock.session.pid) for lock in s.locks or ()})),
@@ -204,7 +204,7 @@ def _after_failure(s: Snapshot) -> str:
     if not s.failed:
         return ""
     read = "logs" if s.failure_log is not None else "show"
-    turn = s.agent_turn_id
+    turn = argument(s.agent_turn_id)
     return f"whoever asked: `cbx turn {read} {turn}` says what went wrong, `cbx turn retry {turn}` asks anew"
 
 

@@ -15,6 +15,7 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.handwritten.wording import json_kind, shown
+from cardbox_cli.model.ids import check_new_id, fault_of_new_id
 from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
 
 ARCHIVED = "archived"
@@ -135,10 +136,15 @@ def check_worker_target(worker_target: str) -> None:
     _check_token(worker_target, "worker target", "worker_generic; without one, it is the profile's")
 
 
+def fault_of_token(text: str) -> str | None:
+    """Why cbx calls no agent and no pool of workers so, to be read after the name; None for a good one."""
+    return fault_of_new_id(text) if is_subject_token(text) else "must be one word without '.', '*' and '>'"
+
+
 def _check_token(text: str, what: str, example: str) -> None:
-    if not is_subject_token(text):
-        message = f"the {what} {shown(text)} must be one word without '.', '*' and '>'"
-        raise InvalidInput(message, hint=f"for example {example}")
+    fault = fault_of_token(text)
+    if fault is not None:
+        raise InvalidInput(f"the {what} {shown(text)} {fault}", hint=f"for example {example}")
 
 
 def check_label(text: str, what: str) -> None:
@@ -172,6 +178,7 @@ def _check_tool_name(name: str) -> None:
             f"the tool name {shown(name)} must be 1 to 64 letters, digits, '_' and '-'",
             hint="providers take no other names",
         )
+    check_new_id(name, "the tool name", "let it begin with a letter")
     if name in INTERNAL_TOOLS:
         hint = "choose another name"
         raise InvalidInput(f"the tool name {name!r} is that of an internal handler", hint=hint)

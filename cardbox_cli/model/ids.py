@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.visible_text import unseen
 
 # uuid is imported where it is needed: that costs a command more than most of ours, and few make an id.
 if TYPE_CHECKING:
@@ -60,6 +62,28 @@ def as_box_id(text: str) -> str | None:
         return str(UUID(text))
     except ValueError:
         return None
+
+
+def fault_of_new_id(text: str) -> str | None:
+    """Why cbx makes nothing of this name, to be read after it; None for a good one.
+
+    Nobody could see such a name or type it. Rows of other programs, and their copies, may have any.
+    """
+    if not text.strip():
+        return "is blank"
+    if text.startswith("@"):
+        return "begins with @, as only names like @last do"
+    if text.startswith("-"):
+        return "begins with -, as options do"
+    odd = unseen(text)
+    return None if odd is None else f"holds {odd!r}, which cannot be seen"
+
+
+def check_new_id(text: str, what: str, hint: str) -> None:
+    """Raise InvalidInput unless cbx may make something of this name; `what` says of which place."""
+    fault = fault_of_new_id(text)
+    if fault is not None:
+        raise InvalidInput(f"{what}: {text[:40]!r} {fault}", hint=hint)
 
 
 def short_id(full_id: str) -> str:

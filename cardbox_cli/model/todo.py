@@ -15,6 +15,7 @@ from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import TODO_ITEM
 from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
+from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import fits
 
@@ -72,7 +73,7 @@ def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        hint = f"`cbx todo list {box_id}` shows the numbers and ids"
+        hint = f"`cbx todo list {argument(box_id)}` shows the numbers and ids"
         raise NotFound(f"no todo item {wanted!r} in box {box_id}", hint=hint)
     shown = [item.card_id for item in fitting[:5]]
     raise AmbiguousId(

@@ -14,6 +14,7 @@ import msgspec
 from cardbox_cli.errors import CardConflict, CbxError, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
+from cardbox_cli.model.command_lines import command_line
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.store.card_use import CardUseStore, Force
 from cardbox_cli.store.connection.database import Database, jsonb
@@ -236,8 +237,8 @@ class CardStore(ProjectStore):
 
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:
-            restore = f"cbx card show {card_id} --deleted -o json | cbx card add --card - --repair"
-            hint = f"`{restore}` brings it back"
+            show = command_line(("card", "show", card_id, "--deleted", "-o", "json"))
+            hint = f"`{show} | cbx card add --card - --repair` brings it back"
             return CardConflict(f"the card id {card_id!r} is that of a deleted card", hint=hint)
         if not held and tool_call_id is not None and self.database.unique_tool_results:
             other = self._value("result_card_of_call", tool_call_id=tool_call_id)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import StaleEpoch
+from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, Move
 from cardbox_cli.model.execution.turns import Fence, Head, InboxRow
 from cardbox_cli.store.connection.project_store import ProjectStore
@@ -108,7 +109,7 @@ class HeadStore(ProjectStore):
         return StaleEpoch(
             f"turn {fence.agent_turn_id} is not at epoch {fence.turn_epoch} any more: "
             f"agent {fence.agent_id!r} is at {found}{self.what_happened(fence)}",
-            hint=f"nothing was written; `cbx turn show {fence.agent_turn_id}` tells the story",
+            hint=f"nothing was written; `cbx turn show {argument(fence.agent_turn_id)}` tells the story",
             details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
         )
 

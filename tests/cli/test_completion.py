@@ -82,6 +82,30 @@ class TestWhatIsOffered:
             "n odd id": "task.instruction odd",
         }
 
+    def test_nothing_that_cannot_be_typed_as_it_is(
+        self,
+        offered: Offered,
+        database: Database,
+        add: Callable[..., str],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        card = add("seen")
+        for foreign in (
+            "a\x1b[2J1",
+            "a\u00adb-12345",
+            "-2345678",
+            "a\n1234567",
+            "tag\U000e004112",
+            "\ufe0f1234567",
+        ):
+            database.connection.execute(
+                "INSERT INTO cards (card_id, tenant_id, content, metadata)"
+                " SELECT %s, tenant_id, content, metadata FROM cards WHERE card_id = %s",
+                (foreign, card),
+            )
+        assert list(offered("cbx card show ")) == [card[-8:]]
+
     def test_profiles(self, offered: Offered, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "a.yaml").write_text("name: the writer\nworker_target: w1\n")
         succeed(cbx("profile", "import", str(tmp_path / "a.yaml")))

@@ -231,11 +231,26 @@ class TestTheFile:
         ],
     )
     def test_one_that_is_broken_counts_as_empty(self, text: str, cbx: Cbx, home: Path) -> None:
-        home.mkdir()
+        home.mkdir(0o700)
         (home / "last.json").write_text(text)
         assert cbx("box", "show", "@last").code == 3
         box = the_id(cbx, "box", "create")
         assert last_box(cbx) == box
+
+    def test_one_that_others_could_write_counts_for_nothing(self, cbx: Cbx, home: Path) -> None:
+        the_id(cbx, "box", "create")
+        last = home / "last.json"
+        before = last.stat()
+        home.chmod(0o777)
+        assert cbx("box", "show", "@last").code == 3
+        assert cbx("box", "create").err == ""
+        assert last.stat() == before
+        home.chmod(0o700)
+        last.rename(home / "elsewhere")
+        last.symlink_to("elsewhere")
+        box = the_id(cbx, "box", "create")
+        assert last_box(cbx) == box
+        assert not last.is_symlink()
 
     def test_where_it_cannot_be_written_the_command_does_not_mind(self, cbx: Cbx, home: Path) -> None:
         home.write_text("a file, no folder")

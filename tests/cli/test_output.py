@@ -429,6 +429,18 @@ class TestTables:
         succeed(shop.cbx("box", "create", "three\nfour", "--title", "five\nsix\tseven"))
         assert len(lines(shop.cbx("card", "list"))) == 1 + len(shop.json("card", "list"))
         assert any(line.endswith("  five six seven") for line in lines(shop.cbx("box", "list")))
+        assert any(line.startswith("ree\\nfour  x\\ny ") for line in lines(shop.cbx("card", "list")))
+
+    @pytest.mark.parametrize("command", [("card", "list"), ("card", "show", "three\nfour")], ids=" ".join)
+    def test_an_id_that_breaks_a_line_is_for_nul(
+        self, command: tuple[str, ...], shop: Shop, tmp_path: Path
+    ) -> None:
+        succeed(shop.cbx("card", "add", "--card", card_file(tmp_path, "three\nfour", "x", "text")))
+        refused = shop.cbx(*command, "-o", "id")
+        assert (refused.code, refused.out) == (4, "")
+        assert "the id 'three\\nfour' does not fit on a line" in refused.err
+        assert succeed(shop.cbx(*command, "-o", "id", "-0")).startswith("three\nfour\0")
+        assert shop.cbx(*command, "-0").code == 2
 
     def test_a_fact_cannot_pass_for_another(self, shop: Shop) -> None:
         [box] = lines(shop.cbx("box", "create", "--title", "harmless\ndigest   0000", "-o", "id"))
@@ -481,8 +493,10 @@ class TestTheWidthOfATerminal:
             assert len(row) <= columns
 
 
-HOSTILE = "A\x1b[2JB\x1b]0;owned\x07C\x9bD\u202eE\rF\u200bG\x7fH"
-ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202e]")
+HOSTILE = "A\xadI\u034fJ\u115fK\u180eL\u206fM\u3164N\ufe0fO\U000e0041P\x1b[2JB\x1b]0;owned\x07C\x9bD\u202eE\rF\u200bG\x7fH"
+ACTS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202e\xad\u034f\u115f\u180e\u206f\u3164\ufe0f\U000e0041]"
+)
 
 
 class TestHostileText:

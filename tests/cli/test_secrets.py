@@ -1,11 +1,13 @@
 """The password of a database address: it reaches the server and nothing that is printed."""
 
+import time
 from urllib.parse import quote
 
 import pytest
 
-from cardbox_cli.store.connection.target import Target
-from tests.cli.conftest import Shell, succeed
+from cardbox_cli.execution.worker.trouble import shown_trouble
+from cardbox_cli.store.connection.target import Target, may_hold_password
+from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx, Result
 
 SECRET = "hunter2"
@@ -27,6 +29,10 @@ MALFORMED = [
     f"mysql://u:{SECRET}@127.0.0.1/db",
     f"host=127.0.0.1 password={SECRET} nonsense",
     f"password='{SECRET}",
+    f"postgresql://u:{SECRET}",
+    f"postgresql://u:{SECRET}/db",
+    f"postgresql://u:{SECRET}:{SECRET},host:5432",
+    f"postgresql://u:{SECRET}%40host/db",
     SECRET,
 ]
 COMMANDS = [("box", "list"), ("db", "status"), ("db", "psql"), ("db", "init"), ("db", "upgrade")]
@@ -105,3 +111,37 @@ class TestAnAddressThatLeadsSomewhere:
         psql.chmod(0o755)
         command = ("db", "psql", "--database-url", address, "--", "-c", "SELECT 1")
         assert succeed(shell.run(*command)) == f"2 -c SELECT 1\n{SECRET}\n"
+
+    def test_psql_gets_every_parameter(self, target: Target, shell: Shell) -> None:
+        address = f"{target.conninfo} sslpassword={SECRET} keepalives_idle=17 tcp_user_timeout=9000 options='-c x.y=1'"
+        psql = shell.programs / "psql"
+        psql.write_text('#!/bin/sh\necho "$*"\necho "$PGOPTIONS"\ncat "$PGSERVICEFILE"\n')
+        psql.chmod(0o755)
+        told, options, service, *parameters = lines(shell.run("db", "psql", "--database-url", address))
+        assert (told, options, service) == ("", "-c x.y=1", "[cbx]")
+        assert {"keepalives_idle=17", "tcp_user_timeout=9000", f"sslpassword={SECRET}"} <= set(parameters)
+        psql.unlink()
+        asked = ("SELECT current_setting('x.y')", "\\c", "SELECT 40 + 2")
+        words = [word for each in asked for word in ("-c", each)]
+        shown = succeed(shell.run("db", "psql", "--database-url", address, "--", "-XAtq", *words))
+        assert (shown.splitlines()[0], shown.splitlines()[-1]) == ("1", "42")
+
+
+def test_a_line_that_may_hold_a_password_is_not_remembered() -> None:
+    for line in (
+        f"box list --database-url postgresql://u:{SECRET}@h/db",
+        f"box list --database-url 'host=h PASSWORD = {SECRET}'",
+        f"db psql -- postgres://u:{SECRET}",
+    ):
+        assert may_hold_password(line), line
+    assert not may_hold_password("box list --database-url postgresql://h/db")
+
+
+@pytest.mark.parametrize("piece", ["/", "@", ":", "postgres://", "://:", "password=", "'", "?", "a:", "-"])
+def test_a_long_address_is_judged_at_once(piece: str, offline: Cbx) -> None:
+    for address in (f"postgresql://{piece * 100_000}", piece * 100_000):
+        began = time.process_time()
+        may_hold_password(address)
+        shown_trouble(address)
+        assert offline("box", "list", "--database-url", address).code in (2, 7)
+        assert time.process_time() - began < 2

@@ -1,5 +1,6 @@
 """What agents, worker targets and tools may be called, and what a tool's parameters may be."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.identity import NO_PARAMETERS, Tool, check_label, check_tool, is_subject_token
+from cardbox_cli.model.identity import (
+    NO_PARAMETERS,
+    Tool,
+    check_agent_id,
+    check_label,
+    check_tool,
+    check_worker_target,
+    is_subject_token,
+)
 
 
 def tool(**given: Any) -> Tool:
@@ -43,6 +52,13 @@ def test_what_is_no_word_is_not(text: str) -> None:
     assert not is_subject_token(text)
 
 
+@pytest.mark.parametrize("check", [check_agent_id, check_worker_target])
+def test_new_names_are_no_options_and_are_seen(check: Callable[[str], None]) -> None:
+    for text, fault in (("-x", "begins with -"), ("@a", "begins with @"), ("a\u3164", "cannot be seen")):
+        with pytest.raises(InvalidInput, match=fault):
+            check(text)
+
+
 @pytest.mark.parametrize("text", ["", "  ", "a\nb", "x" * 256, "\x00"])
 def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"must have 1 to 255 printable characters on one line"):
@@ -54,6 +70,7 @@ def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
     [
         ({"tool_name": "web.search"}, "the tool name 'web.search' must be 1 to 64 letters, digits, '_' and '-'"),
         ({"tool_name": "x" * 65}, "must be 1 to 64 letters"),
+        ({"tool_name": "--yes"}, "the tool name: '--yes' begins with -, as options do"),
         ({"tool_name": "fork_join"}, "the tool name 'fork_join' is that of an internal handler"),
         ({"parameters": []}, 'the schema must be a JSON object with "type": "object", found a list'),
         ({"parameters": {}}, 'the schema must be a JSON object with "type": "object", found an object without it'),

@@ -24,6 +24,7 @@ from cardbox_cli.cli.terminal.turns import dispatched_state, print_dispatched, p
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.ids import check_new_id
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch.request import DispatchResult, Handover, Parent
@@ -162,6 +163,9 @@ def _check_context(
         raise UsageError("--arg and --args are for --handover", hint="leave them out with --context-box")
     if correlation_id is not None and not correlation_id.strip():
         raise UsageError("--correlation-id is blank", hint="is the shell variable set? leave it out for none")
+    if correlation_id is not None:
+        hint = "letters, digits and - are good; leave it out for none"
+        check_new_id(correlation_id, "--correlation-id", hint)
 
 
 def _check_waiting(timeout: float | None, *, wait: bool, dry_run: bool) -> None:

@@ -1,11 +1,11 @@
 """`cbx why`: what a turn waits for, who must act next, and the command that frees it. Never writes."""
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
@@ -15,6 +15,7 @@ from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.model.command_lines import command_line
 from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ _PROBLEM = (
 _EVIDENCE = (
     Column("TABLE", lambda evidence: evidence.table),
     Column("ROW", lambda evidence: evidence.row),
-    Column("SHOWS", lambda evidence: evidence.shows),
+    Column("SHOWS", lambda evidence: flat(evidence.shows)),
 )
 
 
@@ -166,6 +167,4 @@ def _command(words: Sequence[str] | None) -> str | None:
     if words is None:
         return None
     project = session().project_id
-    return shlex.join(
-        ["cbx", *words, *(["--project", project] if project != session().usual_project else [])]
-    )
+    return command_line(words, *(["--project", project] if project != session().usual_project else []))

@@ -18,6 +18,7 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.root import COMPLETING, root
 from cardbox_cli.cli.session import ProcessContext, Session
+from cardbox_cli.model.visible_text import is_visible
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -75,9 +76,15 @@ class Offers:
 def offers(words: Sequence[str], session: Session) -> Offers:
     """What the last of `words`, the beginning of one, can become. `session` takes their common options."""
     *complete, given = words
-    items = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
+    found = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
+    items = [item for item in found if _can_be_typed(str(item.value), given)]
     option, equals, _ = given.partition("=")
     return Offers(option + equals if equals and option.startswith("--") else "", items)
+
+
+def _can_be_typed(value: str, given: str) -> bool:
+    """Whether a value can stand in a line: all of it is seen, and where no option is typed it is none."""
+    return is_visible(value) and (given.startswith("-") or not value.startswith("-"))
 
 
 def words_of(line: str) -> list[str]:

@@ -6,7 +6,6 @@ the command's business.
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.session import Session, announce, session
 from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.model.command_lines import command_line, quoted
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.settings import EDITOR, TERM
 from cardbox_cli.store.connection.target import has_password, hide_password
@@ -77,7 +77,8 @@ def _again(words: Sequence[str]) -> str:
     if url is not None:
         common += ["--database-url", hide_password(url)]
         note = ", with the password in --database-url" if has_password(url) else ""
-    return f"`{shlex.join(['cbx', *common, *words])}` takes it up again{note}"
+    line = " ".join(["cbx", *map(quoted, common), command_line(words).removeprefix("cbx ")])
+    return f"`{line}` takes it up again{note}"
 
 
 # What has no place in the name of a file.

@@ -95,7 +95,7 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[str]) -> None:
-    with replacing(path, mode=0o666, ending=f".{os.getpid()}") as file:
+    with replacing(path) as file:
         if path.exists():
             os.fchmod(file.fileno(), path.stat().st_mode)
         file.writelines(pieces)

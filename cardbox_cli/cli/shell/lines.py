@@ -98,7 +98,7 @@ class Shell(ProcessContext):
         # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.
         ours = signal.signal(signal.SIGINT, lambda *_: None)
         try:
-            code = subprocess.call([program, *arguments], env=environment, stdin=sys.stdin)
+            code = subprocess.call([program, *arguments], env=environment, stdin=sys.stdin, close_fds=False)
         finally:
             signal.signal(signal.SIGINT, ours)
         return code if code >= 0 else 128 - code

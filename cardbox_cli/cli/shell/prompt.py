@@ -21,6 +21,8 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.shell.lines import LEAVE, USE, Shell
+from cardbox_cli.model.visible_text import is_visible
+from cardbox_cli.store.connection.target import may_hold_password
 
 HISTORY = "shell_history"
 REMEMBERED = 2000
@@ -80,9 +82,13 @@ class _Editor:
             readline.set_completion_display_matches_hook(self._show)
 
     def remember(self, line: str) -> None:
-        """Add a line to the history, unless it says nothing new."""
+        """Add a line to the history, unless it says nothing new or may hold a password."""
         last = self._readline.get_current_history_length()
-        if not line.strip() or (last and self._readline.get_history_item(last) == line):
+        if (
+            not line.strip()
+            or may_hold_password(line)
+            or (last and self._readline.get_history_item(last) == line)
+        ):
             return
         self._readline.add_history(line)
         if self._history is not None:
@@ -143,7 +149,7 @@ def _quoted(found: Offers, given: str) -> Iterator[tuple[str, CompletionItem]]:
     for item in found.items:
         if item.type == FILES:
             value = given.removeprefix(found.prefix)
-            for path in sorted(glob(escape(os.path.expanduser(value)) + "*")):
+            for path in filter(is_visible, sorted(glob(escape(os.path.expanduser(value)) + "*"))):
                 yield found.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
         else:
             yield f"{found.prefix}{shlex.quote(str(item.value))} ", item
@@ -156,7 +162,7 @@ def _history_file() -> Path | None:
     home = default_home(os.environ)
     try:
         make_home(home)
-        descriptor = os.open(home / HISTORY, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = os.open(home / HISTORY, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         os.close(descriptor)
         (home / HISTORY).chmod(0o600)
     except OSError:

@@ -142,7 +142,7 @@ BOX: Columns = (
     Column("UPDATED", lambda box: time(box.updated_at) or NOTHING, extra=True),
     Column("PARENTS", _parents, spare=3),
     Column("KIND", lambda box: getattr(box, "kind", None) or NOTHING, extra=True),
-    Column("TITLE", lambda box: box.title or ""),
+    Column("TITLE", lambda box: flat(box.title or "")),
 )
 
 
@@ -158,7 +158,7 @@ REFERENCE: Columns = (
     Column("UPDATED", lambda found: time(found.updated_at) or NOTHING, extra=True),
     Column("POSITIONS", lambda found: ", ".join(map(str, found.positions)), spare=1),
     Column("TURNS", _turns),
-    Column("TITLE", lambda found: found.title or ""),
+    Column("TITLE", lambda found: flat(found.title or "")),
 )
 
 
@@ -222,7 +222,7 @@ TURN: Columns = (
 EVENT: Columns = (
     Column("TIME", lambda event: to_millisecond(event.at)),
     Column("EVENT", lambda event: event.event),
-    Column("DETAIL", lambda event: event.text),
+    Column("DETAIL", lambda event: flat(event.text)),
 )
 
 
@@ -281,7 +281,7 @@ PROJECT: Columns = (
     _age("created_at"),
     Column("CREATED", lambda project: time(project.created_at) or NOTHING, extra=True),
     Column("UPDATED", lambda project: time(project.updated_at) or NOTHING, extra=True),
-    Column("TITLE", lambda project: project.title),
+    Column("TITLE", lambda project: flat(project.title)),
 )
 
 
@@ -306,7 +306,7 @@ AGENT: Columns = (
     Column("ROSTER", lambda entry: entry.status, extra=True),
     _age("created_at"),
     Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
-    Column("DISPLAY NAME", lambda entry: entry.display_name or NOTHING, extra=True),
+    Column("DISPLAY NAME", lambda entry: flat(entry.display_name or NOTHING), extra=True),
 )
 
 
@@ -316,9 +316,9 @@ def _timeout(tool: Tool) -> str:
 
 TOOL: Columns = (
     Column("NAME", lambda tool: tool.tool_name),
-    Column("COMMAND", lambda tool: tool.command or NOTHING),
+    Column("COMMAND", lambda tool: flat(tool.command or NOTHING)),
     Column("TIMEOUT", _timeout, spare=1),
     Column("AFTER", lambda tool: tool.after_execution or NOTHING, spare=2),
     Column("SUBJECT", lambda tool: tool.target_subject or NOTHING, extra=True),
-    Column("DESCRIPTION", lambda tool: tool.description or ""),
+    Column("DESCRIPTION", lambda tool: flat(tool.description or "")),
 )

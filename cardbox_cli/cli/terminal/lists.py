@@ -107,7 +107,9 @@ def _emit(listing: Listing, items: Iterable[Any]) -> None:
 
 
 def _line(listing: Listing, item: Any) -> str:
-    return listing.item_id(item) if session().output == "id" else exact_json.encode(item).decode()
+    if session().output == "id":
+        return output.on_a_line(listing.item_id(item))
+    return exact_json.encode(item).decode()
 
 
 def _cut(listing: Listing, number: int, last: Any) -> "Further | None":

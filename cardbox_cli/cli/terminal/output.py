@@ -13,12 +13,14 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.cli.escaping import json_safe, printable
+from cardbox_cli.cli.escaping import flat, json_safe, printable
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.colours import painted
 from cardbox_cli.cli.terminal.shown import Columns, Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, print_table
+from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.visible_text import breaks_line
 
 
 def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> None:
@@ -34,7 +36,7 @@ def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> N
             write(_yaml(value), end="")
         case "id":
             for item in ids:
-                write(item)
+                write_id(item)
 
 
 def emit_list(items: Iterable[Any], *, columns: Shown, item_id: Callable[[Any], str], empty: str) -> None:
@@ -68,7 +70,7 @@ def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Call
             write(_yaml(list(items)), end="")
         case "id":
             for item in items:
-                write(item_id(item))
+                write_id(item_id(item))
 
 
 def write_rows(columns: Columns, items: Iterable[Any]) -> None:
@@ -117,6 +119,22 @@ def write(text: str, *, end: str = "\n") -> None:
     sys.stdout.write((json_safe(text) if sys.stdout.isatty() else text) + end)
 
 
+def write_id(text: str) -> None:
+    """Write an id for the next command. Raises InvalidInput for one that would be read as two."""
+    if session().null:
+        write(text, end="\0")
+    else:
+        write(on_a_line(text))
+
+
+def on_a_line(text: str) -> str:
+    """An id that a line can be. Raises InvalidInput for one that breaks it."""
+    if breaks_line(text):
+        hint = "-o json prints it whole, and -o id -0 ends each id by NUL"
+        raise InvalidInput(f"the id {text[:80]!r} does not fit on a line", hint=hint)
+    return text
+
+
 def write_pieces(pieces: Iterable[str]) -> None:
     """`write` a text that is too long to hold, piece by piece."""
     for piece in pieces:
@@ -143,7 +161,7 @@ def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
 
 def facts(*pairs: tuple[str, str | None]) -> None:
     """Print name and value, a line each, further lines of a value under its first; None is skipped."""
-    shown = [(name, value) for name, value in pairs if value is not None]
+    shown = [(flat(name), value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         first, *others = value.rstrip("\n").split("\n")

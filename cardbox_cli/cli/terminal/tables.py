@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
-from cardbox_cli.cli.escaping import flat, printable
+from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.session import session_or_none
 from cardbox_cli.cli.terminal.colours import painted
 
@@ -99,7 +99,7 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
-    return [[printable(flat(column.text(item))) for column in columns] for item in items]
+    return [[spelled(column.text(item)) for column in columns] for item in items]
 
 
 def _fitting(

@@ -6,6 +6,7 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import full_text
 from cardbox_cli.errors import Findings, NotAccepted
+from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.logs import last_lines, of_failure
 
 if TYPE_CHECKING:
@@ -95,10 +96,11 @@ def require_success(seen: "TurnView", error: str | None) -> None:
     if seen.end_status != "success":
         for line in end_of_stderr(seen):
             announce(line)
-        logs = f"`cbx turn logs {seen.agent_turn_id}` shows what its commands wrote, " if seen.logs else ""
+        turn = argument(seen.agent_turn_id)
+        logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if seen.logs else ""
         raise Findings(
             f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
-            hint=f"{logs}`cbx turn show {seen.agent_turn_id}` tells the story",
+            hint=f"{logs}`cbx turn show {turn}` tells the story",
             details={"agent_turn_id": seen.agent_turn_id, "end_status": seen.end_status},
         )
 

@@ -22,6 +22,7 @@ from cardbox_cli.execution.queue.messages import TURN, Message, Sender, send
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.headers import Lineage
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, QUEUED, Fence, Head, InboxRow, new_id
 from cardbox_cli.model.identity import Agent
@@ -87,7 +88,7 @@ class _Dispatch:
         if head is None:
             refuse(
                 "head_missing",
-                f"agent {agent.agent_id!r} has lost its head: `cbx turn rebuild {agent.agent_id}`",
+                f"agent {agent.agent_id!r} has lost its head: `cbx turn rebuild {argument(agent.agent_id)}`",
                 "error",
             )
         profile_box_id = self._admission.profile_box(agent)

@@ -11,6 +11,7 @@ from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.views.turn_page import TurnSummary, summary
+from cardbox_cli.model.command_lines import argument, quoted
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 from cardbox_cli.store.views.turns import TurnViews
 
@@ -119,11 +120,12 @@ def _not_failed(turn: TurnSummary) -> Conflict:
     if turn.end_status is None:
         return Conflict(
             f"turn {turn_id} has not ended: it is {turn.status}",
-            hint=f"`cbx why {turn_id}` says what it waits for",
+            hint=f"`cbx why {argument(turn_id)}` says what it waits for",
         )
+    again = f"cbx dispatch --agent {quoted(turn.agent_id)} --context-box {turn.context_box_id}"
     return Conflict(
         f"turn {turn_id} ended in success",
-        hint=f"`cbx dispatch --agent {turn.agent_id} --context-box {turn.context_box_id}` asks once more",
+        hint=f"`{again}` asks once more",
     )
 
 

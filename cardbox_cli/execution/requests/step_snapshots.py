@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.context.collector import LayerLeftOut, kept_layer
-from cardbox_cli.context.formats import encoder_of, format_names, provider_of, sent
+from cardbox_cli.context.formats import encoder_of, format_names, provider_of, sent, sent_by_any
 from cardbox_cli.context.inspection.diff import RequestDiff, diff
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import (
@@ -269,16 +269,21 @@ def _is_proven(snapshot: StepSnapshot | None, compared_by: str, composed: Reques
     if snapshot is None or compared_by == "messages":
         return False
     if compared_by == "rest_sha256":
-        return _rest_hash(composed, format) == snapshot.rest_sha256
-    return _hash(sent(composed, format)) == snapshot.sha256
+        kept, bodies = snapshot.rest_sha256, sent_by_any(_rest(composed), format)
+    else:
+        kept, bodies = snapshot.sha256, sent_by_any(composed, format)
+    return any(_hash(body) == kept for body in bodies)
 
 
 def _rest_hash(request: Request, format: str) -> str:
     """The hash of what is sent of a request beside its layers, whose texts have hashes of their own."""
+    return _hash(sent(_rest(request), format))
+
+
+def _rest(request: Request) -> Request:
     layers = {layer.name for layer in request.layers}
     messages = [message for message in request.messages if message.layer not in layers]
-    rest = msgspec.structs.replace(request, messages=messages)
-    return _hash(sent(rest, format))
+    return msgspec.structs.replace(request, messages=messages)
 
 
 def _hash(body: bytes) -> str:

@@ -25,6 +25,7 @@ from cardbox_cli.execution.requests.step_snapshots import (
 from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
 from cardbox_cli.model.ids import fits, short_id, unique
@@ -129,7 +130,7 @@ class TurnRequests:
         )
 
     def _why_nothing(self) -> str:
-        show = f"`cbx turn show {short_id(self.turn.agent_turn_id)}`"
+        show = f"`cbx turn show {argument(short_id(self.turn.agent_turn_id))}`"
         if self.turn.status == ENDED:
             return f"it has ended, and will send none: {show} tells how"
         return f"{show} lists its steps; one is verified once a worker has begun it"
@@ -251,6 +252,6 @@ def named_step(steps: Sequence[Step], at: str, turn_id: str) -> Step:
     if not fitting:
         raise NotFound(
             f"turn {turn_id!r} has no step {at!r}",
-            hint=f"`cbx turn show {short_id(turn_id)}` lists its steps",
+            hint=f"`cbx turn show {argument(short_id(turn_id))}` lists its steps",
         )
     return steps[ids.index(fitting[0])]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from cardbox_cli.errors import WaitedTooLong
+from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.store.views.turns import TurnRow, TurnViews
 
@@ -29,7 +30,7 @@ def wait_for_end(
         if left <= 0:
             raise WaitedTooLong(
                 f"turn {turn_id} has not ended within {timeout:g} s: it is {turn.status}",
-                hint=f"it goes on; `cbx why {turn_id}` says what it waits for",
+                hint=f"it goes on; `cbx why {argument(turn_id)}` says what it waits for",
                 details={"agent_turn_id": turn_id, "status": turn.status},
             )
         pause(min(interval, left))

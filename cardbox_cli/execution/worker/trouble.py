@@ -4,7 +4,10 @@ import re
 
 LONGEST = 400
 
-_SECRET = re.compile(r"(://[^\s:/@]*:)[^\s@]+(?=@)|(\bpassword\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
+# Each takes time in proportion to the text, whatever stands in it.
+_SECRET = re.compile(
+    r"(://[^\s:/@]{0,256}:)[^\s@]{1,512}(?=@)|(\bpassword\s{0,8}=\s{0,8})('[^']{0,512}'|\S+)", re.IGNORECASE
+)
 
 
 def shown_trouble(message: str | None) -> str | None:

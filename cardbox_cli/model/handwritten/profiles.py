@@ -4,7 +4,6 @@ Owns the checks and the normal form of the file. Keys that cbx does not know are
 other makes read them. Loads pydantic: import this module only where a profile is read.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -14,23 +13,21 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit, refuse
 from cardbox_cli.model.handwritten.wording import did_you_mean, found, shown
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
-from cardbox_cli.model.identity import is_subject_token
-from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.identity import fault_of_token
+from cardbox_cli.model.ids import as_box_id, fault_of_new_id
 from cardbox_cli.model.layers import COLLECTED, KNOWLEDGE, SUFFIX, Layout, ProcessName, is_layer, process_of
 
 DEFAULT_WORKER_TARGET = "worker_generic"
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
-
-def _on_one_line(name: str) -> str:
-    return refuse(f"holds a control character: {shown(name)}") if _CONTROL.search(name) else name
+def _good_name(name: str) -> str:
+    fault = fault_of_new_id(name)
+    return name if fault is None else refuse(f"{fault}: {shown(name)}")
 
 
 def _subject_token(target: str) -> str:
-    if not is_subject_token(target):
-        refuse(f"must be one word without '.', '*' and '>', found the string {shown(target)}")
-    return target
+    fault = fault_of_token(target)
+    return target if fault is None else refuse(f"{fault}, found the string {shown(target)}")
 
 
 def _listed(tags: object) -> object:
@@ -94,7 +91,7 @@ class Profile(Section, extra="allow"):
 
     may_be_null = frozenset({"allowed_tools"})
 
-    name: Annotated[Trimmed, AfterValidator(_on_one_line)] = Field(description="Unique in its project.")
+    name: Annotated[Trimmed, AfterValidator(_good_name)] = Field(description="Unique in its project.")
     worker_target: Annotated[StrictStr, AfterValidator(_subject_token)] = Field(
         default=DEFAULT_WORKER_TARGET,
         description="The pool of workers that serve it; one token of a NATS subject.",

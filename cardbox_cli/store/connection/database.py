@@ -24,7 +24,7 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
-from cardbox_cli.store.connection.target import Target, find_target, hide_password, silent
+from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
 
 OLDEST_SERVER = 150000
@@ -362,6 +362,7 @@ class Database(AbstractContextManager["Database"]):
 
 def _connect_server(target: Target, options: dict[str, Any]) -> psycopg.Connection[Any]:
     assert target.conninfo is not None
+    check_address(target)
     try:
         return psycopg.connect(target.conninfo, **options)
     except (psycopg.ProgrammingError, UnicodeError):

@@ -17,9 +17,6 @@ from cardbox_cli.settings import DATABASE_URL, HOME, LISTEN_URL, TURN_ID
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
 
-# A password that was not percent-encoded: libpq would take a part of it for the host, and print it.
-_BROKEN_PASSWORD = re.compile(r"postgres(ql)?://[^?]*[@/][^?]*@")
-
 # Any of these says that the user has a server of their own in mind; PGUSER or PGSSLMODE alone do not.
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
 
@@ -110,10 +107,29 @@ def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.enviro
     return Target(url, LISTEN_URL.name, target.home, target.announce)
 
 
+def check_address(target: Target) -> None:
+    """Raise UsageError, which repeats nothing of it, for an address that libpq would misread and print."""
+    try:
+        _parts(target.conninfo or "")
+    except UsageError as exc:
+        message = exc.message.replace("connection string", f"connection string from {target.named_by}")
+        raise UsageError(message, hint=exc.hint) from None
+
+
 def _refuse_broken(named_by: str, address: str | None) -> None:
-    if address and _BROKEN_PASSWORD.match(address):
+    if address and _breaks_its_password(address):
         hint = "write @ as %40 and / as %2F in a password"
         raise UsageError(f"the connection string from {named_by} is malformed", hint=hint)
+
+
+def _breaks_its_password(address: str) -> bool:
+    """Whether a password is not percent-encoded: libpq would take a part of it for the host, and print it."""
+    scheme, _, rest = address.partition("://")
+    before_host, at, _ = rest.partition("?")[0].rpartition("@")
+    return scheme in _SCHEMES and bool(at) and ("@" in before_host or "/" in before_host)
+
+
+_SCHEMES = ("postgres", "postgresql")
 
 
 _SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")
@@ -137,7 +153,25 @@ def _parts(conninfo: str) -> dict[str, Any]:
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        return dict(conninfo_to_dict(conninfo))
+        parts = dict(conninfo_to_dict(conninfo))
     except ProgrammingError:
         # The driver's message may quote the string, password and all.
-        raise UsageError("the connection string is malformed") from None
+        hint = "postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'"
+        raise UsageError("the connection string is malformed", hint=hint) from None
+    if not all(map(_is_port, str(parts.get("port") or "").split(","))):
+        # Of postgresql://USER:PASSWORD, without a host, the password is the port.
+        hint = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE has all parts of one"
+        raise UsageError("the connection string is malformed: its port is no number up to 65535", hint=hint)
+    return parts
+
+
+def _is_port(text: str) -> bool:
+    return not text or (len(text) <= 5 and text.isascii() and text.isdigit() and int(text) <= 65535)
+
+
+def may_hold_password(line: str) -> bool:
+    """Whether a command line names a password, or an address that may have one."""
+    return _PASSWORD.search(line) is not None
+
+
+_PASSWORD = re.compile(r"(?i)pass(word|wd)|postgres(ql)?://\S*[:@]")

@@ -3,6 +3,7 @@ only when they are ours. Data folders bear a marker; what lacks it was not made 
 """
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
 from cardbox_cli.faults import passing
-from cardbox_cli.files import building, sweep
+from cardbox_cli.files import building, replacing, sweep
 from cardbox_cli.store.embedded.account import ROOT, Account
 from cardbox_cli.store.embedded.dialing import SUPERUSER
 from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Location
@@ -36,6 +37,20 @@ def make_folders(
     elif not _bears_marker(location.data):
         hint = "move it away, or set CBX_HOME to another folder"
         raise DatabaseUnavailable(f"{str(location.data)!r} was not made by cbx", hint=hint)
+
+
+def refuse_hosts(data: Path, account: Account) -> None:
+    """Let a stopped server refuse every host, which one that an older cbx made would trust if it listened."""
+    rules = data / "pg_hba.conf"
+    text = rules.read_text(encoding="utf-8", errors="surrogateescape")
+    closed = _TRUSTED_HOST.sub(r"\1reject", text)
+    if closed != text:
+        with replacing(rules) as file:
+            os.fchown(file.fileno(), account.uid, account.gid)
+            file.write(closed)
+
+
+_TRUSTED_HOST = re.compile(r"(?m)^(host\S*(?:[ \t]+\S+){3}[ \t]+)trust[ \t]*$")
 
 
 def check_removable(location: Location) -> None:
@@ -87,7 +102,8 @@ def _make_data(home: Path, location: Location, account: Account, lock: int) -> N
         _initdb(unfinished, location, account, lock)
         passing("data initialised")
         marker, text = unfinished / MARKER, f"The data of the embedded Postgres of {home}\n"
-        marker.write_text(text, encoding="utf-8", errors="replace")
+        with replacing(marker) as file:
+            file.write(text.encode(errors="replace").decode())
         account.give(marker)
         passing("data marked")
     passing("data in place")
@@ -103,7 +119,8 @@ def _initdb(folder: Path, location: Location, account: Account, lock: int) -> No
             f"--username={SUPERUSER}",
             *("--encoding=UTF8", "--locale=C.UTF-8", *provider),
             # The socket's folder lets nobody else in: its mode is 0700.
-            "--auth=trust",
+            "--auth-local=trust",
+            "--auth-host=reject",
             "--no-instructions",
         ],
         # If we are killed, an initdb that lives on still holds the lock: nobody sweeps under its feet.

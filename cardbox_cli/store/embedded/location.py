@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.faults import passing
-from cardbox_cli.files import replacing
+from cardbox_cli.files import replacing, sweep_files
+from cardbox_cli.home import check_home
 from cardbox_cli.settings import RUNTIME_DIR
 
 if TYPE_CHECKING:
@@ -58,13 +59,16 @@ def read_record(home: Path) -> Location | None:
     belongs to the home at the path that it was made for. Raises DatabaseUnavailable when data lie there,
     and when the record may not be read.
     """
+    place = home
     try:
-        text = record_file(home).read_bytes()
+        check_home(home)
+        place = record_file(home)
+        text = place.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
         raise DatabaseUnavailable(
-            f"cannot read {str(record_file(home))!r}: {exc.strerror}",
+            f"cannot read {str(place)!r}: {exc.strerror}",
             hint="set CBX_HOME to a folder of your own, or name a database in CBX_DATABASE_URL",
         ) from exc
     try:
@@ -94,7 +98,11 @@ def write_record(home: Path, location: Location) -> None:
         "binaries": str(location.binaries),
         "major": location.major,
     }
-    with replacing(record_file(home), mode=0o666) as file:
+    sweep_files(record_file(home))
+    with replacing(record_file(home)) as file:
+        if os.geteuid() == 0:  # root may serve the home of an ordinary user, who reads it, too
+            owner = home.stat()
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         file.write(json.dumps(record, indent=2) + "\n")
         passing("record written")
 

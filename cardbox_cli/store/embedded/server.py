@@ -47,7 +47,7 @@ class EmbeddedServer:
     def __init__(
         self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.home = home.resolve()
+        self.home = home.parent.resolve() / home.name
         self._binaries = binaries
         self._announce = announce
 

@@ -71,6 +71,7 @@ def _prepare(
     write_record(home, location)
     passing("place recorded")
     files.make_folders(home, location, account, lock, announce)
+    files.refuse_hosts(location.data, account)
     return location, account
 
 

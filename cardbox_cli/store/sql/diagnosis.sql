@@ -124,14 +124,14 @@ FROM (
     LIMIT %(limit)s
 ) AS i
 WHERE i.status = 'consumed' AND i.message_type = 'turn'
-    AND NOT EXISTS (
-        SELECT FROM state.agent_steps AS s
-        WHERE s.project_id = %(project_id)s AND s.agent_turn_id = {turn_of_row}
-            AND s.status IN ('completed', 'failed'))
-    AND NOT EXISTS (
-        SELECT FROM public.cards AS c
-        WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = {turn_of_row}
-            AND c.metadata ->> 'type' = 'task.deliverable' AND c.deleted_at IS NULL)
+    AND (SELECT true FROM state.agent_steps AS s
+         WHERE s.project_id = %(project_id)s AND s.agent_turn_id = i.agent_turn_id
+             AND s.status IN ('completed', 'failed')
+         LIMIT 1) IS NULL
+    AND (SELECT true FROM public.cards AS c
+         WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = i.agent_turn_id
+             AND c.metadata ->> 'type' = 'task.deliverable' AND c.deleted_at IS NULL
+         LIMIT 1) IS NULL
 
 -- name: why_strange
 -- The turns of rows whose status nobody knows, among the newest rows.

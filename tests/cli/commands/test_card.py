@@ -159,6 +159,15 @@ class TestAdd:
                 ("--type", "x", "--text", "a", "--id", "red\x1b[31m"),
                 "--id: 'red\\x1b[31m' holds '\\x1b', which cannot be seen",
             ),
+            (("--type", "x", "--text", "a", "--id", "-x"), "--id: '-x' begins with -, as options do"),
+            (
+                ("--type", "x", "--text", "a", "--id", "tag\U000e0041"),
+                "--id: 'tag\\U000e0041' holds '\\U000e0041', which cannot be seen",
+            ),
+            (
+                ("--type", "x", "--text", "a", "--id", "\u3164"),
+                "--id: '\\u3164' holds '\\u3164', which cannot be seen",
+            ),
             (("--type", "x", "--text", "a", "--metadata", "[]"), "--metadata must be an object, not a list"),
             (
                 ("--type", "x", "--text", "a", "--tool-calls", "{}"),
@@ -384,9 +393,9 @@ class TestShow:
             "calls     call_1",
             'metadata  {"step_id":"s1"}',
             "",
-            "first",
-            "second",
-            "→ look({})",
+            "  first",
+            "  second",
+            "  → look({})",
         ]
 
 

@@ -168,7 +168,7 @@ def test_the_whole_way_as_the_documentation_goes(
         "model": "m-1",
         "messages": [{"role": "user", "content": "What now?"}],
     }
-    assert "\n── 1 user ──\nWhat now?\n" in "\n" + succeed(cbx("render", "--box", box, "--format", "text"))
+    assert "\n── 1 user ──\n  What now?\n" in "\n" + succeed(cbx("render", "--box", box, "--format", "text"))
     assert cbx("render", "--box", box).err == (
         "note: no model is known; name one with --model, or add the profile's box\n"
     )

@@ -86,7 +86,7 @@ class TestTurns:
         assert (recorded.out, recorded.err) == (composed.out, "")
         assert roles(cbx(*command, "--at", "next")) == ["system", "user", "assistant", "assistant"]
         assert json.loads(cbx(*command, "--model", "other").out)["model"] == "other"
-        assert cbx(*command, "--format", "text").out.startswith("── 1 system ──\nYou are a clerk.\n")
+        assert cbx(*command, "--format", "text").out.startswith("── 1 system ──\n  You are a clerk.\n")
 
     def test_a_profile_by_its_name_makes_of_boxes_what_a_turn_would_be_sent(self, cbx: Cbx, ask: Ask) -> None:
         turn = ask()

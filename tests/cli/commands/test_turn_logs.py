@@ -30,7 +30,7 @@ def failed(cbx: Cbx, dispatch: Dispatch) -> str:
 def test_everything_says_why_a_turn_failed(cbx: Cbx, failed: str, shown: Callable[[str], Any]) -> None:
     header, *text = succeed(cbx("turn", "logs", failed)).splitlines()
     assert "  step 1: the command of the model ended with exit code 3 after 0s; " in header
-    assert text == ["begun", "\\x1b[2Jkey [redacted] is refused"]
+    assert text == ["  begun", "  \\x1b[2Jkey [redacted] is refused"]
     [log] = cbx("turn", "logs", "@last", "--step", "1", "-o", "json").json()
     assert list(log) == [
         *("step", "log_id", "agent_turn_id", "step_id", "tool_call_id", "tool_name", "turn_epoch"),

@@ -293,7 +293,7 @@ def test_any_cards_are_spelled_in_every_format(entries: list[RequestEntry]) -> N
 
 def test_what_stands_in_the_place_of_tool_calls_is_shown() -> None:
     strange = card("agent.thought", TextContent("Hm."), "assistant", tool_calls=1)
-    assert text(request_of(places(strange), encode=chat_message)) == "── 1 assistant ──\nHm.\n→ 1\n"
+    assert text(request_of(places(strange), encode=chat_message)) == "── 1 assistant ──\n  Hm.\n→ 1\n"
 
 
 @settings(max_examples=40, deadline=None)

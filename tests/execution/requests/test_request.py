@@ -103,7 +103,7 @@ def test_each_format_spells_tools_its_own_way() -> None:
         "name": "wait",
         "input_schema": {"type": "object", "properties": {}},
     }
-    assert turn_request(turn, [], format="text").body.decode() == "── 1 user ──\na\n"
+    assert turn_request(turn, [], format="text").body.decode() == "── 1 user ──\n  a\n"
 
 
 def test_snapshots_of_earlier_requests_never_count() -> None:

@@ -80,7 +80,7 @@ def test_tags_are_a_list_or_one_string(tags: str, normal: list[Any]) -> None:
         ("name:", "p.yaml:1: name: is empty; give it a value or remove the key"),
         ("name: '  '", "p.yaml:1: name: must not be empty"),
         ("name: 7", "p.yaml:1: name: expected a string, found the number 7"),
-        ('name: "a\\nb"', "p.yaml:1: name: holds a control character: 'a\\nb'"),
+        ('name: "a\\nb"', "p.yaml:1: name: holds '\\n', which cannot be seen: 'a\\nb'"),
         ("name: a\nname: b", "p.yaml:2: name: a second time; the first is on line 1"),
         ("name: a\ntags: 5", "p.yaml:2: tags: expected a list, found the number 5"),
         ("name: a\ntags: [1]", "p.yaml:2: tags[0]: expected a string, found the number 1"),

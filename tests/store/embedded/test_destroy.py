@@ -74,7 +74,8 @@ def test_a_socket_folder_that_holds_more_is_left(made_home: Path) -> None:
 
 def test_data_that_cbx_did_not_make_are_not_used(open_home: Path) -> None:
     data = open_home / "postgres-18"
-    data.mkdir(parents=True)
+    open_home.mkdir(0o711)
+    data.mkdir()
     with pytest.raises(DatabaseUnavailable, match="was not made by cbx"):
         EmbeddedServer(open_home).connect()
     assert list(data.iterdir()) == []

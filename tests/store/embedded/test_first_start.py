@@ -39,8 +39,18 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
 
 @pytest.mark.parametrize(
     "step",
-    ["Path.replace", "Path.rename", "Path.write_text", "startup.postmaster.start", "startup.create_database"],
-    ids=["recording", "making a folder", "marking the data", "starting", "making the database"],
+    [
+        "Path.replace",
+        "Path.rename",
+        "startup.files.replacing",
+        "startup.files.refuse_hosts",
+        "startup.postmaster.start",
+        "startup.create_database",
+    ],
+    ids=[
+        *("recording", "making a folder", "marking the data", "refusing hosts", "starting"),
+        "making the database",
+    ],
 )
 def test_killed_at_a_step(home: Path, step: str) -> None:
     code = f"from cardbox_cli.store.embedded import startup\n{step} = {DIE}\nserver.connect()"

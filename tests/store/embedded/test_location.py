@@ -1,6 +1,7 @@
 """Homes of all sorts: default, moved, oddly named, long, unusable; and records that are lost or broken."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -160,7 +161,8 @@ except DatabaseUnavailable as exc:
 
 @only_as_root
 def test_a_socket_folder_of_someone_else_is_refused(open_home: Path) -> None:
-    (open_home / "socket").mkdir(parents=True, mode=0o700)
+    open_home.mkdir(0o711)
+    (open_home / "socket").mkdir(0o700)
     with pytest.raises(DatabaseUnavailable, match=r"/socket', belongs to the uid 0, not to ") as caught:
         EmbeddedServer(open_home).connect()
     assert caught.value.hint == "remove it if it is yours; else set CBX_HOME to another folder"
@@ -175,6 +177,40 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     assert caught.value.message == f"cannot keep a database in {str(home)!r}: it is not a folder"
     assert not server.status().running
     assert server.destroy() == []
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755, 0o704])
+def test_a_home_that_is_open_to_others(tmp_path: Path, mode: int) -> None:
+    home = tmp_path / "cbx"
+    home.mkdir()
+    home.chmod(mode)
+    with pytest.raises(DatabaseUnavailable) as caught:
+        EmbeddedServer(home).connect()
+    assert caught.value.message.endswith(f"it is open to others (mode {mode:04o}); `chmod 700` closes it")
+    assert list(home.iterdir()) == []
+
+
+def test_a_home_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(0o700)
+    (tmp_path / "cbx").symlink_to("real")
+    with pytest.raises(DatabaseUnavailable, match="it is a symbolic link: name the folder"):
+        EmbeddedServer(tmp_path / "cbx").connect()
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+@only_as_root
+def test_a_home_of_somebody_else(user: OrdinaryUser) -> None:
+    home = user.make_folder("of root")
+    os.chown(home, 0, 0)
+    home.chmod(0o711)
+    code = """
+from cardbox_cli.errors import DatabaseUnavailable
+try:
+    server.connect()
+except DatabaseUnavailable as exc:
+    print(exc.message)
+"""
+    assert "it belongs to the uid 0, not to you" in user.run(home, code)
 
 
 def test_a_home_that_cannot_be_made() -> None:

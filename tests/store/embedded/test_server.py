@@ -1,5 +1,6 @@
 """The door: what the first command finds, what later ones find, and how the server is set up."""
 
+import os
 import re
 import stat
 from pathlib import Path
@@ -84,6 +85,37 @@ def test_the_server_listens_on_a_private_socket_only(shared: EmbeddedServer) -> 
     for private in (status.socket, status.data, status.socket / SOCKET_NAME):
         assert stat.S_IMODE(private.stat().st_mode) == 0o700
     assert stat.S_IMODE(shared.home.stat().st_mode) == (0o711 if AS_ROOT else 0o700)
+
+
+def test_no_host_is_trusted_also_where_an_older_cbx_made_the_data(made_home: Path) -> None:
+    server = EmbeddedServer(made_home)
+    rules = server.status().data / "pg_hba.conf"
+    made = rules.read_text()
+    words = [line.split() for line in made.splitlines() if line.startswith("host")]
+    assert len(words) > 2
+    assert {each[-1] for each in words} == {"reject"}
+    rules.write_text(re.sub("(?m)^(host.*)reject$", r"\1trust", made))
+    server.start()
+    server.stop()
+    assert rules.read_text() == made
+    assert rules.stat().st_uid == rules.parent.stat().st_uid
+    assert stat.S_IMODE(rules.stat().st_mode) == 0o600
+
+
+def test_modes_are_those_of_an_owner_whatever_the_umask(tmp_path: Path) -> None:
+    home = tmp_path / "new" / "folders" / "cbx"
+    before = os.umask(0)
+    try:
+        server = EmbeddedServer(home)
+        server.start()
+        server.destroy()
+        server.start()
+    finally:
+        os.umask(before)
+    made = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+    open_ones = [path for path in made if stat.S_IMODE(path.lstat().st_mode) & 0o066 and not path.is_socket()]
+    server.destroy()
+    assert open_ones == []
 
 
 @pytest.mark.parametrize(

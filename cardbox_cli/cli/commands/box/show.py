@@ -26,6 +26,7 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.model.visible_text import indented
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -289,5 +290,5 @@ def _print_full(slots: Sequence[Slot], provenance: Provenance | None) -> None:
         state = f"  ({slot.state})" if card and slot.state != "present" else ""
         output.print_text(flat(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
         if card is not None:
-            output.print_text(full_text(card))
+            output.print_text(indented(full_text(card)))
         output.print_text()

@@ -23,6 +23,7 @@ from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
 from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.model.ids import check_new_id
 
 
 @verb(
@@ -87,7 +88,8 @@ def command(
         _refuse_beside_card()
         drafts = _whole_cards(card)
     else:
-        _check_new_id(card_id)
+        if card_id:
+            check_new_id(card_id, "--id", "letters, digits and - are good; leave --id out to get a new id")
         card_type = _required(type_)
         drafts = [
             draft_card(
@@ -155,20 +157,6 @@ def _required(card_type: str | None) -> str:
     if card_type is None:
         raise UsageError("a card needs --type", hint="for example --type task.instruction")
     return card_type
-
-
-def _check_new_id(card_id: str | None) -> None:
-    """Refuse an id that nobody could see or type. Cards of other programs, and their copies, may have any."""
-    if not card_id:
-        return
-    hint = "letters, digits and - are good; leave --id out to get a new id"
-    if card_id.startswith("@"):
-        raise InvalidInput(f"--id: {card_id[:40]!r} begins with @, as only names like @last do", hint=hint)
-    if not card_id.strip():
-        raise InvalidInput(f"--id: {card_id[:40]!r} is blank", hint=hint)
-    if not card_id.isprintable():
-        odd = next(character for character in card_id if not character.isprintable())
-        raise InvalidInput(f"--id: {card_id[:40]!r} holds {odd!r}, which cannot be seen", hint=hint)
 
 
 def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:

@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit, forced
+from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import CardIds, ForceCard, Yes
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
@@ -38,6 +39,5 @@ def command(
                 audit(database, "card delete", card_ids=deleted)
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
-    output.emit(
-        answer, table=lambda: output.print_text(f"{verb} {', '.join(deleted) or 'nothing'}"), ids=deleted
-    )
+    named = ", ".join(map(spelled, deleted)) or "nothing"
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {named}"), ids=deleted)

@@ -21,6 +21,7 @@ from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card
+from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
 
@@ -119,7 +120,7 @@ def _check_held(card: Card, boxes: Sequence[Box]) -> None:
         if card.card_id not in box.card_ids:
             raise InvalidInput(
                 f"box {box.box_id} does not hold card {card.card_id!r}",
-                hint=f"`cbx card refs {card.card_id}` lists the boxes that do",
+                hint=f"`cbx card refs {argument(card.card_id)}` lists the boxes that do",
             )
 
 
@@ -149,8 +150,9 @@ def _still_held(card: Card, holding: int) -> list[str]:
     if not holding:
         return []
     verb = "holds" if holding == 1 else "hold"
+    refs = f"cbx card refs {argument(card.card_id)}"
     return [
-        f"{count(holding, 'box')} still {verb} the old card: `cbx card refs {card.card_id}` lists them, "
+        f"{count(holding, 'box')} still {verb} the old card: `{refs}` lists them, "
         "and --box makes a new one with the new card"
     ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
@@ -184,7 +185,7 @@ _IMPORTED = (
     Column("BOX", lambda box: box.box_id),
     Column("CARDS", lambda box: str(box.cards), right=True),
     Column("NEW", lambda box: str(box.new_cards), right=True),
-    Column("TITLE", lambda box: box.title or ""),
+    Column("TITLE", lambda box: flat(box.title or "")),
 )
 
 

@@ -14,6 +14,7 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.visible_text import indented
 
 
 @verb("cbx card show 5f0c2a91", "cbx card show 5f0c2a91 -o json | jq .content", pages=True)
@@ -68,4 +69,4 @@ def _print_card(card: Card) -> None:
             f"warning: card {card.card_id} holds content of no class that cbx knows; shown as it is stored"
         )
     output.print_text()
-    output.print_text(full_text(card))
+    output.print_text(indented(full_text(card)))

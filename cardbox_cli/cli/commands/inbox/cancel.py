@@ -5,6 +5,7 @@ from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
 from cardbox_cli.cli.parameters.options import InboxId, OptionalReason
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.command_lines import argument
 
 
 @verb("cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
@@ -18,7 +19,7 @@ def command(inbox: InboxId, reason: OptionalReason = None) -> None:
         if row.status != "queued":
             raise Conflict(
                 f"the inbox row {row.inbox_id} is {row.status}, not queued",
-                hint=f"`cbx turn stop {row.turn_id}` ends a turn in any state",
+                hint=f"`cbx turn stop {argument(row.turn_id)}` ends a turn in any state",
             )
         fixes.stop(run, row.turn_id, actor=actor(run.database), reason=reason)
         row = run.inbox.get(row.inbox_id)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -78,5 +79,5 @@ _ITEM = (
     Column("#", lambda item: str(item.number), right=True),
     Column("ID", lambda item: short_id(item.first_card_id)),
     Column("STATE", lambda item: "done" if item.done else "open"),
-    Column("TEXT", lambda item: item.text),
+    Column("TEXT", lambda item: flat(item.text)),
 )

@@ -12,6 +12,7 @@ from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.durations import duration
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.visible_text import indented
 
 if TYPE_CHECKING:
     from cardbox_cli.model.execution.logs import CommandLog
@@ -67,7 +68,7 @@ def _print_text(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
             output.print_text()
         output.print_painted([("bold", _headline(log, numbers.get(log.step_id)))])
         if log.stderr:
-            output.print_text(log.stderr.rstrip("\n"))
+            output.print_text(indented(log.stderr.rstrip("\n")))
 
 
 def _headline(log: "CommandLog", number: int | None) -> str:
