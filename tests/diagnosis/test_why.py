@@ -255,6 +255,9 @@ def test_another_project_is_not_seen(world: World) -> None:
     turn = world.ask()
     world.later(31)
     assert world.cbx("--project", "q", "why", turn).code == 3
+    unknown = world.cbx("--project", "q", "why", "--all")
+    assert (unknown.code, unknown.err.split("\n")[0]) == (3, "error: no project 'q'")
+    assert world.cbx("--project", "q", "project", "create", "q").code == 0
     assert world.cbx("--project", "q", "why", "--all", "-o", "json").json() == []
 
 
