@@ -23,6 +23,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
+from cardbox_cli.store.connection.rows import ExactJson
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
 from cardbox_cli.store.connection.target import Target, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
@@ -90,6 +91,7 @@ class Database(AbstractContextManager["Database"]):
             hint = "cbx needs PostgreSQL 15 or later"
             raise DatabaseUnavailable(f"the server is PostgreSQL {found}", hint=hint)
         connection.adapters.register_loader("timestamptz", BoundedInstants)
+        connection.adapters.register_loader("jsonb", ExactJson)
         return cls(connection, target)
 
     @classmethod

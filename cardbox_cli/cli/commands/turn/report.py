@@ -81,6 +81,8 @@ def _content(
         raise UsageError("a success has a --result and no --error", hint="add --result TEXT or @FILE")
     if status != "success" and error is None:
         raise UsageError(f"the status {status!r} needs an --error", hint="say what went wrong")
+    if error is not None and not error.strip():
+        raise UsageError("--error is empty", hint="say what went wrong")
     parts: dict[str, Any] = {} if result is None else {"result": _value(result)}
     if error is not None:
         parts["error"] = {"code": f"tool_{status}", "message": error}
