@@ -23,7 +23,11 @@ from cardbox_cli.model import exact_json
 def read_text(path: str) -> str:
     """The text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
     with opened(path) as file:
-        return _decoded(file.read(), source_name(path))
+        try:
+            data = file.read()
+        except OSError as exc:
+            raise InvalidInput(f"cannot read {source_name(path)!r}: {exc.strerror}") from exc
+    return _decoded(data, source_name(path))
 
 
 @contextmanager

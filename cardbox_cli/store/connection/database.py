@@ -42,11 +42,15 @@ def jsonb(value: Any) -> Jsonb:
 
 
 class Database(AbstractContextManager["Database"]):
-    """A connection and what its database offers. Use as a context manager; it closes the connection."""
+    """A connection and what its database offers. Use as a context manager; it closes the connection.
+
+    `commits`: how many transactions were committed on it, those of snapshots and single statements aside.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
         self.connection = connection
         self.target = target
+        self.commits = 0
         self._longest_pause: timedelta | None = None
 
     @classmethod
@@ -128,6 +132,7 @@ class Database(AbstractContextManager["Database"]):
                 if outermost:
                     passing("commit")
             if outermost:
+                self.commits += 1
                 passing("committed")
 
     def limit_pauses(self, longest: timedelta) -> None:
