@@ -362,7 +362,7 @@ class BoxStore(ProjectStore):
             return
         name = self._value("boxes_of_profile", box_id=box_id)
         if name is not None:
-            hint = "import the profile again; the name then points to a new box"
+            hint = "import the profile with a change; the name then points to a new box"
             raise BoxConflict(f"box {box_id} holds the profile {name!r}", hint=hint)
 
 

@@ -66,5 +66,5 @@ def test_an_order_that_says_nothing_is_refused(order: str, stage: MakeStage) -> 
 
 def test_any_signal_can_be_ordered(stage: MakeStage) -> None:
     with stage().scene() as scene:
-        assert scene.run("box", "list", CBX_TEST_FAULT="SIGTERM:list_boxes:1").code == -signal.SIGTERM
-        assert scene.run("box", "list", CBX_TEST_FAULT="SIGINT:list_boxes:1").code == 130
+        assert scene.run("card", "list", CBX_TEST_FAULT="SIGTERM:list_cards:1").code == -signal.SIGTERM
+        assert scene.run("card", "list", CBX_TEST_FAULT="SIGINT:list_cards:1").code == 130

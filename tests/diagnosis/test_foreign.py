@@ -41,7 +41,10 @@ def test_an_action_of_another_system_is_its_own(world: World) -> None:
     assert (found["fix"], [each["fix"] for each in found["also"]]) == (None, [])
 
     world.sql("UPDATE state.agent_state_head SET status = 'running'")
-    world.sql("UPDATE state.agent_inbox SET status = 'processing', processed_at = now() + interval '5 min'")
+    world.sql(
+        "UPDATE state.agent_inbox SET status = 'processing', processed_at = now() + interval '5 min'"
+        " WHERE inbox_id = 'action_1'"
+    )
     assert world.why(turn)["rule"] == "running"
     world.later(1000)
     found = world.why(turn)

@@ -42,7 +42,7 @@ HEALTHY = {
     "being-ended", "being-promoted", "dispatched", "ended", "queued-behind", "result-arriving", "running",
     "waiting-for-tool",
 }  # fmt: skip
-KEYS = ["turn", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
+KEYS = ["turn", "agent", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)

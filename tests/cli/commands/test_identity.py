@@ -244,9 +244,11 @@ class TestProfileImport:
 
         first = imported(clerk)
         assert (list(first), first["action"]) == (["profile_box_id", "name", "action"], "unchanged")
-        boxes = lines(cbx("box", "list", "-o", "id"))
+        boxes = lines(cbx("box", "list", "--kind", "profile", "-o", "id"))
         assert "  unchanged\n" in succeed(cbx("profile", "import", clerk))
-        assert lines(cbx("box", "list", "-o", "id")) == boxes == [first["profile_box_id"]]
+        assert (
+            lines(cbx("box", "list", "--kind", "profile", "-o", "id")) == boxes == [first["profile_box_id"]]
+        )
 
         (tmp_path / "other.yaml").write_text("name: other\ntemperature: 0.20\n")
         other = str(tmp_path / "other.yaml")
