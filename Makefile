@@ -1,4 +1,4 @@
-# make demo · make test · make check · make interop · make soak · make bench · make scale
+# make demo · make test · make check · make interop · make soak · make bench · make scale · make lock
 #
 # Everything lives in .venv, made from this project's own files with the newest suitable python3.
 
@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test check interop soak bench scale format clean
+.PHONY: demo test check interop soak bench scale format lock clean
 
 demo: .venv/installed
 	@$(BIN)/cbx demo
@@ -30,7 +30,8 @@ interop: .venv/installed
 	$(BIN)/python -m pytest -vv -rP interop
 
 # What takes too long for every day: the tests marked `soak`. A million messages in and out, and an upgrade of
-# a million rows, killed in between; 5,000 turns of 200 agents by 8 workers that are killed and frozen.
+# a million rows, killed in between; 5,000 turns of 200 agents by 8 workers that are killed and frozen; the whole
+# command tree with odd values, for FUZZ_SECONDS.
 soak: .venv/installed
 	scripts/install-test-packages
 	$(BIN)/pytest -s -m soak
@@ -51,14 +52,30 @@ format: .venv/installed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-.venv/installed: pyproject.toml
+# What .venv is made of: these very files, and no others. `LOCK=` takes what the bounds of pyproject.toml allow
+# today, for a platform that a file of the lock does not serve.
+LOCK ?= requirements.lock
+
+# The newest of everything that pyproject.toml allows, for every platform and Python, each file with its hash.
+lock: .venv/installed
+	$(BIN)/python -m pip install --quiet 'uv>=0.8'
+	$(BIN)/uv pip compile pyproject.toml --no-config --quiet --upgrade --all-extras --group dev \
+		--universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command 'make lock' --output-file requirements.lock
+
+.venv/installed: pyproject.toml $(LOCK)
 	@test -n "$(PYTHON)" || { echo "cbx needs Python 3.11 or later; name it with PYTHON=…" >&2; exit 1; }
 	@echo "1/3  a virtual environment, .venv, of $(PYTHON)"
 	@$(PYTHON) -m venv .venv
 	@echo "2/3  a newer pip in it"
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@echo "3/3  cbx and what it stands on, with a Postgres server and the tools of 'make check': a minute or two"
-	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@if [ -n "$(LOCK)" ]; then \
+		$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK) && \
+		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
+	else \
+		$(BIN)/python -m pip install --quiet --editable . --group dev; \
+	fi
 	@touch $@
 
 .venv/installed-bench: .venv/installed

@@ -1,5 +1,5 @@
 """`python -m cardbox_cli` is `cbx`."""
 
-from cardbox_cli.cli.main import script
+from cardbox_cli.entry import script
 
 script()

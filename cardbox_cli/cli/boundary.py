@@ -15,6 +15,8 @@ from cardbox_cli.errors import CbxError, InvalidInput, UsageError
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
+_COMMITTED = "what was done until then is committed"
+
 
 def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> int:
     """Call `command`; its exit code, after its failure if any was printed on stderr."""
@@ -32,7 +34,8 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
     except click.ClickException as exc:
         return _report(_usage_error(exc), argv, session)
     except (KeyboardInterrupt, click.Abort) as exc:
-        _tell("\n" + ": ".join(["interrupted", *map(str, exc.args)]))
+        told = [str(each) for each in exc.args] or [_COMMITTED] * session.committed
+        _tell("\n" + ": ".join(["interrupted", *told]))
         return INTERRUPTED
     except BrokenPipeError:
         _let_go(sys.stdout)
@@ -74,12 +77,16 @@ def _not_text(exc: UnicodeEncodeError) -> UsageError:
 
 
 def _unwritten(exc: Exception) -> CbxError | None:
-    """What to say where the command did its work, and its answer found no place."""
+    """What to say where the command did its work, and its answer found no place; and where a disk fails."""
+    if isinstance(exc, OSError) and exc.errno == errno.EIO:
+        what = "a file" if exc.filename is None else repr(exc.filename)
+        return InvalidInput(f"cannot read or write {what}: {exc.strerror}", hint=_BROKEN)
     if not isinstance(exc, OSError) or exc.errno not in _UNWRITTEN:
         return None
     return InvalidInput(f"cannot write the answer: {exc.strerror}", hint=_UNWRITTEN[exc.errno])
 
 
+_BROKEN = "a disk, a file system or a terminal is broken or gone; the system's log may say which"
 _NO_ROOM = "make room, or send it elsewhere"
 _UNWRITTEN = {
     errno.ENOSPC: _NO_ROOM,

@@ -31,4 +31,9 @@ def script() -> None:
         from cardbox_cli.cli.completion.candidates import answer
 
         sys.exit(answer(os.environ[COMPLETING]))
-    sys.exit(main())
+    code = main()
+    import signal  # which has been loaded by now, if at all
+
+    # All is done and said; nothing is left that an interrupt could end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)

@@ -84,7 +84,8 @@ class ProcessContext:
 class Session:
     """The settings of one run, and the way to its database. `pages`: whether it may start a pager.
 
-    `given` are those of the options below that the command line has. `usual_project` is the one without them.
+    `committed`: whether it wrote something that stays. `given` are those
+    of the options below that the command line has. `usual_project` is the one without them.
     """
 
     project_id: str = field(default_factory=PROJECT.value)
@@ -101,6 +102,7 @@ class Session:
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     _made: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    committed: bool = field(default=False, init=False, repr=False, compare=False)
     _opened: "Database | None" = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -145,10 +147,12 @@ class Session:
         self.check_project()
         with self.process.database(self.target()) as database:
             before, self._opened = self._opened, database
+            commits = database.commits
             try:
                 yield database
             finally:
                 self._opened = before
+                self.committed = self.committed or database.commits > commits
             self._remember(database)
 
     @contextmanager

@@ -88,13 +88,13 @@ def decode_card(row: str | bytes) -> Card:
     """The card that a row's JSON projection (query `card_json`) is."""
     try:
         return _decoder.decode(row)
-    except msgspec.ValidationError:
+    except exact_json.ODD:
         return _decode_patiently(row)
 
 
 def _decode_patiently(row: str | bytes) -> Card:
-    """Decode what the fast way refuses: an unknown type, role or content, an integer of very many digits."""
-    values = exact_json.decode(row)
+    """Decode what the fast way refuses: an unknown type, role or content, JSON that is odd."""
+    values = exact_json.decode_stored(row)
     moments = msgspec.convert(values, _Moments)
     return Card(**{**values, "content": _content_of(values), **msgspec.structs.asdict(moments)})
 

@@ -8,18 +8,17 @@ cannot hold. Knows nothing of cards.
 import json
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-# Postgres's numeric: digits before and after the decimal point.
-# Source: PostgreSQL documentation, "Numeric Types", table 8.2.
-_MAX_INTEGER_DIGITS = 131072
-_MAX_FRACTION_DIGITS = 16383
+# Digits of a number that is taken in, written out as JSONB prints it, without an exponent. Three times what a
+# float needs. Postgres holds up to 147,455, which is what may have to be read.
+MAX_DIGITS = 1000
+_TOO_LONG = f"is a number of more than {MAX_DIGITS} digits, written out without an exponent"
 
-# Python reads and prints no longer integers unless told to. Source: `sys.int_info.default_max_str_digits`.
+# Python reads no longer integers unless told to. Source: `sys.int_info.default_max_str_digits`.
 _INT_DIGITS = 4300
-_INT_BITS = 14_000
 
 # Levels of lists and objects: far beyond what is written, well within every reader's stack.
 _MAX_DEPTH = 400
@@ -49,6 +48,7 @@ def exact_number(text: str) -> float | Decimal:
         raise ValueError(f"the number {text[:40]} is beyond what JSONB can hold") from None
 
 
+_Value = TypeVar("_Value")
 _decoder = msgspec.json.Decoder(float_hook=exact_number)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -65,6 +65,53 @@ def decode(text: bytes | str) -> Any:
     except msgspec.ValidationError:
         # The one thing in JSON that msgspec does not take: an integer of very many digits.
         return json.loads(text, parse_float=exact_number, parse_int=exact_integer)
+
+
+# What decoders raise of JSON that JSONB holds: for integers of very many digits, and for very deep nesting.
+ODD = (msgspec.ValidationError, RecursionError)
+
+
+def decode_stored(text: bytes | str) -> Any:
+    """Decode JSON of a row, whoever wrote it. What is nested too deeply to read stands as its JSON."""
+    try:
+        return decode(text)
+    except RecursionError:
+        return decode(_cut(text.decode() if isinstance(text, bytes) else text))
+
+
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]')
+
+
+def _cut(text: str) -> str:
+    """JSON `text` with a string in place of each list or object that is nested too deeply: its JSON."""
+    pieces, depth, begin = [], 0, 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        if found[0] in ("[", "{"):
+            if depth == _MAX_DEPTH:
+                pieces.append(text[begin : found.start()])
+                begin = found.start()
+            depth += 1
+        elif found[0] in ("]", "}"):
+            depth -= 1
+            if depth == _MAX_DEPTH:
+                pieces.append(encode(text[begin : found.end()]).decode())
+                begin = found.end()
+    return "".join([*pieces, text[begin:]])
+
+
+class Decoder(Generic[_Value]):
+    """Decodes JSON of rows as values of one kind, whatever numbers are in it, and however deep it is."""
+
+    def __init__(self, kind: type[_Value]) -> None:
+        self._kind = kind
+        self._decoder = msgspec.json.Decoder(kind, float_hook=exact_number)
+
+    def decode(self, text: bytes | str) -> _Value:
+        """The value. Raises `msgspec.ValidationError` where the JSON is none of this kind."""
+        try:
+            return self._decoder.decode(text)
+        except ODD:
+            return msgspec.convert(decode_stored(text), self._kind)
 
 
 def encode(value: Any) -> bytes:
@@ -115,6 +162,7 @@ def replace_bad_text(value: Any) -> tuple[Any, int]:
     return value, 0
 
 
+_TOO_LARGE = 10**MAX_DIGITS
 _BAD_TEXT = "[\x00\ud800-\udfff]"
 
 
@@ -144,8 +192,8 @@ def _check(value: Any, path: str, depth: int) -> None:
             if not _is_plain(item):
                 _check(item, f"{path}.{name}" if path else name, depth + 1)
     elif kind is int:
-        if value.bit_length() > _INT_BITS:
-            raise Unstorable(path, f"is an integer of over {_INT_DIGITS} digits; give it as a Decimal")
+        if abs(value) >= _TOO_LARGE:
+            raise Unstorable(path, _TOO_LONG)
     elif not (value is None or value is msgspec.UNSET or kind is bool):
         raise Unstorable(path, f"is a {kind.__name__}, which is no JSON value")
 
@@ -166,12 +214,13 @@ def _check_text(text: str, path: str) -> None:
 
 
 def _check_number(number: float | Decimal, path: str) -> None:
-    exact = Decimal(number)
+    exact = Decimal(str(number))
     if not exact.is_finite():
         raise Unstorable(path, f"is {number}, which JSON has no spelling for")
-    fraction_digits = -int(exact.as_tuple().exponent)
-    if exact.adjusted() >= _MAX_INTEGER_DIGITS or fraction_digits > _MAX_FRACTION_DIGITS:
-        raise Unstorable(path, "is a number beyond what JSONB can hold")
+    integer_digits = max(exact.adjusted() + 1, 1)
+    fraction_digits = max(-int(exact.as_tuple().exponent), 0)
+    if integer_digits + fraction_digits > MAX_DIGITS:
+        raise Unstorable(path, _TOO_LONG)
 
 
 def canonical(text: bytes) -> bytes:

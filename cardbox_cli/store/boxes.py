@@ -209,7 +209,8 @@ class BoxStore(ProjectStore):
     def id_lists(self, box_ids: Sequence[str]) -> dict[str, list[str]]:
         """The id list of each of these boxes that exists, keyed by canonical box id."""
         wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
-        return {box_id: exact_json.decode(ids) for box_id, ids in self._rows("box_id_lists", box_ids=wanted)}
+        rows = self._rows("box_id_lists", box_ids=wanted)
+        return {box_id: _as_texts(exact_json.decode_stored(ids)) for box_id, ids in rows}
 
     def existing(self, box_ids: Iterable[str]) -> set[str]:
         """Those of these ids that are boxes of the project."""
@@ -390,11 +391,14 @@ def _slot(row: tuple[Any, ...]) -> Slot:
 def _decode_box(row: str) -> Box:
     try:
         return msgspec.json.decode(row, type=Box)
-    except msgspec.ValidationError:
+    except exact_json.ODD:
         # A foreign row whose list holds something that is no string.
-        values = exact_json.decode(row)
+        values = exact_json.decode_stored(row)
         for key in ("card_ids", "parent_ids"):
-            values[key] = [
-                each if isinstance(each, str) else exact_json.encode(each).decode() for each in values[key]
-            ]
+            values[key] = _as_texts(values[key])
         return msgspec.convert(values, Box)
+
+
+def _as_texts(ids: list[Any]) -> list[str]:
+    """Ids of a row; what is no text among them is another program's, and stands as its JSON."""
+    return [each if isinstance(each, str) else exact_json.encode(each).decode() for each in ids]

@@ -28,9 +28,12 @@ def read_text(path: str) -> str:
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
-    """All bytes of a file that is read whole. Raises InvalidInput for one that is too large."""
+    """All bytes of a file that is read whole. Raises InvalidInput for one that is too large, or breaks off."""
     most = INPUT_SIZE.value << 20
-    data = file.read(most + 1)
+    try:
+        data = file.read(most + 1)
+    except OSError as exc:
+        raise InvalidInput(f"cannot read {name!r}: {exc.strerror}") from exc
     if len(data) > most:
         raise InvalidInput(f"{name} is larger than {INPUT_SIZE}", hint="give a smaller part of it")
     return data

@@ -31,7 +31,9 @@ Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 Since = Annotated[str | None, Option(metavar="TIME", help="From then on: RFC 3339, or 2h for two hours ago.")]
 Until = Annotated[str | None, Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")]
-Limit = Annotated[int, Option("--limit", "-n", min=0, help="At most so many; 0 for all.")]
+# More than any list has, and well within what the database and Python count to.
+MOST = 1_000_000_000
+Limit = Annotated[int, Option("--limit", "-n", min=0, max=MOST, help="At most so many; 0 for all.")]
 ColumnNames = Annotated[
     str | None,
     Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),

@@ -44,9 +44,13 @@ ArgumentFiles = Annotated[
 ]
 
 
+# In the current folder.
+_OWN = Path("handovers")
+
+
 def recipe_folders() -> list[Path]:
     """Where recipes are looked up by name, before those that ship."""
-    return [Path("handovers"), *([Path(named)] if (named := HANDOVERS.text()) else [])]
+    return [_OWN, *([Path(named)] if (named := HANDOVERS.text()) else [])]
 
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":
@@ -55,10 +59,22 @@ def load_recipe(name_or_path: str) -> "LoadedRecipe":
     from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe
 
     if name_or_path != "-":
-        return read_recipe(name_or_path, folders=recipe_folders())
+        loaded = read_recipe(name_or_path, folders=recipe_folders())
+        _tell_of_own(name_or_path, loaded)
+        return loaded
     source = source_name("-")
     text = text_of(standard_input().read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
     return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
+
+
+def _tell_of_own(name: str, loaded: "LoadedRecipe") -> None:
+    """Say where a recipe of the current folder stands in for one that ships, which somebody may mean."""
+    from cardbox_cli.packing.recipe_files import recipe_files
+
+    ships = recipe_files([])
+    is_own = "/" not in name and loaded.source is not None and loaded.source.parent == _OWN and name in ships
+    if is_own and not _OWN.samefile(ships[name].parent):
+        announce(f"recipe {name!r} is {loaded.source}, not the one that ships")
 
 
 def warn_of(loaded: "LoadedRecipe") -> None:

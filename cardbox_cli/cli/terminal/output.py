@@ -174,6 +174,7 @@ def _pretty(value: Any) -> str:
     return msgspec.json.format(exact_json.encode(value).decode(), indent=2)
 
 
+_YAML_TEXT = "tag:yaml.org,2002:str"
 _JSON_EXPONENT = re.compile(r"-?[0-9]+(\.[0-9]+)?[eE][-+]?[0-9]+")
 
 
@@ -183,10 +184,18 @@ def _yaml(value: Any) -> str:
     class Dumper(yaml.SafeDumper):
         """Numbers that no float can represent are written as they are."""
 
+    # Without quotes, or in single ones, U+0085 is a line break, and comes back as a space.
+    Dumper.add_representer(
+        str,
+        lambda dumper, text: dumper.represent_scalar(_YAML_TEXT, text, style='"' if "\x85" in text else None),
+    )
     Dumper.add_representer(
         Decimal, lambda dumper, number: dumper.represent_scalar("tag:yaml.org,2002:float", str(number))
     )
     # Texts that readers of JSON's numbers take for one, though YAML 1.1 does not, are quoted.
     Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _JSON_EXPONENT, list("-0123456789"))
     plain = exact_json.decode(exact_json.encode(value))
-    return yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    try:
+        return yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    except RecursionError:
+        raise InvalidInput("the answer is nested too deeply for YAML", hint="-o json prints it") from None

@@ -23,6 +23,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
+from cardbox_cli.store.connection.rows import ExactJson
 from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
@@ -41,11 +42,15 @@ def jsonb(value: Any) -> Jsonb:
 
 
 class Database(AbstractContextManager["Database"]):
-    """A connection and what its database offers. Use as a context manager; it closes the connection."""
+    """A connection and what its database offers. Use as a context manager; it closes the connection.
+
+    `commits`: how many transactions were committed on it, those of snapshots and single statements aside.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
         self.connection = connection
         self.target = target
+        self.commits = 0
         self._longest_pause: timedelta | None = None
 
     @classmethod
@@ -90,6 +95,7 @@ class Database(AbstractContextManager["Database"]):
             hint = "cbx needs PostgreSQL 15 or later"
             raise DatabaseUnavailable(f"the server is PostgreSQL {found}", hint=hint)
         connection.adapters.register_loader("timestamptz", BoundedInstants)
+        connection.adapters.register_loader("jsonb", ExactJson)
         return cls(connection, target)
 
     @classmethod
@@ -126,6 +132,7 @@ class Database(AbstractContextManager["Database"]):
                 if outermost:
                     passing("commit")
             if outermost:
+                self.commits += 1
                 passing("committed")
 
     def limit_pauses(self, longest: timedelta) -> None:

@@ -1,9 +1,10 @@
-"""Rows that are JSON, made into values: one decoder for each kind, with numbers as they are."""
+"""Rows and columns that are JSON, made into values: one decoder for each kind, with numbers as they are."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import msgspec
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 
 from cardbox_cli.model import exact_json
 
@@ -26,10 +27,18 @@ def all_decoded(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Va
     return [decoder.decode(row) for (row,) in rows]
 
 
-def _decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
+class ExactJson(Loader):
+    """Reads a column of JSON: the driver's own way fails at very long integers and very deep nesting."""
+
+    def load(self, data: Buffer) -> Any:
+        """The value, its numbers exact."""
+        return exact_json.decode_stored(bytes(data))
+
+
+def _decoder(kind: type[_Value]) -> exact_json.Decoder[_Value]:
     if kind not in _decoders:
-        _decoders[kind] = msgspec.json.Decoder(kind, float_hook=exact_json.exact_number)
+        _decoders[kind] = exact_json.Decoder(kind)
     return _decoders[kind]
 
 
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[type, exact_json.Decoder[Any]] = {}

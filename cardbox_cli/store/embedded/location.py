@@ -76,7 +76,7 @@ def read_record(home: Path) -> Location | None:
         folders = home / record["data"], home / record["socket"]
         location = Location(*folders, record["account"], Path(record["binaries"]), record["major"])
         made_for = record["home"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     if made_for == str(home):
         return location

@@ -201,7 +201,7 @@ UNSTORABLE = {
     "-Infinity": "is -inf, which JSON has no spelling for",
     '"ab\\u0000"': "holds a NUL character at offset 2",
     '"a\\ud800"': "holds a lone surrogate at offset 1",
-    "1e200000": "is a number beyond what JSONB can hold",
+    "1e200000": "is a number of more than 1000 digits, written out without an exponent",
 }
 
 

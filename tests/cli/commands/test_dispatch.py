@@ -300,6 +300,7 @@ class TestReport:
             (["--result", "1", "--error", "x", "--status", "success"], 2, "a success has a --result"),
             (["--status", "failed"], 2, "needs an --error"),
             (["--status", "odd", "--error", "x"], 2, "unknown status 'odd'"),
+            (["--error", " "], 2, "--error is empty"),
             (["--result", "@/nowhere"], 3, "no file '/nowhere'"),
             (["--result", "@/dev/zero"], 4, "it is a device or a socket, no file"),
             (["--result", "1", "--result-text", "1"], 2, "exclude each other"),

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Watch
+from cardbox_cli.cli.parameters.options import MOST, ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -71,8 +71,8 @@ def command(
     ],
     full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
-    head: Annotated[int | None, Option(metavar="N", min=0, help="Only the first N places.")] = None,
-    tail: Annotated[int | None, Option(metavar="N", min=0, help="Only the last N places.")] = None,
+    head: Annotated[int | None, Option(metavar="N", min=0, max=MOST, help="Only the first N places.")] = None,
+    tail: Annotated[int | None, Option(metavar="N", min=0, max=MOST, help="Only the last N places.")] = None,
     why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
     model: Annotated[

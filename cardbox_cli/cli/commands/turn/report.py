@@ -89,6 +89,8 @@ def _content(result: Any, error: str | None, status: str | None, after_execution
         raise UsageError("a success has a --result and no --error", hint=hint)
     if status != "success" and error is None:
         raise UsageError(f"the status {status!r} needs an --error", hint="say what went wrong")
+    if error is not None and not error.strip():
+        raise UsageError("--error is empty", hint="say what went wrong")
     parts: dict[str, Any] = {"result": result}
     if error is not None:
         parts["error"] = {"code": f"tool_{status}", "message": error}

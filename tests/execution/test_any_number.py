@@ -1,0 +1,76 @@
+"""Whatever number or depth Postgres holds, in every JSON column: each turn can be looked at, and freed."""
+
+import re
+from decimal import Decimal
+
+import pytest
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model import exact_json
+from cardbox_cli.store.connection.database import Database
+from tests.conftest import Cbx
+from tests.execution.desk import Desk
+from tests.execution.fixtures import Asked
+
+JSON_COLUMNS = (
+    "SELECT format('%I.%I', table_schema, table_name), quote_ident(column_name) FROM information_schema.columns"
+    " WHERE data_type = 'jsonb' AND table_schema IN ('public', 'resource', 'state', 'cbx')"
+)
+# Nobody's own values are lost: objects and lists get one more.
+POISONED = (
+    "CASE jsonb_typeof({0}) WHEN 'object' THEN {0} || jsonb_build_object('odd', {1}::jsonb)"
+    " WHEN 'array' THEN {0} || jsonb_build_array({1}::jsonb) ELSE {1}::jsonb END"
+)
+ODD = {
+    "large": "1e5000",
+    "largest": "1e131071",
+    "fine": "1e-16383",
+    "deep": "[" * 3000 + "]" * 3000,
+}
+
+
+def poison(database: Database, value: str) -> None:
+    """Put a value into every JSON value of every row, as another program could."""
+    connection = database.connection
+    for table, column in connection.execute(JSON_COLUMNS.encode()).fetchall():
+        made = POISONED.format(column, f"'{value}'")
+        connection.execute(f"UPDATE {table} SET {column} = {made} WHERE {column} IS NOT NULL".encode())  # noqa: S608  # our own tables
+
+
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
+def test_it_hides_and_holds_no_turn(
+    database: Database, runtime: Runtime, ask: Asked, cbx: Cbx, value: str
+) -> None:
+    ask()
+    turn = Desk(runtime).waiting("c1").fence.agent_turn_id
+    poison(database, value)
+    reading = [
+        *(["why", "--all"], ["why", turn], ["turn", "show", turn], ["turn", "list"], ["turn", "trace", turn]),
+        *(["inbox", "list"], ["inbox", "show", turn], ["agent", "list"], ["agent", "show", "clerk"]),
+        *(["card", "list"], ["box", "list"], ["render", "--turn", turn], ["profile", "list"]),
+        *(["profile", "show", "clerk"], ["project", "show"], ["turn", "logs", turn], ["reap"]),
+    ]
+    answers = {tuple(words): cbx(*words, "-o", "json") for words in reading}
+    assert not {words: answer.err for words, answer in answers.items() if answer.code not in (0, 8)}
+    if "e" in value:
+        shown = cbx("inbox", "show", turn, "-o", "json").out.partition('"odd": ')[2]
+        assert Decimal(re.split("[^0-9.Ee-]", shown)[0]) == Decimal(value)
+    seen = exact_json.decode(cbx("turn", "show", turn, "-o", "json").out)["turn_epoch"]
+    fixing = [
+        ["turn", "nudge", turn],
+        ["turn", "requeue", turn, "--expect-epoch", str(seen), "--reason", "r"],
+        ["turn", "stop", turn],
+    ]
+    assert [cbx(*words).code for words in fixing] == [0, 0, 0]
+
+
+def test_it_does_not_come_in_by_cbx(cbx: Cbx) -> None:
+    """Refused is what has more digits than the bound, however it is written; the place is told."""
+    add = ("card", "add", "--type", "task.instruction", "--json")
+    for number in ("1e5000", "-1e1000", "1e-1000", "9" * 1001, "1." + "1" * 1000):
+        refused = cbx(*add, f'{{"a": [1, {number}]}}')
+        assert refused.code == 4
+        assert "content.data.a[1]: is a number of more than 1000 digits, written out" in refused.err
+    for number in ("1e999", "1e-999", "9" * 1000, "-1.5e-300"):
+        added = cbx(*add, f'{{"a": {number}}}', "-o", "json")
+        assert added.code == 0, added.err
