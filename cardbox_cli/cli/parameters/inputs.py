@@ -28,7 +28,7 @@ def read_text(path: str) -> str:
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
-    """All bytes of a file that is read whole. Raises InvalidInput for one that is too large, or breaks off."""
+    """All bytes of a file that is read whole. Raises InvalidInput for one too large, or that breaks off."""
     most = INPUT_SIZE.value << 20
     try:
         data = file.read(most + 1)
