@@ -27,7 +27,7 @@ class TestFiles:
     def test_of_state_that_are_nested_deeply(
         self, cbx: Cbx, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        home.mkdir()
+        home.mkdir(mode=0o700)
         for name in ("last.json", "embedded.json"):
             (home / name).write_text(DEEP)
         assert cbx("card", "show", "@last").code == 3

@@ -32,6 +32,7 @@ ODD = {
 def poison(database: Database, value: str) -> None:
     """Put a value into every JSON value of every row, as another program could."""
     connection = database.connection
+    connection.execute("ALTER TABLE cbx.audit DISABLE TRIGGER USER")
     for table, column in connection.execute(JSON_COLUMNS.encode()).fetchall():
         made = POISONED.format(column, f"'{value}'")
         connection.execute(f"UPDATE {table} SET {column} = {made} WHERE {column} IS NOT NULL".encode())  # noqa: S608  # our own tables

@@ -157,12 +157,12 @@ class TestRoster:
 class TestTools:
     def test_the_same_again_is_unchanged_and_another_needs_leave(self, database: Database) -> None:
         tools = ToolStore(database, PROJECT)
-        assert tools.add(TOOL, actor="me") == (TOOL, "added")
-        assert tools.add(TOOL, actor="me") == (TOOL, "unchanged")
+        assert tools.add(TOOL, actor="me") == (TOOL, "added", None)
+        assert tools.add(TOOL, actor="me") == (TOOL, "unchanged", None)
         other = replace(TOOL, options={}, description="Other")
         with pytest.raises(Conflict, match="there is another tool 'weather' in project 'p'"):
             tools.add(other, actor="me")
-        assert tools.add(other, actor="me", replace=True) == (other, "replaced")
+        assert tools.add(other, actor="me", replace=True) == (other, "replaced", TOOL)
         assert tools.get("weather") == other
         assert ProjectsStore(database).get(PROJECT).owner_id == "me"
 

@@ -124,7 +124,7 @@ class TestFollowing:
             code, out, err = interrupted(process)
         assert (code, out) == (130, "")
         assert err.startswith("taken as claude-code\n1 conversation, 1 card, 1 new\n")
-        assert err.endswith("\ninterrupted\n")
+        assert err.endswith("\ninterrupted: what was done until then is committed\n")
         shown = lines(cbx("card", "export", "--box", first["box_id"], "--to", "claude-code"))
         assert list(map(json.loads, shown)) == list(map(json.loads, file.read_text().splitlines()))
 
