@@ -49,6 +49,12 @@ class Target:
         return EmbeddedServer(self.home, announce=self.announce)
 
 
+_SEEN = (
+    "warning: `ps` shows the password in --database-url to everybody on this machine, and shells remember it:"
+    " CBX_DATABASE_URL, the config file and ~/.pgpass keep it"
+)
+
+
 def find_target(
     url: str | None = None,
     *,
@@ -67,6 +73,8 @@ def find_target(
     if url is not None:
         if not url.strip():
             raise UsageError("--database-url is empty", hint="leave it out to use the embedded database")
+        if has_password(url):
+            announce(_SEEN)
         return Target(url, "--database-url", home, announce)
     if named:
         return Target(named, DATABASE_URL.name, home, announce)
