@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
@@ -16,6 +17,8 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 _COMMITTED = "what was done until then is committed"
+# Where a further line of a text begins as lines of cbx do.
+_OF_CBX = re.compile(r"(?<=[\n\r])(?=(?:error|hint|warning|next|by|fix)\b)")
 
 
 def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> int:
@@ -114,10 +117,15 @@ def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
 
 
 def _as_text(error: CbxError) -> str:
-    lines = [f"error: {error.message}"]
+    lines = [f"error: {_own_lines(error.message)}"]
     if error.hint:
-        lines.append(f"hint: {error.hint}")
+        lines.append(f"hint: {_own_lines(error.hint)}")
     return printable("\n".join(lines))
+
+
+def _own_lines(text: str) -> str:
+    """`text` without a line that passes for another of cbx: what it quotes may hold any."""
+    return _OF_CBX.sub("  ", text)
 
 
 def _as_json(error: CbxError) -> str:

@@ -117,7 +117,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("timeout_seconds", "suspend_timeout_seconds"):
             value = self.options.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-                return float(value)
+                return float(min(value, _MAX_SECONDS))
         return None
 
 

@@ -5,6 +5,8 @@ A database that another program made may lack the table: then nothing is kept, a
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from cardbox_cli.model.boxes import Provenance
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
@@ -33,10 +35,14 @@ class BoxInfoStore(ProjectStore):
         return dict(self._rows("box_titles", box_ids=list(box_ids)))
 
     def provenance(self, box_id: str) -> Provenance | None:
-        """How the box was packed; None if it was not, or if this database does not keep it."""
+        """How the box was packed; None if it was not, or nobody can tell."""
         if not self.database.keeps_box_info:
             return None
-        return self._one(Provenance, "provenance_of_box", box_id=box_id)
+        try:
+            return self._one(Provenance, "provenance_of_box", box_id=box_id)
+        except msgspec.ValidationError:
+            # Another program wrote it: nobody knows.
+            return None
 
     def forget(self, box_id: str) -> None:
         """Remove what is kept of a box."""

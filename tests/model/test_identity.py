@@ -105,6 +105,8 @@ def test_a_tool_that_is_taken() -> None:
     [
         ({}, None, None),
         ({"exec": "cat", "timeout_seconds": 2}, "cat", 2.0),
+        ({"exec": "cat", "timeout_seconds": 10**400}, "cat", 1e9),
+        ({"exec": "cat", "timeout_seconds": 1e300}, "cat", 1e9),
         ({"exec": " ", "suspend_timeout_seconds": 7}, None, 7.0),
         ({"exec": ["cat"], "timeout_seconds": "2"}, None, None),
         ({"timeout_seconds": True, "suspend_timeout_seconds": -1}, None, None),

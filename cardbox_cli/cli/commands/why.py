@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.escaping import flat
+from cardbox_cli.cli.escaping import flat, spelled
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
@@ -135,7 +135,8 @@ def _headline(diagnosis: "Diagnosis") -> str:
 
 
 def _named(diagnosis: "Diagnosis") -> str:
-    return f"agent {diagnosis.agent}" if diagnosis.turn is None else f"turn {diagnosis.turn}"
+    what, name = ("agent", diagnosis.agent) if diagnosis.turn is None else ("turn", diagnosis.turn)
+    return f"{what} {spelled(name)}"
 
 
 # --- for programs

@@ -84,7 +84,6 @@ def _by(author: Author, given: CardDraft) -> CardDraft:
         card_id=new_card_id(),
         metadata={**kept, **author.metadata},
         tool_calls=calls,
-        ttl_seconds=given.ttl_seconds,
     )
 
 

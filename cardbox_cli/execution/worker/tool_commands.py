@@ -66,7 +66,7 @@ def _mismatch_of_object(value: dict[str, Any], schema: dict[str, Any], place: st
     known: dict[str, Any] = properties if isinstance(properties, dict) else {}
     required = schema.get("required")
     for name in required if isinstance(required, list) else ():
-        if name not in value:
+        if isinstance(name, str) and name not in value:
             return f"{place}: {name!r} is missing"
     for name, item in value.items():
         if name not in known and schema.get("additionalProperties") is False:
@@ -89,5 +89,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
 def _is_of(value: Any, kind: Any) -> bool:
     if kind in ("number", "integer"):
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-        return is_number and (kind == "number" or value % 1 == 0)
-    return isinstance(value, _KINDS[kind]) if kind in _KINDS else True
+        return is_number and (kind == "number" or _is_whole(value))
+    return isinstance(value, _KINDS[kind]) if isinstance(kind, str) and kind in _KINDS else True
+
+
+def _is_whole(value: float | Decimal) -> bool:
+    # Of numbers of any size: a remainder of a large Decimal cannot be had.
+    return value == value.to_integral_value() if isinstance(value, Decimal) else value % 1 == 0

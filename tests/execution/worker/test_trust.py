@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -107,6 +108,8 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"t
         ({"city": 3}, CITY, "the arguments.city: not of type string"),
         ({"days": True}, CITY, "the arguments.days: not of type integer"),
         ({"days": 1.5}, CITY, "the arguments.days: not of type integer"),
+        ({"days": Decimal("1e300")}, CITY, None),
+        ({"days": Decimal("1e-300")}, CITY, "the arguments.days: not of type integer"),
         (
             {"more": 1},
             {**CITY, "additionalProperties": False},
@@ -117,6 +120,7 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"t
         # What other programs may have stored as a schema.
         ({"a": 1}, {"type": 7, "required": "a", "properties": [], "enum": {}}, None),
         ({"a": 1}, {"type": "unheard-of"}, None),
+        ({"a": 1}, {"type": [{}], "required": [[1], {}]}, None),
         ({"a": 1}, None, None),
     ],
 )
