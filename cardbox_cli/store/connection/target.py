@@ -50,7 +50,7 @@ class Target:
 
 
 _SEEN = (
-    "warning: `ps` shows the password in --database-url to everybody on this machine, and shells remember it:"
+    "warning: ps shows the password in --database-url to everybody on this machine, and shells remember it:"
     " CBX_DATABASE_URL, the config file and ~/.pgpass keep it"
 )
 
