@@ -437,7 +437,8 @@ class TestTheEditor:
         address = hide_password(target.conninfo or "")
         result = cbx("card", "edit", old, "--database-url", f"{address} {secret}")
         [kept] = drafts.iterdir()
-        _, remedy, end = result.err.splitlines()[0].split("`")
+        told = next(line for line in result.err.splitlines() if "`" in line)
+        _, remedy, end = told.split("`")
         words = shlex.split(remedy)
         assert words[:2] + words[3:] == ["cbx", "--database-url", "card", "edit", old, "--file", str(kept)]
         assert words[2] == address
