@@ -13,7 +13,7 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.queue.claims import Claimed, begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.program import Program
+from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
 from cardbox_cli.execution.worker.steps import enter, read_turn
 from cardbox_cli.model.cards import CardDraft, draft_card

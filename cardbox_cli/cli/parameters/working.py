@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.parameters.types import FILE, OneOf
-from cardbox_cli.execution.worker.environment import PASSED_ON
+from cardbox_cli.execution.worker.commands.environment import PASSED_ON
 
 # As of `execution/worker/answers`, which is loaded when it is needed.
 ANSWER_MODES = ("auto", "response", "text", "cards")

@@ -4,7 +4,7 @@ from signal import Signals
 from typing import Any
 
 from cardbox_cli.execution.tool_calls import ToolCall
-from cardbox_cli.execution.worker.command import MAX_OUTPUT, Ran
+from cardbox_cli.execution.worker.commands.command import MAX_OUTPUT, Ran
 from cardbox_cli.execution.worker.redaction import LONGEST, redacted
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.logs import last_lines

@@ -20,10 +20,11 @@ from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
-from cardbox_cli.execution.worker.command import Ran, run_command
+from cardbox_cli.execution.worker.commands.command import Ran, run_command
+from cardbox_cli.execution.worker.commands.program import Program
+from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
 from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
-from cardbox_cli.execution.worker.program import Program
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.results import result_of
 from cardbox_cli.execution.worker.steps import (
@@ -40,7 +41,6 @@ from cardbox_cli.execution.worker.steps import (
     suspend,
     understand,
 )
-from cardbox_cli.execution.worker.tool_commands import mismatch
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id

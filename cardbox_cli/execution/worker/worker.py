@@ -22,8 +22,8 @@ from cardbox_cli.execution.notifications.listener import Listener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, heartbeat
 from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
-from cardbox_cli.execution.worker.program import Program
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
 from cardbox_cli.execution.worker.trouble import shown_trouble
 from cardbox_cli.model.execution.turns import InboxRow

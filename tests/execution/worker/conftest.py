@@ -7,9 +7,9 @@ import pytest
 
 from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.program import Program
+from cardbox_cli.execution.worker.commands.program import Program
+from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.tool_commands import ToolCommands
 
 WORKER = "w1"
 

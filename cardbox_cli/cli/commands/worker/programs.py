@@ -9,8 +9,8 @@ import msgspec
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.execution.worker.environment import passed_on
-from cardbox_cli.execution.worker.tool_commands import ToolCommand
+from cardbox_cli.execution.worker.commands.environment import passed_on
+from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand
 from cardbox_cli.settings import DATABASE_URL, HOME
 from cardbox_cli.store.connection.target import Target
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.answers import AnswerMode
-    from cardbox_cli.execution.worker.program import Program
+    from cardbox_cli.execution.worker.commands.program import Program
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
 
 
@@ -82,8 +82,8 @@ def command(
     """
     _check(exec_, target, once=once, drain=drain)
     from cardbox_cli.cli.commands.worker.programs import environment_of, read_tool_commands
-    from cardbox_cli.execution.worker.program import Program
-    from cardbox_cli.execution.worker.tool_commands import ToolCommands
+    from cardbox_cli.execution.worker.commands.program import Program
+    from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
@@ -118,7 +118,7 @@ def command(
 
 
 def _check_program(program: "Program") -> None:
-    from cardbox_cli.execution.worker.lookup import missing_program
+    from cardbox_cli.execution.worker.commands.lookup import missing_program
 
     missing = missing_program(program.command, program.environment)
     if missing is not None:

@@ -17,7 +17,7 @@ from typing import IO
 
 import msgspec
 
-from cardbox_cli.execution.worker.supervised import SupervisedCommand
+from cardbox_cli.execution.worker.commands.supervised import SupervisedCommand
 from cardbox_cli.settings import COMMAND_OUTPUT, STDERR_KEPT
 
 # What a command may print before it is stopped, in bytes.

@@ -12,8 +12,8 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.worker.answers import AnswerMode, AnswerRules
-from cardbox_cli.execution.worker.environment import passed_on
-from cardbox_cli.execution.worker.tool_commands import ToolCommands
+from cardbox_cli.execution.worker.commands.environment import passed_on
+from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TIME
 
 
