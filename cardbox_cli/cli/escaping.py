@@ -2,7 +2,7 @@
 
 import re
 
-from cardbox_cli.model.visible_text import UNSEEN
+from cardbox_cli.model.text.visible_text import UNSEEN
 
 
 def printable(text: str) -> str:

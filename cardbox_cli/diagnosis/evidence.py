@@ -7,12 +7,12 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.locks import command
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.command_lines import quoted
-from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.diagnosis import LiveWorker, Lock, Session
 from cardbox_cli.model.execution.logs import last_lines
 from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry
 from cardbox_cli.model.moments import unbounded
+from cardbox_cli.model.text.command_lines import quoted
+from cardbox_cli.model.text.durations import duration
 
 # What an operator must know before a turn is taken from a worker without a lease.
 UNFENCED = "a worker of another system, which cbx does not fence: what it writes may be kept"

@@ -159,3 +159,25 @@ def digest_line(card: Card | CardDraft) -> bytes:
         {key: value for key, value in metadata.items() if key not in CIRCUMSTANCES},
     ]
     return exact_json.canonical(exact_json.encode(parts))
+
+
+def decode_box(row: str) -> Box:
+    """The box of a row's JSON; ids of it that are no texts stand as their JSON."""
+    try:
+        return msgspec.json.decode(row, type=Box)
+    except exact_json.ODD:
+        # A foreign row whose list holds something that is no string.
+        values = exact_json.decode_stored(row)
+        for key in ("card_ids", "parent_ids"):
+            values[key] = _as_texts(values[key])
+        return msgspec.convert(values, Box)
+
+
+def _as_texts(ids: list[Any]) -> list[str]:
+    """Ids of a row; what is no text among them is another program's, and stands as its JSON."""
+    return [each if isinstance(each, str) else exact_json.encode(each).decode() for each in ids]
+
+
+def decode_ids(text: str) -> list[str]:
+    """The ids of a row's JSON list; what is no text among them stands as its JSON."""
+    return _as_texts(exact_json.decode_stored(text))

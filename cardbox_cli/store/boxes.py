@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, InvalidInput
-from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Box, BoxView, CardState, Provenance, Reference, Slot, digest
+from cardbox_cli.model.boxes import (
+    Box,
+    BoxView,
+    CardState,
+    Provenance,
+    Reference,
+    Slot,
+    decode_box,
+    decode_ids,
+    digest,
+)
 from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
@@ -144,7 +153,7 @@ class BoxStore(ProjectStore):
             provenance = self.provenance(box.box_id)
             if provenance is not None:
                 self._info.keep(box.box_id, box.title, provenance.moved(box.card_ids, card_ids))
-        return msgspec.structs.replace(_decode_box(row), title=box.title)
+        return msgspec.structs.replace(decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
         """A new box with the same ids and this box as its parent."""
@@ -200,7 +209,7 @@ class BoxStore(ProjectStore):
         """The boxes of these ids in the order of `box_ids`, each once. A missing one is no error."""
         wanted = unique(as_box_id(box_id) or box_id for box_id in box_ids)
         rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in wanted if as_box_id(box_id)])
-        boxes = {box.box_id: box for box in self._with_titles([_decode_box(row) for row in rows])}
+        boxes = {box.box_id: box for box in self._with_titles([decode_box(row) for row in rows])}
         return FoundBoxes(
             boxes=[boxes[box_id] for box_id in wanted if box_id in boxes],
             missing_box_ids=[box_id for box_id in wanted if box_id not in boxes],
@@ -210,7 +219,7 @@ class BoxStore(ProjectStore):
         """The id list of each of these boxes that exists, keyed by canonical box id."""
         wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
         rows = self._rows("box_id_lists", box_ids=wanted)
-        return {box_id: _as_texts(exact_json.decode_stored(ids)) for box_id, ids in rows}
+        return {box_id: decode_ids(ids) for box_id, ids in rows}
 
     def existing(self, box_ids: Iterable[str]) -> set[str]:
         """Those of these ids that are boxes of the project."""
@@ -331,7 +340,7 @@ class BoxStore(ProjectStore):
 
     def _page(self, where: BoxFilter, after: Box | None, size: int) -> list[Box]:
         rows = self._column("list_boxes", **place(where, after, size, **_BY_CHANGE))
-        return self._with_titles([_decode_box(row) for row in rows])
+        return self._with_titles([decode_box(row) for row in rows])
 
     def _page_of_refs(self, card_id: str, after: Reference | None, size: int) -> list[Reference]:
         asked = place(BoxFilter(), after, size, **_BY_CHANGE)
@@ -350,7 +359,7 @@ class BoxStore(ProjectStore):
     def lock(self, box_id: str) -> Box:
         """The box, held until the end of the transaction. Raises NotFound."""
         row = self._found(self._value("lock_box", box_id=_uuid(box_id)), "box", box_id, _NO_BOX)
-        return self._with_titles([_decode_box(row)])[0]
+        return self._with_titles([decode_box(row)])[0]
 
     def _check_output(self, fence: Fence, box_id: str) -> None:
         head = HeadStore(self.database, self.project_id).hold(fence)
@@ -386,19 +395,3 @@ def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
 def _slot(row: tuple[Any, ...]) -> Slot:
     position, card_id, state, card = row
     return Slot(position, card_id, None if card is None else decode_card(card), state)
-
-
-def _decode_box(row: str) -> Box:
-    try:
-        return msgspec.json.decode(row, type=Box)
-    except exact_json.ODD:
-        # A foreign row whose list holds something that is no string.
-        values = exact_json.decode_stored(row)
-        for key in ("card_ids", "parent_ids"):
-            values[key] = _as_texts(values[key])
-        return msgspec.convert(values, Box)
-
-
-def _as_texts(ids: list[Any]) -> list[str]:
-    """Ids of a row; what is no text among them is another program's, and stands as its JSON."""
-    return [each if isinstance(each, str) else exact_json.encode(each).decode() for each in ids]

@@ -14,8 +14,8 @@ import msgspec
 from cardbox_cli.errors import CardConflict, CbxError, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
-from cardbox_cli.model.command_lines import command_line
 from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.store.card_use import CardUseStore, Force
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place

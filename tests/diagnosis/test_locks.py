@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from cardbox_cli.diagnosis.locks import command, rooted
 from cardbox_cli.model.execution.diagnosis import Held, Session
@@ -96,7 +95,7 @@ def waiting(world: World, connection: psycopg.Connection[Any], statement: str) -
 
     def execute() -> None:
         try:
-            connection.execute(sql.SQL(statement))  # type: ignore[arg-type]
+            connection.execute(statement.encode())
         except psycopg.Error:
             connection.rollback()
 

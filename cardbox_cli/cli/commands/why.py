@@ -15,7 +15,7 @@ from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
-from cardbox_cli.model.command_lines import command_line
+from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:

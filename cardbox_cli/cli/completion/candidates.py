@@ -18,7 +18,7 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.root import COMPLETING, root
 from cardbox_cli.cli.session import ProcessContext, Session
-from cardbox_cli.model.visible_text import is_visible
+from cardbox_cli.model.text.visible_text import is_visible
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database

@@ -21,7 +21,7 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.shell.lines import LEAVE, USE, Shell
-from cardbox_cli.model.visible_text import is_visible
+from cardbox_cli.model.text.visible_text import is_visible
 from cardbox_cli.store.connection.target import may_hold_password
 
 HISTORY = "shell_history"

@@ -24,10 +24,10 @@ from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
 from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.durations import duration
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:

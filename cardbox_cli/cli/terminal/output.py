@@ -20,7 +20,7 @@ from cardbox_cli.cli.terminal.shown import Columns, Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, print_table
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.visible_text import breaks_line
+from cardbox_cli.model.text.visible_text import breaks_line
 
 
 def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> None:

@@ -22,11 +22,11 @@ from cardbox_cli.execution.queue.messages import TURN, Message, Sender, send
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.headers import Lineage
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, QUEUED, Fence, Head, InboxRow, new_id
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.packing.pack import Check, Packed, pack
 from cardbox_cli.store.projects import ensure_project
 

@@ -11,8 +11,8 @@ from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.views.turn_page import TurnSummary, summary
-from cardbox_cli.model.command_lines import argument, quoted
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
+from cardbox_cli.model.text.command_lines import argument, quoted
 from cardbox_cli.store.views.turns import TurnViews
 
 

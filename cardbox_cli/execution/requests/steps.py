@@ -25,10 +25,10 @@ from cardbox_cli.execution.requests.step_snapshots import (
 from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
 from cardbox_cli.model.ids import fits, short_id, unique
+from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from cardbox_cli.errors import WaitedTooLong
-from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.execution.standing import ENDED
+from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.views.turns import TurnRow, TurnViews
 
 # Seconds between two looks: at first, and at most.

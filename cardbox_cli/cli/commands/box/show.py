@@ -25,8 +25,8 @@ from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
+from cardbox_cli.model.text.visible_text import indented
 from cardbox_cli.model.tokens import card_tokens
-from cardbox_cli.model.visible_text import indented
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

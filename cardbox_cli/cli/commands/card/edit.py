@@ -21,9 +21,9 @@ from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card
-from cardbox_cli.model.command_lines import argument
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
+from cardbox_cli.model.text.command_lines import argument
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore

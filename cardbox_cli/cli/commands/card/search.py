@@ -21,7 +21,7 @@ from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.found_text import around, pattern, searched_words
+from cardbox_cli.model.text.found_text import around, pattern, searched_words
 
 if TYPE_CHECKING:
     from cardbox_cli.store.views.boxes import BoxViews

@@ -14,7 +14,7 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.visible_text import indented
+from cardbox_cli.model.text.visible_text import indented
 
 
 @verb("cbx card show 5f0c2a91", "cbx card show 5f0c2a91 -o json | jq .content", pages=True)

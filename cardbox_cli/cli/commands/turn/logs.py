@@ -10,9 +10,9 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.durations import duration
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.visible_text import indented
+from cardbox_cli.model.text.durations import duration
+from cardbox_cli.model.text.visible_text import indented
 
 if TYPE_CHECKING:
     from cardbox_cli.model.execution.logs import CommandLog

@@ -14,10 +14,10 @@ from cardbox_cli.cli.terminal.shown import Columns, picked
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turns import end_of_stderr
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.durations import duration
 from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.durations import duration
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnView

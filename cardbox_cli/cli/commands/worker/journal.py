@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.session import FORMATS, announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.model.visible_text import one_entry
+from cardbox_cli.model.text.visible_text import one_entry
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.worker.runner import Outcome

@@ -6,7 +6,7 @@ Pure. The names in them may be of other programs, and hold anything.
 import shlex
 from collections.abc import Sequence
 
-from cardbox_cli.model.visible_text import is_visible
+from cardbox_cli.model.text.visible_text import is_visible
 
 
 def quoted(word: str) -> str:

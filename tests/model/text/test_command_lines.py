@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from cardbox_cli.model.command_lines import argument, command_line, quoted
+from cardbox_cli.model.text.command_lines import argument, command_line, quoted
 
 ODD = [
     "turn_1",

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from cardbox_cli.model.visible_text import breaks_line, indented, is_visible, on_one_line, one_entry
+from cardbox_cli.model.text.visible_text import breaks_line, indented, is_visible, on_one_line, one_entry
 
 ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 
