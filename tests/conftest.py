@@ -7,6 +7,7 @@ the embedded one, or Debian's PostgreSQL 15 under the same start code.
 import json
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,6 +31,10 @@ from tests.packages import debian_postgres_15
 
 # Those of turns serve every folder in which turns run.
 pytest_plugins = ["tests.execution.fixtures"]
+
+# What a shell without job control starts in the background ignores SIGINT, and so would every command of a test.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROJECT = "p"
 TEMPLATE = "cbx_template"
