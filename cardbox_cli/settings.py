@@ -172,6 +172,14 @@ TURN_TIME = Variable(
     1,
     30 * _DAY,
 )
+CHAT_WINDOW = Variable(
+    "CBX_CHAT_WINDOW",
+    "count",
+    30,
+    "Entries of a chat's transcript that a run sees which has no context yet.",
+    0,
+    1000,
+)
 STDERR_KEPT = Variable(
     "CBX_STDERR_KEPT",
     "count",
@@ -219,6 +227,7 @@ TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the 
 _OF_EXECUTION = (
     *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
     *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, MAX_TOOL_CALLS, TURN_TIME, STDERR_KEPT),
+    CHAT_WINDOW,
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
@@ -285,6 +294,7 @@ class Settings:
     max_tool_calls: int = MAX_TOOL_CALLS.default
     turn_time: float = TURN_TIME.default
     stderr_kept: int = STDERR_KEPT.default
+    chat_window: int = CHAT_WINDOW.default
 
     def __post_init__(self) -> None:
         _check({variable: getattr(self, field) for field, variable in EXECUTION.items()}, _FIELDS)
