@@ -3,7 +3,7 @@
 Pure: files are handed in as bytes by their names below the folder. Reading them is `folders.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,12 +57,13 @@ def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
     """The chat whose files these are."""
     skipped: list[Skipped] = []
     reader = _Reader(chat_key, files, skipped)
-    items, beside = reader.index()
+    archives = reader.archives()
+    items, beside = reader.index({archive.context_id for archive in archives})
     return ChatFiles(
         chat_key=chat_key,
         transcript=reader.transcript(),
         active=reader.active(),
-        archives=reader.archives(),
+        archives=archives,
         items=items,
         beside=beside,
         memory=reader.memory(),
@@ -129,7 +130,7 @@ class _Reader:
             self._skip(name, None, f"message {number}: {reason}")
         return archive
 
-    def index(self) -> tuple[list[Item] | None, dict[str, Any]]:
+    def index(self, taken: Collection[str]) -> tuple[list[Item] | None, dict[str, Any]]:
         if names.INDEX not in self._files:
             return None, {}
         try:
@@ -138,13 +139,14 @@ class _Reader:
         except (Unfit, msgspec.ValidationError) as exc:
             self._skip(names.INDEX, None, str(exc))
             return [], {}
-        items = [item for number, each in enumerate(listed, 1) if (item := self._item(number, each))]
+        found = (self._item(number, each, taken) for number, each in enumerate(listed, 1))
+        items = [item for item in found if item is not None]
         return items, {key: each for key, each in value.items() if key not in ("v", "items")}
 
-    def _item(self, number: int, value: object) -> Item | None:
+    def _item(self, number: int, value: object, taken: Collection[str]) -> Item | None:
         try:
             item = Item.of(value)
-            if names.archive_file(item.context_id) not in self._files:
+            if item.context_id not in taken:
                 raise Unfit(f"there is no archive {item.context_id[:80]!r}")
         except Unfit as exc:
             self._skip(names.INDEX, None, f"item {number}: {exc}")

@@ -11,9 +11,10 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from cardbox_cli import __version__
 from cardbox_cli.cli.parameters.inputs import read_text, source_name, standard_input
 from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.shell.lines import Shell
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
@@ -44,8 +45,10 @@ def command(
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
             from cardbox_cli.cli.shell.prompt import converse
+            from cardbox_cli.cli.shell.typed import TypedShell
 
-            return converse(shell)
+            announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D leaves")
+            return converse(TypedShell(shell))
         with _script(file or "-") as lines:
             return shell.run_script(lines, source_name(file or "-"), keep_going=keep_going)
 

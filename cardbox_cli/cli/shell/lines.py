@@ -1,6 +1,6 @@
 """The lines of `cbx shell`: how each is split into words, run and counted, on one connection.
 
-What a terminal adds (prompt, history, Tab) is `prompt.py`.
+What a terminal adds is `typed.py`.
 """
 
 import re
@@ -59,11 +59,10 @@ class Shell(ProcessContext):
 
     def run(self, line: str) -> int:
         """Run one line; its exit code, its failure reported. None of its options stay for the next one."""
-        own = replace(self.settings)
         try:
             words = split(line)
         except UsageError as exc:
-            return boundary.run(_raising(exc), line.split(), own)
+            return boundary.run(_raising(exc), line.split(), replace(self.settings))
         if len(words) == 1 and words[0] in LEAVE:
             self.left = True
             return 0
@@ -71,7 +70,12 @@ class Shell(ProcessContext):
         if not words:
             return 0
         if words[0] == USE:
-            return boundary.run(lambda: self._use(words[1:]), words, own)
+            return boundary.run(lambda: self._use(words[1:]), words, replace(self.settings))
+        return self.run_words(words)
+
+    def run_words(self, words: list[str]) -> int:
+        """Run a command by its words; its exit code, its failure reported."""
+        own = replace(self.settings)
 
         def run_words() -> object:
             return self._commands.main(words, prog_name="cbx", standalone_mode=False, obj=own)
