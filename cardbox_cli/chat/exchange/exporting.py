@@ -1,4 +1,4 @@
-"""A chat of a project as files of the on-disk layout: those that it was imported from, and what came since."""
+"""A chat as files of the on-disk layout: those that it was imported from, and what came since."""
 
 import msgspec
 
