@@ -5,7 +5,7 @@ is active then. A box becomes a snapshot by changing hands; a snapshot becomes a
 same cards. Nothing is judged here: a context changes by an explicit call alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -49,8 +49,8 @@ def start_new(room: Room, chat_key: str, *, title: str | None = None, reason: st
     with room.transaction():
         chat = room.chats.lock(chat_key)
         now = room.database.now()
-        archived = _archived(room, chat, now, title=title, reason=reason)
-        room.chats.write(_emptied(chat, "new", now), now)
+        archived = archive_active(room, chat, now, title=title, reason=reason)
+        room.chats.write(emptied(chat, "new", now), now)
         return Changed(chat_key=chat_key, archived=archived, run_id=_run_of(chat, now))
 
 
@@ -59,7 +59,7 @@ def clear(room: Room, chat_key: str) -> Changed:
     with room.transaction():
         chat = room.chats.lock(chat_key)
         now = room.database.now()
-        room.chats.write(_emptied(chat, "clear", now), now)
+        room.chats.write(emptied(chat, "clear", now), now)
         return Changed(chat_key=chat_key, run_id=_run_of(chat, now))
 
 
@@ -83,7 +83,7 @@ def load(room: Room, chat_key: str, context_id: str | None = None, *, words: str
         )
         if chat.is_as_loaded and chat.context_id == archive.context_id:
             return changed
-        archived = _archived(room, chat, now)
+        archived = archive_active(room, chat, now)
         room.chats.write(_loaded(room, chat, archive, now), now)
         return msgspec.structs.replace(changed, archived=archived)
 
@@ -117,7 +117,8 @@ def _loaded(room: Room, chat: Chat, archive: Archive, now: datetime) -> Chat:
     )
 
 
-def _emptied(chat: Chat, by: ResetBy, now: datetime) -> Chat:
+def emptied(chat: Chat, by: ResetBy, now: datetime) -> Chat:
+    """The head of a chat whose active context is empty from now on; to be written."""
     return msgspec.structs.replace(
         chat,
         context_id=None,
@@ -131,10 +132,13 @@ def _emptied(chat: Chat, by: ResetBy, now: datetime) -> Chat:
     )
 
 
-def _archived(
+def archive_active(
     room: Room, chat: Chat, now: datetime, *, title: str | None = None, reason: str | None = None
 ) -> str | None:
-    """Archive what is active, unless it is a snapshot as it stands; the snapshot, None where nothing is."""
+    """Archive what is active in a chat that is held, unless it is a snapshot as it stands.
+
+    The id of that snapshot; None where nothing is active.
+    """
     if chat.context_box_id is None or chat.context_id is None:
         return None
     if chat.is_as_loaded:
@@ -182,11 +186,20 @@ def archive_of(
     )
 
 
-def keep(room: Room, archive: Archive, cards: Sequence[Card | CardDraft]) -> bool:
-    """Write an archived context, so that a search finds it; False where the chat has it already."""
+def keep(
+    room: Room,
+    archive: Archive,
+    cards: Sequence[Card | CardDraft],
+    *,
+    layout: Mapping[str, Any] | None = None,
+) -> bool:
+    """Write an archived context, so that a search finds it; False where the chat has it already.
+
+    `layout` is what the file that it was imported from says besides.
+    """
     text = search_text(card_text(card.content) for card in cards)
     terms = IndexTerms(room.project_id, archive.chat_key).of_archive(archive, text)
-    return room.archives.add(archive, search_text=text, terms=terms)
+    return room.archives.add(archive, search_text=text, terms=terms, layout=layout)
 
 
 def with_round(room: Room, chat: Chat, card_ids: Sequence[str], now: datetime) -> Chat:

@@ -107,11 +107,10 @@ def _is_folder(path: Path, root: Path) -> bool:
     return path.is_dir()
 
 
-def write_files(folder: Path, root: Path, files: Mapping[str, str], *, replace: bool) -> list[str]:
-    """Write files below a folder of `root`; the names of those that were changed, in order.
+def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: bool) -> dict[str, str]:
+    """Those of the files that are not so below a folder of `root`. Writes nothing.
 
-    Looks at all before it writes any. Raises Conflict where something would be lost, unless told to
-    `replace`; InvalidInput for a link, or what cannot be written.
+    Raises Conflict where something would be lost, unless told to `replace`; InvalidInput for a link.
     """
     changed = {}
     for name, text in files.items():
@@ -121,9 +120,13 @@ def write_files(folder: Path, root: Path, files: Mapping[str, str], *, replace: 
         if there is not None and not replace:
             _check_loss(folder / name, name, there, files)
         changed[name] = text
-    for name, text in changed.items():
+    return changed
+
+
+def write_files(folder: Path, root: Path, files: Mapping[str, str]) -> None:
+    """Write files below a folder of `root`, each whole or not at all. Raises InvalidInput where it cannot."""
+    for name, text in files.items():
         _write(folder / name, root, text)
-    return list(changed)
 
 
 def _there(path: Path, root: Path) -> bytes | None:

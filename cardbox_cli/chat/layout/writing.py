@@ -11,7 +11,7 @@ import msgspec
 
 from cardbox_cli.chat.layout import names
 from cardbox_cli.chat.layout.reading import ChatFiles, Moved
-from cardbox_cli.chat.layout.records import Archive, Item, Line, moment_of
+from cardbox_cli.chat.layout.records import Item, Line, moment_of
 from cardbox_cli.model import exact_json
 
 # So many lines a transcript's file may have before the older half of them moves to a file of its own.
@@ -33,18 +33,6 @@ def files_of(chat: ChatFiles) -> dict[str, str]:
     if chat.memory is not None:
         files[names.MEMORY] = chat.memory
     return files
-
-
-def item_of(archive: Archive) -> Item:
-    """What the index says of an archive that nobody has described."""
-    return Item(
-        v=1,
-        context_id=archive.context_id,
-        title=archive.title,
-        created_at=archive.created_at,
-        archived_at=archive.archived_at,
-        turns=len(archive.messages),
-    )
 
 
 def rolled_over(files: list[Moved], more: Iterable[Line]) -> list[Moved]:

@@ -3,14 +3,17 @@
 Never changed once written. Methods take part in the caller's transaction.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Archive, Findable
 from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Dated, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 
@@ -21,10 +24,26 @@ _COUNTED = 10_000
 class ArchiveStore(ProjectStore):
     """The archived contexts of the chats of one project."""
 
-    def add(self, archive: Archive, *, search_text: str, terms: Sequence[int]) -> bool:
-        """Write an archived context; False where the chat has it already."""
+    def add(
+        self,
+        archive: Archive,
+        *,
+        search_text: str,
+        terms: Sequence[int],
+        layout: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Write an archived context; False where the chat has it already.
+
+        `layout` is what the file that it was imported from says besides.
+        """
         row = {**msgspec.structs.asdict(archive), "search_text": search_text, "terms": list(terms)}
-        return self._run("insert_chat_context", **row) > 0
+        kept = None if layout is None else jsonb(dict(layout))
+        return self._run("insert_chat_context", **row, layout=kept) > 0
+
+    def layouts(self, chat_key: str) -> dict[str, Any]:
+        """What the files say besides that archived contexts were imported from, by the ids of these."""
+        rows = self._rows("chat_context_layouts", chat_key=chat_key)
+        return {context_id: exact_json.decode_stored(layout) for context_id, layout in rows}
 
     def find(self, chat_key: str, context_id: str) -> Archive | None:
         """The archived context of this id."""

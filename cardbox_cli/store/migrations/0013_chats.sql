@@ -33,7 +33,8 @@ CREATE INDEX IF NOT EXISTS idx_chats_key ON cbx.chats (chat_key, project_id);
 
 -- makes: cbx.chat_contexts
 -- The archived contexts of chats, each a box. terms: what a search finds it by, hashes of its words and of pieces of
--- them, each made with project and chat; search_text: what a search ranks it by.
+-- them, each made with project and chat; search_text: what a search ranks it by. layout: what the file that it was
+-- imported from says besides.
 CREATE TABLE IF NOT EXISTS cbx.chat_contexts (
     project_id         text COLLATE "C" NOT NULL,
     chat_key           text COLLATE "C" NOT NULL,
@@ -46,6 +47,7 @@ CREATE TABLE IF NOT EXISTS cbx.chat_contexts (
     messages           integer NOT NULL,
     search_text        text NOT NULL,
     terms              integer[] NOT NULL,
+    layout             jsonb,
     created_at         timestamptz NOT NULL,
     archived_at        timestamptz NOT NULL,
     PRIMARY KEY (project_id, chat_key, context_id)

@@ -103,9 +103,9 @@ json_build_object(
 -- An archived context, unless it is there already.
 INSERT INTO cbx.chat_contexts
     (project_id, chat_key, context_id, box_id, title, reason, checkpoint_index, checkpoint_preview, messages,
-     search_text, terms, created_at, archived_at)
+     search_text, terms, layout, created_at, archived_at)
 VALUES (%(project_id)s, %(chat_key)s, %(context_id)s, %(box_id)s, %(title)s, %(reason)s, %(checkpoint_index)s,
-    %(checkpoint_preview)s, %(messages)s, %(search_text)s, %(terms)s, %(created_at)s, %(archived_at)s)
+    %(checkpoint_preview)s, %(messages)s, %(search_text)s, %(terms)s, %(layout)s, %(created_at)s, %(archived_at)s)
 ON CONFLICT DO NOTHING
 
 -- name: chat_context
@@ -113,6 +113,12 @@ ON CONFLICT DO NOTHING
 SELECT {archive_json}
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = %(context_id)s
+
+-- name: chat_context_layouts
+-- What the files say besides that archived contexts of a chat were imported from.
+SELECT a.context_id, a.layout::text
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.layout IS NOT NULL
 
 -- name: find_chat_contexts
 -- The ids of archived contexts of a chat that begin or end so; up to six.

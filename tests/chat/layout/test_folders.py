@@ -14,8 +14,10 @@ from tests.chat.layout.trees import FOLDER, KEY
 FILES = {name: data.decode() for name, data in trees.files().items()}
 
 
-def chats(root: Path) -> list[str]:
-    return list(folders.chat_folders(root)[0])
+def written(folder: Path, root: Path, files: dict[str, str], *, replace: bool) -> list[str]:
+    changes = folders.changes_of(folder, root, files, replace=replace)
+    folders.write_files(folder, root, changes)
+    return list(changes)
 
 
 def test_chats_are_found_and_read(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_no_link_to_a_folder_is_followed(tmp_path: Path, place: str) -> None:
     with pytest.raises(InvalidInput, match="is a link, which is not followed"):
         folders.read_files(chat, folders.chat_folders(tmp_path / "here") and tmp_path / "here")
     with pytest.raises(InvalidInput, match="is a link, which is not followed"):
-        folders.write_files(chat, tmp_path / "here", {"contexts/active.jsonl": "x\n"}, replace=True)
+        written(chat, tmp_path / "here", {"contexts/active.jsonl": "x\n"}, replace=True)
     assert trees.read(tmp_path / "real") == before
 
 
@@ -69,7 +71,7 @@ def test_no_link_to_a_file_is_followed(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="is a link, which is not followed"):
             folders.read_files(chat, tmp_path)
         with pytest.raises(InvalidInput, match="is a link, which is not followed"):
-            folders.write_files(chat, tmp_path, FILES, replace=True)
+            written(chat, tmp_path, FILES, replace=True)
     assert secret.read_text() == "secret"
     assert not (tmp_path / "nowhere").exists()
 
@@ -84,19 +86,19 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_new_files_are_private_and_others_keep_their_modes(tmp_path: Path) -> None:
     chat = tmp_path / ".ship/chat" / FOLDER
-    assert folders.write_files(chat, tmp_path, FILES, replace=False) == list(FILES)
+    assert written(chat, tmp_path, FILES, replace=False) == list(FILES)
     assert trees.read(chat) == trees.TREE
     assert stat.S_IMODE((chat / "memory/Primary.md").stat().st_mode) == 0o600
     assert stat.S_IMODE(chat.stat().st_mode) == 0o700
     (chat / "memory/Primary.md").chmod(0o644)
-    folders.write_files(chat, tmp_path, {**FILES, "memory/Primary.md": "new\n"}, replace=True)
+    written(chat, tmp_path, {**FILES, "memory/Primary.md": "new\n"}, replace=True)
     assert stat.S_IMODE((chat / "memory/Primary.md").stat().st_mode) == 0o644
 
 
 def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     (chat / "notes.txt").write_text("mine")
-    assert folders.write_files(chat, tmp_path, FILES, replace=False) == []
+    assert written(chat, tmp_path, FILES, replace=False) == []
     assert (chat / "notes.txt").read_text() == "mine"
 
 
@@ -105,9 +107,9 @@ def test_nothing_is_lost_unasked_and_nothing_is_written_then(tmp_path: Path) -> 
     files = {**FILES, "contexts/active.jsonl": "", "memory/Primary.md": "other\n"}
     before = trees.read(chat)
     with pytest.raises(Conflict, match=r"active\.jsonl' has 2 entries .*; nothing was written"):
-        folders.write_files(chat, tmp_path, files, replace=False)
+        written(chat, tmp_path, files, replace=False)
     assert trees.read(chat) == before
-    assert folders.write_files(chat, tmp_path, files, replace=True) == [
+    assert written(chat, tmp_path, files, replace=True) == [
         "contexts/active.jsonl",
         "memory/Primary.md",
     ]
@@ -116,7 +118,7 @@ def test_nothing_is_lost_unasked_and_nothing_is_written_then(tmp_path: Path) -> 
 def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     (chat / "contexts/.active.jsonl.new-1234").write_text("half")
-    folders.write_files(chat, tmp_path, {"contexts/active.jsonl": ""}, replace=True)
+    written(chat, tmp_path, {"contexts/active.jsonl": ""}, replace=True)
     assert sorted(os.listdir(chat / "contexts")) == ["active.jsonl", "archive", "index.json"]
     assert folders.read_files(chat, tmp_path)["contexts/active.jsonl"] == b""
 
@@ -124,6 +126,6 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / ".ship").write_text("a file")
     with pytest.raises(InvalidInput, match=r"cannot write .*active\.jsonl"):
-        folders.write_files(
+        written(
             tmp_path / ".ship/chat" / FOLDER, tmp_path, {"contexts/active.jsonl": ""}, replace=False
         )
