@@ -83,11 +83,13 @@ class ChatStore(ProjectStore):
         """The chats in the order of their keys, read in pages."""
         return paged(self._page, limit=limit)
 
+    def beginning(self, text: str, *, limit: int) -> list[Chat]:
+        """The chats whose keys begin so, those last used first."""
+        return self._all(Chat, "chats_between", first=text, last=text + _LAST, limit=limit)
+
     def near(self, chat_key: str, limit: int) -> list[Chat]:
         """The other chats whose keys are near, those last used first: topics of the same chat."""
-        first = near_to(chat_key)
-        between = {"first": first, "last": first + _LAST, "limit": limit + 1}
-        found = self._all(Chat, "chats_between", **between)
+        found = self.beginning(near_to(chat_key), limit=limit + 1)
         return [chat for chat in found if chat.chat_key != chat_key][:limit]
 
     def other_projects(self, chat_key: str, limit: int) -> list[str]:
