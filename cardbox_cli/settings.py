@@ -217,9 +217,11 @@ STEP = Variable("CBX_STEP", "text", None, "The step: one call of the model.")
 CONTEXT_BOX = Variable("CBX_CONTEXT_BOX", "text", None, "The box that the turn reads.")
 OUTPUT_BOX = Variable("CBX_OUTPUT_BOX", "text", None, "The box that the turn writes to.")
 TOOL_NAME = Variable("CBX_TOOL_NAME", "text", None, "The tool, for the command of a tool alone.")
+CHAT_KEY = Variable("CBX_CHAT_KEY", "text", None, "The chat, where a run of one is what goes on.")
+CHAT_RUN = Variable("CBX_CHAT_RUN", "text", None, "The run of the chat.")
+CHAT_EPOCH = Variable("CBX_CHAT_EPOCH", "count", None, "The run's epoch, which fences its replies.")
 COMMAND_ID = Variable("CBX_COMMAND_ID", "text", None, "The command: what was started with it ends with it.")
 TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the command of a tool alone.")
-CHAT_KEY = Variable("CBX_CHAT_KEY", "text", None, "The chat, where a run of one is what goes on.")
 
 # Those of the tests of cbx; `faults` knows what they say.
 TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "Which signal strikes, and where.")
@@ -240,7 +242,7 @@ SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
 IN_CONFIG_FILE = tuple(variable for variable in SETTINGS if variable.key is not None)
 BY_WORKER = (
     *(AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, COMMAND_ID, TOOL_NAME, TOOL_CALL_ID),
-    CHAT_KEY,
+    *(CHAT_KEY, CHAT_RUN, CHAT_EPOCH),
 )
 BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG)
 
