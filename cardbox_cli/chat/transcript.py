@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.chat.room import Room
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.chats import Chat, ChatFence, Entry, check_key, entry_draft, entry_id
 
 # How many entries are looked at for messages that nobody has answered.
@@ -76,7 +77,8 @@ def _append(
         metadata={} if fence is None else {"agent_turn_id": fence.run_id},
     )
     now = room.database.now()
-    appended = room.chats.append(chat, [draft])
+    known = message_id is not None and _is_stored(room, draft)
+    appended = chat if known else room.chats.append(chat, [draft])
     is_new = appended.entries > chat.entries
     if is_new:
         room.chats.write(_after(appended, role, fence, is_busy=chat.is_busy(now)), now)
@@ -90,6 +92,12 @@ def _append(
         is_new=is_new,
         run_id=chat.run_id if chat.is_busy(now) else None,
     )
+
+
+def _is_stored(room: Room, draft: CardDraft) -> bool:
+    """Whether a platform's message was stored before in these words, whoever brought it."""
+    found = room.cards.get_many([draft.card_id]).cards
+    return any(card_text(card.content) == card_text(draft.content) for card in found)
 
 
 def _after(chat: Chat, role: str, fence: ChatFence | None, *, is_busy: bool) -> Chat:

@@ -8,6 +8,7 @@ from cardbox_cli.chat.layout.reading import ChatFiles, Moved
 from cardbox_cli.chat.layout.records import Archive, Item, Line, Message
 from cardbox_cli.chat.layout.writing import rolled_over
 from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.texts import memory
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.chats import Chat
 
@@ -19,11 +20,12 @@ class ExportedChat(msgspec.Struct, frozen=True):
     gone: list[str]
 
 
-def export_chat(room: Room, chat_key: str, *, memory: str | None) -> ExportedChat:
+def export_chat(room: Room, chat_key: str) -> ExportedChat:
     """The files of a chat. Takes part in the caller's snapshot. Raises NotFound for a chat there is not."""
     chat = room.chats.get(chat_key)
     exporter = _Exporter(room, chat)
     archives, items = exporter.archives()
+    remembered = memory(room, chat_key)
     files = ChatFiles(
         chat_key=chat_key,
         transcript=exporter.transcript(),
@@ -31,7 +33,7 @@ def export_chat(room: Room, chat_key: str, *, memory: str | None) -> ExportedCha
         archives=archives,
         items=items or None,
         beside=exporter.beside,
-        memory=memory,
+        memory=None if remembered is None else remembered.text,
     )
     return ExportedChat(files, exporter.gone)
 

@@ -18,6 +18,7 @@ from cardbox_cli.chat.layout import records
 from cardbox_cli.chat.layout.reading import ChatFiles
 from cardbox_cli.chat.layout.records import Line, Message, moment_of
 from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.texts import memory, personas, set_memory, set_persona
 from cardbox_cli.errors import NotAccepted
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
@@ -25,9 +26,9 @@ from cardbox_cli.model.chats import Chat, check_key, entry_id
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.ids import derived_id
 
-# What became of the active context: there is no file of it; it is as in the file; it is from now on; it had
-# gone on, with or after what is in the file; it is another, and stays.
-ContextFate = Literal["absent", "unchanged", "imported", "ahead", "kept"]
+# What became of an active context, or a text: there is no file of it; it is as in the file; it is so from now
+# on; it has gone on behind what is in the file; it is another, and stays.
+Fate = Literal["absent", "unchanged", "imported", "ahead", "kept"]
 
 _BATCH = 5000
 
@@ -41,11 +42,31 @@ class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
     chat_key: str
     entries: int
     new_entries: int
-    context: ContextFate
+    context: Fate
     messages: int
     archives: int
     new_archives: int
     differing: list[str]
+    memory: Fate
+
+
+def import_persona(room: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
+    """Take a persona's text into the project. Raises InvalidInput for a name that no persona may have."""
+    with room.transaction():
+        there = next((each.text for each in personas(room) if each.name == name), None)
+        fate = _fate(there, text, replace=replace)
+        if fate == "imported" and text is not None:
+            set_persona(room, name, text)
+    return fate
+
+
+def _fate(there: str | None, text: str | None, *, replace: bool) -> Fate:
+    """What becomes of a text that a file has."""
+    if text is None:
+        return "absent"
+    if there == text:
+        return "unchanged"
+    return "imported" if there is None or replace else "kept"
 
 
 def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
@@ -61,6 +82,7 @@ def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> Impor
         new_entries = importer.transcript()
         new_archives, differing = importer.archives()
         context = importer.context(replace=replace)
+        remembered = importer.memory(replace=replace)
         importer.write()
     return ImportedChat(
         chat_key=files.chat_key,
@@ -71,6 +93,7 @@ def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> Impor
         archives=len(files.archives),
         new_archives=new_archives,
         differing=differing,
+        memory=remembered,
     )
 
 
@@ -177,7 +200,7 @@ class _Importer:
 
     # --- the active context
 
-    def context(self, *, replace: bool) -> ContextFate:
+    def context(self, *, replace: bool) -> Fate:
         """Make the messages of the file the active context, unless the chat went on otherwise."""
         wanted = self._files.active
         if wanted is None:
@@ -214,6 +237,16 @@ class _Importer:
 
     def _active_cards(self) -> list[Card]:
         return [slot.card for slot in messages_of(self._room, self._chat) if slot.card is not None]
+
+    # --- the memory
+
+    def memory(self, *, replace: bool) -> Fate:
+        """Let the chat remember the text of the file, unless it remembers another."""
+        there, text = memory(self._room, self._chat.chat_key), self._files.memory
+        fate = _fate(None if there is None else there.text, text, replace=replace)
+        if fate == "imported" and text is not None:
+            set_memory(self._room, self._chat.chat_key, text)
+        return fate
 
     # --- cards and boxes
 

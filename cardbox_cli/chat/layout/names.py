@@ -16,6 +16,9 @@ _ROLLED = re.compile(r"conversations/archive-([1-9][0-9]{0,8})\.jsonl")
 _ARCHIVE = re.compile(r"contexts/archive/(ctx_[A-Za-z0-9_.-]+)\.json")
 _PROFILE = re.compile(r"([^/]+)\.md")
 
+# Bytes that the name of a file has at most.
+_LONGEST = 255
+
 # What encodeURIComponent of ECMAScript leaves as it is, besides letters and digits.
 _AS_IS = "-_.!~*'()"
 
@@ -26,7 +29,7 @@ def folder_of(chat_key: str) -> str | None:
         name = quote(chat_key, safe=_AS_IS)
     except UnicodeEncodeError:
         return None
-    return None if name in ("", ".", "..") else name
+    return None if name in ("", ".", "..") or len(name) > _LONGEST else name
 
 
 def key_of(folder: str) -> str | None:
@@ -63,6 +66,11 @@ def context_of(name: str) -> str | None:
 def profile_file(persona: str) -> str:
     """The name of a persona's file."""
     return f"{persona}.md"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file of a folder can be called so, and is read again."""
+    return "/" not in name and not name.startswith(".") and len(name.encode()) <= _LONGEST
 
 
 def persona_of(name: str) -> str | None:

@@ -274,6 +274,7 @@ class Run(Generic[_State]):
                 timeout=min(timeout, left),
                 stop=self._cancellation.cancelled,
                 keep_stderr=bytes_to_read(self._program.stderr_kept),
+                heard=self._program.listen() if call is None else lambda piece: None,
             )
         except OSError as exc:
             raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc

@@ -126,6 +126,4 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / ".ship").write_text("a file")
     with pytest.raises(InvalidInput, match=r"cannot write .*active\.jsonl"):
-        written(
-            tmp_path / ".ship/chat" / FOLDER, tmp_path, {"contexts/active.jsonl": ""}, replace=False
-        )
+        written(tmp_path / ".ship/chat" / FOLDER, tmp_path, {"contexts/active.jsonl": ""}, replace=False)

@@ -197,7 +197,7 @@ def test_files_go_on_behind_those_that_there_are() -> None:
 def test_a_folder_is_called_after_its_chat(chat_key: str) -> None:
     folder = names.folder_of(chat_key)
     if folder is None:
-        assert chat_key in (".", "..")
+        assert chat_key in (".", "..") or len(chat_key.encode()) * 3 > 255
     else:
         assert "/" not in folder
         assert folder.isascii()

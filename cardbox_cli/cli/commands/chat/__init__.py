@@ -16,5 +16,9 @@ VERBS = {
     "memory": "Show or set what a chat remembers in any case.",
     "persona": "Show or set the personas of the project's chats.",
     "why": "Explain why a chat remembers, or does not.",
+    "tools": "Print the tools by which a model steers its chat's context.",
+    "call": "Execute a call of one of those tools.",
+    "import": "Import chats from files of the on-disk layout.",
+    "export": "Write a chat as files of the on-disk layout.",
 }
 command = noun(__name__, VERBS)

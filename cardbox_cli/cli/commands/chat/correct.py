@@ -1,10 +1,15 @@
 """`cbx chat correct`."""
 
-from typing import Annotated
-
-from typer import Argument
-
-from cardbox_cli.cli.commands.chat.talking import MessageId, UserId, emit_said, room_of, text_of, told
+from cardbox_cli.cli.commands.chat.talking import (
+    Message,
+    MessageFile,
+    MessageId,
+    UserId,
+    emit_said,
+    message,
+    room_of,
+    told,
+)
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.verb import verb
@@ -13,7 +18,8 @@ from cardbox_cli.cli.verb import verb
 @verb("cbx chat correct telegram-chat-42 'I mean order 7, not 8'")
 def command(
     key: ChatKey,
-    text: Annotated[str, Argument(metavar="TEXT", help="The message, @FILE, or - for stdin.")],
+    text: Message = None,
+    file: MessageFile = None,
     message_id: MessageId = None,
     user_id: UserId = None,
 ) -> None:
@@ -24,7 +30,7 @@ def command(
     """
     from cardbox_cli.chat.transcript import send
 
-    said = text_of(text)
+    said = message(text, file)
     with session().database() as database:
         sent = send(room_of(database), key, said, told=told(message_id, user_id))
         emit_said(sent)

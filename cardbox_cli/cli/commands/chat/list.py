@@ -25,7 +25,7 @@ from cardbox_cli.cli.verb import verb
 def command(
     key: Annotated[
         str | None,
-        Argument(click_type=CHAT, metavar="[KEY]", help="The chat's key. Default: lists the chats."),
+        Argument(click_type=CHAT, metavar="[KEY]", help="The chat. Default: lists the chats."),
     ] = None,
     limit: Limit = 50,
     columns: ColumnNames = None,
@@ -58,11 +58,7 @@ _ARCHIVE = (
     Column("REASON", lambda archive: one_line(archive.reason or NOTHING, PREVIEW), spare=1),
     Column("MESSAGES", lambda archive: str(archive.messages), right=True),
     Column("AGE", lambda archive: age(archive.archived_at), right=True),
-    Column(
-        "LAST ANSWER",
-        lambda archive: one_line(archive.checkpoint_preview or NOTHING, PREVIEW),
-        overflow="cut",
-    ),
+    Column("LAST ANSWER", lambda archive: one_line(archive.checkpoint_preview or NOTHING, PREVIEW)),
 )
 _CHAT = (
     Column("CHAT", lambda chat: spelled(chat.chat_key)),

@@ -10,6 +10,7 @@ from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.text.command_lines import argument
 
 
 @verb(
@@ -23,9 +24,7 @@ def command(
     ] = None,
     query: Annotated[
         str | None,
-        Option(
-            metavar="WORDS", help="Instead: the one with most of these words in its title, reason or text."
-        ),
+        Option(metavar="WORDS", help="Instead: what has most of these words in title, reason or messages."),
     ] = None,
 ) -> None:
     """Make an archived context of a chat the active one. What was active is archived first.
@@ -34,7 +33,8 @@ def command(
     """
     if (context is None) == (query is None):
         raise UsageError(
-            "name one archived context, by its id or by --query", hint=f"`cbx chat list {key}` lists them"
+            "name one archived context, by its id or by --query",
+            hint=f"`cbx chat list {argument(key)}` lists them",
         )
     from cardbox_cli.chat.contexts import load
 

@@ -1,6 +1,6 @@
 """`cbx chat memory`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
@@ -9,6 +9,9 @@ from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.chat.texts import Text
 
 
 @verb(
@@ -20,9 +23,7 @@ def command(
     key: ChatKey,
     text: Annotated[
         str | None,
-        Argument(
-            metavar="[TEXT|@FILE]", help="The text from now on; an empty one ends it. Default: shows it."
-        ),
+        Argument(metavar="[TEXT|@FILE]", help="The text from now on; empty for none. Default: shows it."),
     ] = None,
 ) -> None:
     """Show the text that a chat remembers in every run, whatever its context is; or set it.
@@ -49,3 +50,10 @@ def command(
         ),
         ids=[] if found is None else [found.card_id],
     )
+
+
+def _print_text(found: "Text | None") -> None:
+    if found is None:
+        announce("it remembers nothing beside its context")
+    else:
+        output.print_text(found.text)

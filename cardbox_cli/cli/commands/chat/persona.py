@@ -27,9 +27,7 @@ def command(
     ] = None,
     text: Annotated[
         str | None,
-        Argument(
-            metavar="[TEXT|@FILE]", help="Its text from now on; an empty one ends it. Default: shows it."
-        ),
+        Argument(metavar="[TEXT|@FILE]", help="Its text from now on; empty for none. Default: shows it."),
     ] = None,
 ) -> None:
     """Show the persona texts that all chats of the project begin with, or set one.

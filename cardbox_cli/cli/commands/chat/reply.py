@@ -5,12 +5,12 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.commands.chat.talking import (
+    MessageFile,
     MessageId,
     emit_said,
-    key_and_text,
+    key_and_message,
     own_run,
     room_of,
-    text_of,
     told,
 )
 from cardbox_cli.cli.session import session
@@ -23,13 +23,13 @@ from cardbox_cli.cli.verb import verb
 )
 def command(
     words: Annotated[
-        list[str],
+        list[str] | None,
         Argument(
             metavar="[KEY] TEXT",
-            help="The chat's key and what was sent, @FILE, or - for stdin. The command of a run may leave "
-            "the key out.",
+            help="The chat's key, which the command of a run may leave out, and what was sent.",
         ),
-    ],
+    ] = None,
+    file: MessageFile = None,
     message_id: MessageId = None,
 ) -> None:
     """Append what was sent to the transcript of a chat, once it was really sent.
@@ -39,9 +39,8 @@ def command(
     """
     from cardbox_cli.chat.transcript import reply
 
-    key, text = key_and_text(words)
+    key, said = key_and_message(words or [], file)
     fence = own_run()
-    said = text_of(text)
     with session().database() as database:
         sent = reply(
             room_of(database),

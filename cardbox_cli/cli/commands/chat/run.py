@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from cardbox_cli.cli.boundary import INTERRUPTED
-from cardbox_cli.cli.commands.chat.talking import room_of, text_of
+from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT, Seconds
@@ -38,9 +38,7 @@ def command(
             "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
         ),
     ],
-    text: Annotated[
-        str | None, Option(metavar="TEXT", help="A user's message, @FILE, or - for stdin; sent first.")
-    ] = None,
+    text: Annotated[str | None, Option(metavar="TEXT", help="A user's message, sent first.")] = None,
     profile: Annotated[
         str | None,
         Option(click_type=PROFILE, help="The system prompt, model and tools of this profile, too."),
@@ -87,13 +85,12 @@ def command(
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
-    said = None if text is None else text_of(text)
     with session().database() as database:
         data = None if profile is None else _profile(database, profile)
-        if said is not None:
+        if text is not None:
             from cardbox_cli.chat.transcript import send
 
-            send(room_of(database), key, said)
+            send(room_of(database), key, text)
     with _runner(program, settings, data) as runner, _signals(runner) as received:
         answered = runner.answer(key, wait=wait)
     return _tell(answered, interrupted=bool(received))

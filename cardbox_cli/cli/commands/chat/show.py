@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     pages=True,
 )
 def command(key: ChatKey) -> None:
-    """Show a chat on one page: the messages of its active context, what its transcript keeps, its last runs."""
+    """Show a chat on one page: its active context, what its transcript keeps, its last runs."""
     from cardbox_cli.chat.views import view
 
     with session().database() as database, database.snapshot():
@@ -54,9 +54,9 @@ def _context(seen: "ChatView") -> str:
 
 
 def _transcript(kept: "Kept") -> str:
-    boxes = f" in {count(kept.boxes, 'box', 'boxes')}, kept for good" if kept.entries else ""
+    boxes = f" in {count(kept.boxes, 'box')}, kept for good" if kept.entries else ""
     unanswered = f"; {kept.unanswered} unanswered" if kept.unanswered else ""
-    return f"{count(kept.entries, 'entry', 'entries')}{boxes}{unanswered}"
+    return f"{count(kept.entries, 'entry')}{boxes}{unanswered}"
 
 
 def _window(kept: "Kept") -> str:

@@ -1,11 +1,13 @@
-"""What the commands share that append to a chat: what a platform says of a message, and how it is answered."""
+"""What the commands share that append to a chat: the message, what a platform says, whose it is."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from cardbox_cli.chat.room import Room
 from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import UsageError
@@ -20,6 +22,11 @@ MessageId = Annotated[
     str | None,
     Option(metavar="ID", help="The platform's id of the message: what it delivers twice is stored once."),
 ]
+Message = Annotated[str | None, Argument(metavar="TEXT", help="The message, as it is.")]
+MessageFile = Annotated[
+    str | None,
+    Option("--file", "-f", click_type=FILE, help="Instead of TEXT: the file that holds it; - for stdin."),
+]
 UserId = Annotated[str | None, Option(metavar="ID", help="The platform's id of who speaks.")]
 
 
@@ -28,11 +35,16 @@ def room_of(database: "Database") -> Room:
     return Room(database, session().project_id, settings_from())
 
 
+def message(text: str | None, file: str | None) -> str:
+    """The message: TEXT as it is, whatever it begins with, or what a file holds. Raises UsageError."""
+    if (text is None) == (file is None):
+        raise UsageError("a message is wanted, once", hint="give TEXT, or --file with - for stdin")
+    return text if text is not None else read_text(file or "").removesuffix("\n")
+
+
 def text_of(given: str) -> str:
-    """The text of an argument: itself, the file @FILE, or standard input for -."""
-    if given == "-" or given.startswith("@"):
-        return read_text(given.removeprefix("@")).rstrip("\n")
-    return given
+    """The text of an argument that a person gives: itself, or the file @FILE."""
+    return read_text(given[1:]) if given.startswith("@") else given
 
 
 def told(message_id: str | None, user_id: str | None) -> dict[str, Any]:
@@ -53,14 +65,15 @@ def own_run() -> ChatFence | None:
     return ChatFence(key, run_id, int(epoch))
 
 
-def key_and_text(given: list[str]) -> tuple[str, str]:
-    """The key and the text of `[KEY] TEXT`: the command of a run need not name its chat."""
-    if len(given) == 2:
-        return given[0], given[1]
-    if len(given) == 1 and CHAT_KEY.text():
-        return CHAT_KEY.text(), given[0]
-    what = "no chat is named" if len(given) == 1 else f"{len(given)} arguments are given"
-    raise UsageError(f"{what}: a key and a text are wanted", hint="quote a text that has spaces")
+def key_and_message(given: Sequence[str], file: str | None) -> tuple[str, str]:
+    """The key and the message of `[KEY] [TEXT]`: the command of a run need not name its chat."""
+    texts = 1 if file is None else 0
+    if len(given) == texts + 1:
+        return given[0], message(given[1] if texts else None, file)
+    if len(given) == texts and CHAT_KEY.text():
+        return CHAT_KEY.text(), message(given[0] if texts else None, file)
+    what = "no chat is named" if len(given) <= texts else f"{len(given)} arguments are given"
+    raise UsageError(f"{what}: a key and a message are wanted", hint="quote a message that has spaces")
 
 
 def emit_said(said: "Said") -> None:

@@ -55,7 +55,5 @@ _ENTRY = (
     Column("#", lambda entry: str(entry["position"]), right=True),
     Column("SAID", lambda entry: time(entry["created_at"]) or NOTHING, spare=1),
     Column("ROLE", lambda entry: entry["role"] or NOTHING),
-    Column(
-        "TEXT", lambda entry: flat(entry["text"]) if entry["state"] == "present" else "(its card is gone)"
-    ),
+    Column("TEXT", lambda entry: flat(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
 )
