@@ -6,7 +6,7 @@ A step takes in first what has come meanwhile; its request is composed, kept and
 from collections.abc import Sequence
 from typing import Any
 
-from cardbox_cli.chat.calls import answer_call
+from cardbox_cli.chat.handlers import answer
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.runs import rounds
 from cardbox_cli.chat.runs.requests import AGENT
@@ -170,7 +170,7 @@ class ChatLedger:
         try:
             with room.transaction():
                 room.chats.hold(self._fence)
-                result = answer_call(room, self._fence.chat_key, call.tool_name, call.input)
+                result = answer(room, self._fence.chat_key, call.tool_name, call.input)
         except CbxError as exc:
             if exc.exit_code not in (3, 4, 5) or exc.code == "stale-epoch":
                 raise

@@ -185,7 +185,7 @@ def _freed(chat: Chat) -> Chat:
 
 
 def _said(room: Room, chat: Chat, run: ChatRun, answer: str | None, now: datetime) -> tuple[Chat, ChatRun]:
-    """The chat with what a run has said, and the run. One that has failed and said nothing answers nothing."""
+    """The chat with what a run has said, and the run. One that failed and said nothing answers nothing."""
     if run.reply_card_ids:
         card_id = _joined(room, run)
     elif answer is not None:

@@ -1,4 +1,4 @@
-"""A run of a chat from its beginning to its end: it waits for the chat, runs the loop, and keeps its lease alive.
+"""A run of a chat from its beginning to its end: it waits for the chat, runs the loop, keeps its lease.
 
 The loop has a connection of its own, and so has the thread that extends the lease; one that is lost stops the
 run. Knows no command line and no terminal.
@@ -86,9 +86,8 @@ class ChatRunner:
             run = self._taken(connection, chat_key, wait=wait)
             if run is not None:
                 self._run(connection, run)
-                return self._attempt(
-                    connection, lambda room: _told(room, chat_key, run.run_id, by_other=False)
-                )
+                told = partial(_told, chat_key=chat_key, run_id=run.run_id, by_other=False)
+                return self._attempt(connection, told)
             if asked is None:
                 raise NotFound(
                     f"chat {chat_key!r} has no unanswered message",

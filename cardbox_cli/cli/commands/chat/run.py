@@ -1,0 +1,163 @@
+"""`cbx chat run`."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from cardbox_cli.cli.boundary import INTERRUPTED
+from cardbox_cli.cli.commands.chat.talking import room_of
+from cardbox_cli.cli.parameters import composing, working
+from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT, Seconds
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.errors import Findings
+from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
+
+if TYPE_CHECKING:
+    from cardbox_cli.chat.runs.run import Answered, ChatRunner
+    from cardbox_cli.execution.worker.commands.program import Program
+
+
+@verb(
+    "cbx chat run telegram-chat-42 --exec 'python3 client.py'",
+    "cbx chat run telegram-chat-42 --text 'Where is my order?' --exec ./ask.sh --no-wait",
+    "cbx chat run telegram-chat-42 --exec 'llm -m gpt-4o' --format text --answers text --env OPENAI_API_KEY",
+)
+def command(
+    key: ChatKey,
+    exec_: Annotated[
+        str,
+        Option(
+            "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
+        ),
+    ],
+    text: Annotated[str | None, Option(metavar="TEXT", help="A user's message, sent first.")] = None,
+    profile: Annotated[
+        str | None,
+        Option(click_type=PROFILE, help="The system prompt, model and tools of this profile, too."),
+    ] = None,
+    wait: Annotated[
+        bool, Option("--wait/--no-wait", help="Wait while another run has the chat; else exit 6.")
+    ] = True,
+    format_: Annotated[
+        str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
+    ] = DEFAULT,
+    answers: working.AnswersRead = "auto",
+    env: working.Variables = None,
+    tools: working.ToolsFile = None,
+    trust_stored_commands: working.TrustStored = False,
+    model: composing.Model = None,
+    timeout: Annotated[
+        float, Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take.")
+    ] = 600,
+    max_steps: Annotated[
+        int | None,
+        Option(metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."),
+    ] = None,
+    layer: composing.Layers = None,
+) -> int:
+    """Answer the newest unanswered message of a chat, in steps: the command gets each request on its stdin.
+
+    Calls of the four tools of chats are answered by cbx, those of registered tools by their commands here.
+    What the command sends by itself with `cbx chat reply` is the answer; else what it prints in the end is
+    entered as the reply. Messages that come meanwhile are taken in between two steps.
+    """
+    from cardbox_cli.cli.parameters.programs import check_command, program_of
+
+    check_command(exec_)
+    settings = settings_from(max_steps=max_steps)
+    program = program_of(
+        exec_,
+        session().target(),
+        settings,
+        format=format_,
+        answers=answers,
+        options=composing.options(model=model, layers=layer),
+        timeout=timeout,
+        environment=env or (),
+        tools=tools,
+        trusts_stored=trust_stored_commands,
+    )
+    with session().database() as database:
+        data = None if profile is None else _profile(database, profile)
+        if text is not None:
+            from cardbox_cli.chat.transcript import send
+
+            send(room_of(database), key, text)
+    with _runner(program, settings, data) as runner, _signals(runner) as received:
+        answered = runner.answer(key, wait=wait)
+    return _tell(answered, interrupted=bool(received))
+
+
+def _profile(database: Any, name: str) -> dict[str, Any]:
+    from cardbox_cli.context.request import profile_of
+    from cardbox_cli.execution.requests.request import present_cards
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.profiles import ProfileStore
+
+    profiles = ProfileStore(database, session().project_id)
+    entry = profiles.get(name)
+    profiles.refuse_lost_box(entry)
+    return profile_of(present_cards(BoxStore(database, session().project_id).slots(entry.profile_box_id)))
+
+
+@contextmanager
+def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | None) -> "Iterator[ChatRunner]":
+    from cardbox_cli.chat.runs.run import ChatRunner
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.execution.worker.connections import Connections
+    from cardbox_cli.store.connection.database import Database
+
+    target = session().target()
+    connections = Connections(
+        lambda: Database.open_target(target),
+        lambda database, project_id: Runtime(database, project_id, settings=settings),
+        longest_pause=settings.lease_time,
+        announce=announce,
+    )
+    with closing(connections):
+        yield ChatRunner(connections, session().project_id, program, profile=profile, tell=announce)
+
+
+@contextmanager
+def _signals(runner: "ChatRunner") -> Iterator[list[int]]:
+    """SIGTERM and SIGINT stop the run, and leave its message unanswered; those that came."""
+    received: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        received.append(number)
+        runner.cancel()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(answered: "Answered", *, interrupted: bool) -> int:
+    """Print the answer; the exit code. Raises Findings for a run that failed."""
+    if answered.by_other:
+        announce(f"run {answered.run_id} has answered it meanwhile")
+    output.emit(
+        answered,
+        table=lambda: output.print_text(answered.text or ""),
+        ids=[] if answered.answer_card_id is None else [answered.answer_card_id],
+    )
+    if interrupted:
+        announce("the run was stopped; its message is unanswered")
+        return INTERRUPTED
+    if answered.status != "success":
+        raise Findings(
+            f"run {answered.run_id} {answered.status}: {answered.error or answered.error_code}",
+            hint=f"the message is unanswered; `cbx chat show {argument(answered.chat_key)}` lists the runs",
+        )
+    return 0
