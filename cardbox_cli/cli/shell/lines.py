@@ -73,7 +73,7 @@ class Shell(ProcessContext):
             return boundary.run(lambda: self._use(words[1:]), words, replace(self.settings))
         return self.run_words(words)
 
-    def refuse(self, error: UsageError, words: Sequence[str] = ()) -> int:
+    def refuse(self, error: UsageError, words: Sequence[str]) -> int:
         """Report what is wrong with a line; the exit code."""
         return boundary.run(_raising(error), words, replace(self.settings))
 

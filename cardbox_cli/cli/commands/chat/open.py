@@ -161,10 +161,8 @@ class Talk:
         return 0
 
     def _say(self, text: str) -> int:
-        # A dash alone is the name of standard input.
-        said = " -" if text == "-" else text
         shown = ["--stream"] if self._shell.settings.format.kind == "text" else []
-        return self._shell.run_words(["chat", "run", self._key, f"--text={said}", *shown, *self._options])
+        return self._shell.run_words(["chat", "run", self._key, f"--text={text}", *shown, *self._options])
 
     def _command(self, name: str, rest: str) -> int:
         if name in LEAVE:
@@ -175,7 +173,7 @@ class Talk:
             return 0
         if name in _SLASHES:
             return self._shell.run_words(_SLASHES[name].words(self._key, rest))
-        return self._shell.refuse(_unknown(name))
+        return self._shell.refuse(_unknown(name), [name])
 
     def matches(self, text: str) -> Matches:
         """The commands that begin so."""
