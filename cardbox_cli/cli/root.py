@@ -23,7 +23,7 @@ COMMANDS = {
     "dispatch": "Dispatch a turn into an agent's inbox.",
     "worker": "Run turns by a command of yours; list the workers.",
     "reap": "Do what is overdue: expired leases, deadlines, promotions.",
-    "chat": "Import, export and steer chats: transcripts and contexts.",
+    "chat": "Keep chats: what was said, what a model carries, what is archived.",
     "render": "Show the exact LLM request of boxes or of a turn.",
     "turn": "List, show, trace, await, stop and free turns; report to them.",
     "inbox": "List, show, claim and give back what agents must process.",

@@ -62,7 +62,7 @@ class Shell(ProcessContext):
         try:
             words = split(line)
         except UsageError as exc:
-            return boundary.run(_raising(exc), line.split(), replace(self.settings))
+            return self.refuse(exc, line.split())
         if len(words) == 1 and words[0] in LEAVE:
             self.left = True
             return 0
@@ -72,6 +72,10 @@ class Shell(ProcessContext):
         if words[0] == USE:
             return boundary.run(lambda: self._use(words[1:]), words, replace(self.settings))
         return self.run_words(words)
+
+    def refuse(self, error: UsageError, words: Sequence[str]) -> int:
+        """Report what is wrong with a line; the exit code."""
+        return boundary.run(_raising(error), words, replace(self.settings))
 
     def run_words(self, words: list[str]) -> int:
         """Run a command by its words; its exit code, its failure reported."""

@@ -18,8 +18,14 @@ class Streaming:
         self._any_text = any_text
         self.told = ""
 
+    def end_line(self) -> None:
+        """End the line that was shown last, if it has none."""
+        if self.told and not self.told.endswith("\n"):
+            sys.stdout.write("\n")
+
     def listen(self) -> "_Ear":
         """What hears the next command."""
+        self.end_line()
         self.told = ""
         return _Ear(self, any_text=self._any_text)
 

@@ -3,6 +3,7 @@
 from cardbox_cli.cli.tree import noun
 
 VERBS = {
+    "open": "Talk to an agent by hand, a line at a time.",
     "send": "Append a user's message to a chat.",
     "reply": "Append what was sent to a chat.",
     "run": "Answer a chat's newest unanswered message by a command.",

@@ -5,20 +5,22 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from typer import Option
 
 from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT, Seconds
+from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.streaming import Streaming
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.errors import Findings
+from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model.text.command_lines import argument
-from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
+from cardbox_cli.settings import Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.run import Answered, ChatRunner
@@ -32,12 +34,7 @@ if TYPE_CHECKING:
 )
 def command(
     key: ChatKey,
-    exec_: Annotated[
-        str,
-        Option(
-            "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
-        ),
-    ],
+    exec_: working.Exec,
     text: Annotated[str | None, Option(metavar="TEXT", help="A user's message, sent first.")] = None,
     profile: Annotated[
         str | None,
@@ -54,14 +51,12 @@ def command(
     tools: working.ToolsFile = None,
     trust_stored_commands: working.TrustStored = False,
     model: composing.Model = None,
-    timeout: Annotated[
-        float, Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take.")
-    ] = 600,
-    max_steps: Annotated[
-        int | None,
-        Option(metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."),
-    ] = None,
+    timeout: working.CommandTimeout = 600,
+    max_steps: working.MaxSteps = None,
     layer: composing.Layers = None,
+    stream: Annotated[
+        bool, Option("--stream", help="Show what the command prints as it comes, where that is text.")
+    ] = False,
 ) -> int:
     """Answer the newest unanswered message of a chat, in steps: the command gets each request on its stdin.
 
@@ -72,6 +67,7 @@ def command(
     from cardbox_cli.cli.parameters.programs import check_command, program_of
 
     check_command(exec_)
+    streaming = _streaming(answers) if stream else None
     settings = settings_from(max_steps=max_steps)
     program = program_of(
         exec_,
@@ -85,6 +81,8 @@ def command(
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
+    if streaming is not None:
+        program = msgspec.structs.replace(program, listen=streaming.listen)
     with session().database() as database:
         data = None if profile is None else _profile(database, profile)
         if text is not None:
@@ -93,7 +91,14 @@ def command(
             send(room_of(database), key, text)
     with _runner(program, settings, data) as runner, _signals(runner) as received:
         answered = runner.answer(key, wait=wait)
-    return _tell(answered, interrupted=bool(received))
+    return _tell(answered, streaming, interrupted=bool(received))
+
+
+def _streaming(answers: str) -> Streaming:
+    """What shows the answers of a command in this mode. Raises UsageError where programs read them."""
+    if session().format.kind != "text":
+        raise UsageError(f"--stream is for people, not for -o {session().output}", hint="leave one out")
+    return Streaming(any_text=answers == "text")
 
 
 def _profile(database: Any, name: str) -> dict[str, Any]:
@@ -143,13 +148,13 @@ def _signals(runner: "ChatRunner") -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _tell(answered: "Answered", *, interrupted: bool) -> int:
+def _tell(answered: "Answered", streaming: Streaming | None, *, interrupted: bool) -> int:
     """Print the answer; the exit code. Raises Findings for a run that failed."""
     if answered.by_other:
         announce(f"run {answered.run_id} has answered it meanwhile")
     output.emit(
         answered,
-        table=lambda: output.print_text(answered.text or ""),
+        table=lambda: _print_text(answered.text or "", streaming),
         ids=[] if answered.answer_card_id is None else [answered.answer_card_id],
     )
     if interrupted:
@@ -161,3 +166,11 @@ def _tell(answered: "Answered", *, interrupted: bool) -> int:
             hint=f"the message is unanswered; `cbx chat show {argument(answered.chat_key)}` lists the runs",
         )
     return 0
+
+
+def _print_text(text: str, streaming: Streaming | None) -> None:
+    """Print an answer, unless all of it was shown as it came."""
+    if streaming is not None:
+        streaming.end_line()
+    if streaming is None or streaming.told.strip() != text.strip():
+        output.print_text(text)
