@@ -14,8 +14,10 @@ from cardbox_cli.chat.texts import memory, personas
 from cardbox_cli.chat.tools import CHAT_TOOLS
 from cardbox_cli.chat.transcript import window
 from cardbox_cli.context.parts import text_at
+from cardbox_cli.execution.requests.request import Source
+from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CHAT_WINDOW, PROFILE
-from cardbox_cli.model.cards import CardDraft, card_text, draft_card
+from cardbox_cli.model.cards import CardDraft, card_of, card_text, draft_card
 from cardbox_cli.model.chats import CHAT, Chat, ChatRun, Entry, entry_draft
 from cardbox_cli.model.content import JsonContent
 
@@ -23,8 +25,12 @@ from cardbox_cli.model.content import JsonContent
 AGENT = "chat"
 
 
-def profile_box(room: Room, chat_key: str, run_id: str, profile: Mapping[str, Any] | None) -> str:
-    """Make the box that says what the run is, and after that what a profile says; its id.
+Part = str | CardDraft
+"""A place of a box: the id of a card, or one that is yet to be written."""
+
+
+def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) -> CardDraft:
+    """The card that says what a run is, and after that what a profile says.
 
     Without a profile all tools are offered that have a command; the four of chats are always.
     """
@@ -36,33 +42,65 @@ def profile_box(room: Room, chat_key: str, run_id: str, profile: Mapping[str, An
         "allowed_tools": [*allowed, *CHAT_TOOLS] if isinstance(allowed, list) else None,
         "process": "react",
     }
-    draft = draft_card(PROFILE, JsonContent(given), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
-    room.cards.add(draft)
-    return _box(room, [draft.card_id], f"what {run_id} is")
+    return draft_card(PROFILE, JsonContent(given), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
 
 
-def context_box(room: Room, chat: Chat, run_id: str, position: int, asked: Sequence[str]) -> str:
-    """Make the box of what a run works with: personas, memory, history, and the messages that are `asked`.
+def context_parts(room: Room, chat: Chat, position: int, asked: Sequence[str]) -> list[Part]:
+    """What a run works with: personas, memory, history, and the messages that are `asked`.
 
     The history is the active context; where that is empty, the transcript before `position` as one message.
     """
     remembered = memory(room, chat.chat_key)
     texts = [each.card_id for each in (*personas(room), *([remembered] if remembered else []))]
-    held = [slot.card_id for slot in messages_of(room, chat)]
-    said = "" if held else window_text(window(room, chat, position))
-    history = [_window(room, chat, said)] if said else held
-    return _box(room, [*texts, *history, *asked], f"context of {run_id}")
+    held: list[Part] = [slot.card_id for slot in messages_of(room, chat)]
+    return [*texts, *(held or _window(room, chat, position)), *asked]
+
+
+def _window(room: Room, chat: Chat, position: int) -> list[Part]:
+    said = window_text(window(room, chat, position))
+    told = {CHAT: {"key": chat.chat_key}}
+    return [draft_card(CHAT_WINDOW, said, author_id=AGENT, metadata=told)] if said else []
+
+
+def written(room: Room, parts: Sequence[Part], title: str) -> str:
+    """Make a box of these places; its id."""
+    drafts = [part for part in parts if isinstance(part, CardDraft)]
+    for draft in drafts:
+        room.cards.add(draft)
+    card_ids = [part.card_id if isinstance(part, CardDraft) else part for part in parts]
+    return room.boxes.create(card_ids, title=title, allow_dangling=True).box_id
+
+
+def as_source(room: Room, parts: Sequence[Part]) -> Source:
+    """These places as those of a box that nobody has made."""
+    ids = [part for part in parts if isinstance(part, str)]
+    known = room.boxes.known(ids)
+
+    def slot(position: int, part: Part) -> Slot:
+        if isinstance(part, CardDraft):
+            return Slot(position, part.card_id, card_of(part, room.project_id), "present")
+        found = known.get(part)
+        return Slot(position, part, None, "dangling") if found is None else Slot(position, part, *found)
+
+    return Source("", [slot(position, part) for position, part in enumerate(parts)])
+
+
+def asked_of(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
+    """The messages that a run answers, of those that are unanswered: the newest, and before it the earlier
+    ones where a context has not seen them; the window of a transcript has."""
+    asked = waiting if chat.context_box_id is not None else waiting[-1:]
+    return [entry.card_id for entry in asked]
 
 
 def output_box(room: Room, run_id: str) -> str:
     """Make the box of what a run does; its id."""
-    return _box(room, [], f"output of {run_id}")
+    return written(room, [], f"output of {run_id}")
 
 
 def corrected_box(room: Room, run: ChatRun, card_id: str) -> str:
     """Make the context box of a run whose last message has become another card."""
     before = room.boxes.get(run.context_box_id).card_ids[:-1]
-    return _box(room, [*before, card_id], f"context of {run.run_id}")
+    return written(room, [*before, card_id], f"context of {run.run_id}")
 
 
 def corrected_message(room: Room, run: ChatRun, corrections: Sequence[Entry]) -> CardDraft:
@@ -76,13 +114,3 @@ def corrected_message(room: Room, run: ChatRun, corrections: Sequence[Entry]) ->
     )
     room.cards.add(draft)
     return draft
-
-
-def _window(room: Room, chat: Chat, said: str) -> str:
-    draft = draft_card(CHAT_WINDOW, said, author_id=AGENT, metadata={CHAT: {"key": chat.chat_key}})
-    room.cards.add(draft)
-    return draft.card_id
-
-
-def _box(room: Room, card_ids: Sequence[str], title: str) -> str:
-    return room.boxes.create(card_ids, title=title, allow_dangling=True).box_id

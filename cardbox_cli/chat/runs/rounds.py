@@ -15,11 +15,13 @@ from cardbox_cli.chat.contexts import with_round
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.runs.requests import (
     AGENT,
-    context_box,
+    asked_of,
+    context_parts,
     corrected_box,
     corrected_message,
     output_box,
-    profile_box,
+    profile_card,
+    written,
 )
 from cardbox_cli.chat.transcript import unanswered
 from cardbox_cli.errors import CbxError, NotAccepted
@@ -71,9 +73,7 @@ def _begun(
     now: datetime,
 ) -> ChatRun:
     run_id = new_id("run")
-    # A transcript's window has the earlier ones among what was said before.
-    asked = waiting if chat.context_box_id is not None else waiting[-1:]
-    card_ids = [entry.card_id for entry in asked]
+    card_ids = asked_of(chat, waiting)
     run = ChatRun(
         run_id=run_id,
         chat_key=chat.chat_key,
@@ -84,13 +84,17 @@ def _begun(
         merged=chat.entries,
         version=chat.version,
         user_card_ids=card_ids,
-        profile_box_id=profile_box(room, chat.chat_key, run_id, profile),
-        context_box_id=context_box(room, chat, run_id, waiting[-1].position, card_ids),
+        profile_box_id=written(room, [profile_card(chat.chat_key, run_id, profile)], f"what {run_id} is"),
+        context_box_id=_context_box(room, chat, run_id, waiting[-1].position, card_ids),
         output_box_id=output_box(room, run_id),
         started_at=now,
     )
     room.runs.begin(run)
     return run
+
+
+def _context_box(room: Room, chat: Chat, run_id: str, position: int, asked: Sequence[str]) -> str:
+    return written(room, context_parts(room, chat, position, asked), f"context of {run_id}")
 
 
 def _taken(chat: Chat, run: ChatRun, expires_at: datetime) -> Chat:
@@ -116,7 +120,7 @@ def take_in(room: Room, fence: ChatFence) -> ChatRun:
                 user_card_ids=run.user_card_ids[-1:],
                 output_box_id=output_box(room, run.run_id),
             )
-            box_id = context_box(room, chat, run.run_id, run.position, run.user_card_ids)
+            box_id = _context_box(room, chat, run.run_id, run.position, run.user_card_ids)
             run = msgspec.structs.replace(run, context_box_id=box_id)
         if came:
             run = _corrected(room, chat, run, came)
