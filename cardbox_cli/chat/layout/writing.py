@@ -61,7 +61,7 @@ def is_same(name: str, there: bytes, text: str) -> bool:
 def lost(name: str, there: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
     """What is lost where `text` takes the place of a file that says something else; None if nothing is.
 
-    To be read after its name. A line of a transcript is not where it stands in another of the files that are written.
+    To be read after its name. A line of a transcript may as well stand in another file of those written.
     """
     if name == names.INDEX:
         gone = _missing(_items(there), _items(text.encode()))
