@@ -52,7 +52,7 @@ class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tool(self) -> Tool:
-        """As requests offer it to a model; its keys in the order of jsonb, so that what is stored is what is sent."""
+        """As requests offer it; its keys in the order of jsonb, so that what is kept is what is sent."""
         described = sorted(self.properties.items(), key=lambda named: (len(named[0]), named[0]))
         properties = {name: {"type": "string", "description": text} for name, text in described}
         return Tool(

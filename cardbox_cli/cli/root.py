@@ -23,7 +23,7 @@ COMMANDS = {
     "dispatch": "Dispatch a turn into an agent's inbox.",
     "worker": "Run turns by a command of yours; list the workers.",
     "reap": "Do what is overdue: expired leases, deadlines, promotions.",
-    "chat": "Keep chats: what was said, what a model carries, what is archived.",
+    "chat": "Answer chats; show and steer what they remember.",
     "render": "Show the exact LLM request of boxes or of a turn.",
     "turn": "List, show, trace, await, stop and free turns; report to them.",
     "inbox": "List, show, claim and give back what agents must process.",

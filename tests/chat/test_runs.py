@@ -326,7 +326,7 @@ class TestCommands:
                 Tool(
                     tool_name=name,
                     description=None,
-                    parameters={},
+                    parameters={"type": "object", "properties": {}},
                     target_subject=None,
                     after_execution=None,
                     options={},
