@@ -115,7 +115,7 @@ def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: b
     changed = {}
     for name, text in files.items():
         there = _there(folder / name, root)
-        if there == text.encode():
+        if there is not None and writing.is_same(name, there, text):
             continue
         if there is not None and not replace:
             _check_loss(folder / name, name, there, files)

@@ -49,13 +49,20 @@ def rolled_over(files: list[Moved], more: Iterable[Line]) -> list[Moved]:
     return [*behind, Moved(None, lines)]
 
 
-def lost(name: str, there: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
-    """What is lost where `text` takes the place of a file, to be read after its name; None if nothing is.
+def is_same(name: str, there: bytes, text: str) -> bool:
+    """Whether a file says what `text` says, however its JSON is spelled."""
+    if name.endswith(".jsonl"):
+        return _values(there) == _values(text.encode())
+    return there == text.encode() or (
+        name.endswith(".json") and _canonical(there) == _canonical(text.encode())
+    )
 
-    A line of a transcript or of the index is none where it stands in any of the files that are written.
+
+def lost(name: str, there: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
+    """What is lost where `text` takes the place of a file that says something else; None if nothing is.
+
+    To be read after its name. A line of a transcript may as well stand in another file of those written.
     """
-    if there == text.encode():
-        return None
     if name == names.INDEX:
         gone = _missing(_items(there), _items(text.encode()))
         return f"lists {gone} that this chat does not have" if gone else None

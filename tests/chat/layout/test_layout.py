@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cardbox_cli.chat.layout import names
 from cardbox_cli.chat.layout.reading import ChatFiles, Moved, read_chat
 from cardbox_cli.chat.layout.records import Line, milliseconds, moment_of
-from cardbox_cli.chat.layout.writing import MOST_LINES, files_of, lost, rolled_over
+from cardbox_cli.chat.layout.writing import MOST_LINES, files_of, is_same, lost, rolled_over
 from tests.chat.layout import trees
 from tests.chat.layout.trees import KEY, TREE, archive, item, line, message, older
 
@@ -221,7 +221,23 @@ def test_no_chat_has_a_folder_of_another_spelling(folder: str) -> None:
 
 def loss(name: str, there: Any, now: dict[str, Any]) -> str | None:
     texts = {each: data.decode() for each, data in trees.files(now).items()}
-    return lost(name, trees.spelled(name, there), texts[name], all_files=texts)
+    data = trees.spelled(name, there)
+    return None if is_same(name, data, texts[name]) else lost(name, data, texts[name], all_files=texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "text", "same"),
+    [
+        ("a.json", b'{"b": [1.0, "\\u4e2d"], "a": 1}', '{"a": 1, "b": [1.0, "中"]}', True),
+        ("a.json", b'{"b": [1, 2]}', '{"b": [2, 1]}', False),
+        ("a.json", b"{", "{", True),
+        ("a.jsonl", b'{"a": 1, "b": 2}\n\n3', '{"b":2,"a":1}\n3\n', True),
+        ("a.jsonl", b"1\n2\n", "2\n1\n", False),
+        ("a.md", b"a", "a\n", False),
+    ],
+)
+def test_files_that_say_the_same(name: str, there: bytes, text: str, same: bool) -> None:
+    assert is_same(name, there, text) is same
 
 
 def test_nothing_is_lost_where_a_transcript_has_grown_and_moved() -> None:
