@@ -30,6 +30,7 @@ def lines(*cards: Any) -> bytes:
     return "\n".join(map(json.dumps, cards)).encode()
 
 
+FALLBACK = {"__type__": "JsonContent", "data": {"kind": "fallback_deliverable", "status": "canceled"}}
 RESULT = {
     "__type__": "ToolResultContent",
     "status": "success",
@@ -161,6 +162,13 @@ class TestCards:
             assert each.metadata["step_id"] == "step_1"
             assert each.card_id != "mine"
 
+    def test_how_a_turn_ended_and_what_a_card_stands_for_is_not_theirs_to_say(self) -> None:
+        said = dict.fromkeys(["partial", "stop_reason", "terminal_reason", "covers"], "x")
+        said |= dict.fromkeys(["edited_from", "semantic_type", "layer", "mood"], "sys.profile")
+        found = answer(lines(card("task.deliverable", metadata=said)), rules=self.rules)
+        [written] = found.cards
+        assert written.metadata.keys() & said.keys() == {"mood"}
+
     def test_calls_are_scheduled(self) -> None:
         found = answer(lines(card(tool_calls=[CALL, {**CALL, "id": "c2"}])), held={"c1"}, rules=self.rules)
         assert [each.type for each in found.cards] == ["agent.thought", "tool.call", "tool.call"]
@@ -179,6 +187,10 @@ class TestCards:
                 "a command writes no results, so that no card of its has a tool_call_id",
             ),
             (card(content=RESULT), "a card of type agent.thought cannot hold a ToolResultContent"),
+            (
+                card("task.deliverable", content=FALLBACK),
+                "only a worker writes that a turn has no deliverable ('fallback_deliverable')",
+            ),
             (card("task.deliverable", tool_calls=[CALL]), "only a card of type agent.thought calls tools"),
             ("text", "it is no object with a type and a content"),
             *(
