@@ -87,8 +87,8 @@ def ended_by(results: Iterable[Card]) -> EndStatus | None:
 def own_ids(given: Sequence[str], held: Held) -> list[str]:
     """The ids of calls as they are stored: new ones for those that no new id may be, or that are overlong,
     held, or repeated. People type them, and print a line for each."""
-    fit = [call_id for call_id in given if len(call_id) <= _LONGEST and fault_of_new_id(call_id) is None]
-    taken = set(held(fit)) if fit else set()
+    fit = {call_id for call_id in given if len(call_id) <= _LONGEST and fault_of_new_id(call_id) is None}
+    taken = set(held(list(fit))) if fit else set()
     ids = []
     for call_id in given:
         ids.append(call_id if call_id in fit and call_id not in taken else new_id("tc"))

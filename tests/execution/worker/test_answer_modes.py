@@ -1,6 +1,7 @@
 """What a model's text may not do, however its output is read: pure, so that every cut of it can be tried."""
 
 import json
+import time
 from typing import Any, get_args
 
 import pytest
@@ -145,6 +146,17 @@ def test_so_many_calls_and_no_more() -> None:
         assert isinstance(found, BadAnswer)
         assert found.error_code == TOO_MANY
         assert "CBX_MAX_TOOL_CALLS" in found.message
+
+
+@pytest.mark.parametrize("mode", ["auto", "cards"])
+def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> None:
+    calls = [{**CALL, "id": f"c{number}"} for number in range(100_000)]
+    printed = message(content=None, tool_calls=calls) if mode == "auto" else lines(card(tool_calls=calls))
+    began = time.process_time()
+    found = read(printed, rules=AnswerRules(mode=mode))
+    assert isinstance(found, BadAnswer)
+    assert found.error_code == TOO_MANY
+    assert time.process_time() - began < 20
 
 
 class TestCards:
