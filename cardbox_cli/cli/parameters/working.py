@@ -36,6 +36,6 @@ TrustStored = Annotated[
     bool,
     Option(
         "--trust-stored-commands",
-        help="Run the commands that tools are stored with: else only on the embedded server, and not as root.",
+        help="Run the commands that tools are stored with, as on an embedded server without root.",
     ),
 ]
