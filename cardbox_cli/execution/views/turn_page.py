@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from cardbox_cli.execution.views.timeline import Event, timeline
+from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
@@ -21,6 +22,7 @@ from cardbox_cli.model.execution.turns import (
     Step,
     WaitingTool,
 )
+from cardbox_cli.model.result_fields import MISSING, asked_fields, lacking, missing_fields
 from cardbox_cli.store.views.turns import Remains, StoredTurn, TurnRow
 
 
@@ -50,9 +52,17 @@ class TurnSummary(_Result, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
+class TurnFinding(msgspec.Struct, frozen=True):
+    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+
+    rule: str
+    message: str
+
+
 class TurnView(_Result, frozen=True, kw_only=True):
     """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
 
+    findings: list[TurnFinding]
     inbox: list[InboxRow]
     steps: list[Step]
     waiting_tools: list[WaitingTool]
@@ -99,6 +109,7 @@ def view(stored: StoredTurn) -> TurnView:
     return _made_of(
         TurnView,
         short,
+        findings=_findings(stored, short.end_status),
         inbox=stored.inbox,
         steps=stored.steps,
         waiting_tools=stored.waiting_tools,
@@ -107,6 +118,16 @@ def view(stored: StoredTurn) -> TurnView:
         timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
         logs=stored.logs,
     )
+
+
+def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
+    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    if end_status not in ("success", "partial"):
+        return []
+    content = stored.deliverable.content if stored.deliverable else None
+    is_fallback = isinstance(content, JsonContent) and _is_fallback(content.data)
+    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback else content)
+    return [TurnFinding(MISSING, lacking(missing))] if missing else []
 
 
 def tree(turns: list[TurnSummary]) -> list[Branch]:
@@ -188,7 +209,11 @@ def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
 def _fallback(content: Any) -> dict[str, Any]:
     """What a fallback deliverable says; {} of any other content."""
     data = content.get("data") if isinstance(content, dict) else None
-    return data if isinstance(data, dict) and data.get("kind") == "fallback_deliverable" else {}
+    return data if isinstance(data, dict) and _is_fallback(data) else {}
+
+
+def _is_fallback(data: Any) -> bool:
+    return isinstance(data, dict) and data.get("kind") == "fallback_deliverable"
 
 
 def _stated(data: dict[str, Any], key: str) -> EndStatus | None:

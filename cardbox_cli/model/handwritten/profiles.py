@@ -7,7 +7,15 @@ other makes read them. Loads pydantic: import this module only where a profile i
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationInfo,
+    field_validator,
+)
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit, refuse
@@ -111,6 +119,10 @@ class Profile(Section, extra="allow"):
     allowed_internal_tools: list[Name] = Field(default=[], description="The internal handlers it may call.")
     must_end_with: list[Name] = Field(
         default=[], description="A turn ends only with a call of one of these tools."
+    )
+    require_result_fields: StrictBool = Field(
+        default=False,
+        description="A turn whose deliverable lacks a field that it was asked for ends as partial.",
     )
     process: ProcessName = Field(
         default="react", description="The kind of its turns; those of mapreduce take no history."
