@@ -34,6 +34,7 @@ from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.heads import HeadStore
+from cardbox_cli.store.projects import check_first_write
 
 if TYPE_CHECKING:
     from cardbox_cli.model.diff.boxes import BoxDiff
@@ -321,6 +322,7 @@ class BoxStore(ProjectStore):
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
         """The box, written; None where its id is taken."""
+        check_first_write(self.database, self.project_id)
         written = self._value(
             "insert_box",
             box_id=box_id,
