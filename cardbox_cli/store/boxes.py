@@ -157,12 +157,10 @@ class BoxStore(ProjectStore):
         return msgspec.structs.replace(decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
-        """A new box with the same ids and this box as its parent."""
+        """A new box with the same ids and provenance, and this box as its parent."""
         with self.database.transaction():
             box = self.get(box_id)
-            return self.create(
-                box.card_ids, parent_ids=[box.box_id], title=title or box.title, allow_dangling=True
-            )
+            return self.derive(msgspec.structs.replace(box, title=title or box.title), box.card_ids)
 
     def derive(self, box: Box, card_ids: Sequence[str]) -> Box:
         """A new box of these ids, with the title and the provenance of `box`, which is its parent.

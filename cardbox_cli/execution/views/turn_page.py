@@ -62,7 +62,6 @@ class TurnFinding(msgspec.Struct, frozen=True):
 class TurnView(_Result, frozen=True, kw_only=True):
     """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
 
-    findings: list[TurnFinding]
     inbox: list[InboxRow]
     steps: list[Step]
     waiting_tools: list[WaitingTool]
@@ -70,6 +69,7 @@ class TurnView(_Result, frozen=True, kw_only=True):
     children: list[TurnSummary]
     timeline: list[Event]
     logs: list[LogTail]
+    findings: list[TurnFinding]
 
 
 class Branch(_Standing, frozen=True, kw_only=True):
@@ -109,7 +109,6 @@ def view(stored: StoredTurn) -> TurnView:
     return _made_of(
         TurnView,
         short,
-        findings=_findings(stored, short.end_status),
         inbox=stored.inbox,
         steps=stored.steps,
         waiting_tools=stored.waiting_tools,
@@ -117,6 +116,7 @@ def view(stored: StoredTurn) -> TurnView:
         children=[summary(child) for child in stored.children],
         timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
         logs=stored.logs,
+        findings=_findings(stored, short.end_status),
     )
 
 
