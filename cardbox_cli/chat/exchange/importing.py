@@ -53,7 +53,8 @@ class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
 def import_persona(room: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
     """Take a persona's text into the project. Raises InvalidInput for a name that no persona may have."""
     with room.transaction():
-        there = next((each.text for each in personas(room) if each.name == name), None)
+        named = {(each.name or "").casefold(): each.text for each in personas(room)}
+        there = named.get(name.casefold())
         fate = _fate(there, text, replace=replace)
         if fate == "imported" and text is not None:
             set_persona(room, name, text)
