@@ -1,5 +1,5 @@
-"""`python -m benchmarks.scale`: every command on 1,000,000 cards beside the same on 10,000, and those of chats
-on one of 100,000 entries beside one of 1,000.
+"""`python -m benchmarks.scale`: every command on 1,000,000 cards beside the same on 10,000, and those of
+chats on one of 100,000 entries beside one of 1,000.
 
 Both databases lie on one throw-away server. Whole commands run in this process, each database on a
 connection that is kept, in turn: the start of a process, equal on both sides, would hide what differs.
@@ -220,7 +220,7 @@ def measure_chats(sides: tuple[Side, Side]) -> Iterator[Measured]:
     lines = {
         "chat transcript, last 30": "chat transcript {key}",
         "chat show": "chat show {key}",
-        "chat list": "chat list {key}",
+        "chat list, 10": "chat list {key} --limit 10",
         "chat load, a rare word": f"chat load {{key}} --query {scale_chats.RARE}",
         "chat load, in every context": f"chat load {{key}} --query {scale_chats.FREQUENT}",
         "chat load, a part of a word": f"chat load {{key}} --query {scale_chats.PIECE}",

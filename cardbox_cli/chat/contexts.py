@@ -212,7 +212,7 @@ def with_round(room: Room, chat: Chat, card_ids: Sequence[str], now: datetime) -
         return msgspec.structs.replace(
             chat, context_id=new_id("ctx"), context_box_id=box_id, context_created_at=now
         )
-    room.boxes.append(chat.context_box_id, card_ids)
+    room.boxes.append(chat.context_box_id, card_ids, of_chat=True)
     if chat.is_as_loaded:
         return msgspec.structs.replace(chat, context_id=new_id("ctx"), context_created_at=now)
     return chat

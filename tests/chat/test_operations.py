@@ -10,7 +10,7 @@ from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.texts import memory, personas, set_memory, set_persona
 from cardbox_cli.chat.transcript import reply, send, window
 from cardbox_cli.chat.views import archives, entries, messages, view
-from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound, StaleEpoch
+from cardbox_cli.errors import AmbiguousId, BoxConflict, InvalidInput, NotFound, StaleEpoch
 from cardbox_cli.model.chats import BOX_CARDS, ChatFence, entry_draft, key_parts, near_to, transcript_box
 from cardbox_cli.store.connection.database import Database
 from tests.chat.conftest import KEY
@@ -292,3 +292,30 @@ def test_an_expired_entry_is_gone_and_its_place_stays(room: Room, database: Data
     send(room, KEY, "c")
     assert [entry.text for entry in entries(room, KEY, limit=None)] == ["a", "", "c"]
     assert timedelta(0) <= database.now() - room.chats.get(KEY).updated_at
+
+
+@pytest.mark.parametrize("which", ["transcript", "full transcript", "context", "archive"])
+def test_the_boxes_of_a_chat_are_changed_by_chats_alone(room: Room, which: str) -> None:
+    with room.transaction():
+        chat = room.chats.lock_or_make(KEY)
+        drafts = [entry_draft(KEY, "user", f"m{i}") for i in range(BOX_CARDS + 1)]
+        room.chats.write(room.chats.append(chat, drafts), room.database.now())
+    talk(room, "a", "b")
+    start_new(room, KEY)
+    talk(room, "c", "d")
+    chat = room.chats.get(KEY)
+    box_id = {
+        "transcript": transcript_box(PROJECT, KEY, chat.entries),
+        "full transcript": transcript_box(PROJECT, KEY, 0),
+        "context": chat.context_box_id or "",
+        "archive": archives(room, KEY, limit=None)[0].box_id,
+    }[which]
+    held = room.boxes.get(box_id).card_ids
+    for change in (
+        lambda: room.boxes.append(box_id, held[:1]),
+        lambda: room.boxes.replace(box_id, held[:1]),
+        lambda: room.boxes.delete(box_id),
+    ):
+        with pytest.raises(BoxConflict, match=f"of chat '{KEY}'"):
+            change()
+    assert room.boxes.get(box_id).card_ids == held

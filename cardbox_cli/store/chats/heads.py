@@ -118,7 +118,7 @@ class ChatStore(ProjectStore):
     def _fill(self, chat: Chat, card_ids: Sequence[str]) -> Chat:
         box_id = transcript_box(self.project_id, chat.chat_key, chat.entries)
         if chat.entries % BOX_CARDS:
-            self._boxes.append(box_id, card_ids)
+            self._boxes.append(box_id, card_ids, of_chat=True)
         else:
             before = [] if chat.transcript_box_id is None else [chat.transcript_box_id]
             title = f"transcript of {chat.chat_key} from {chat.entries}"
