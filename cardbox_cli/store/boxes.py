@@ -98,8 +98,8 @@ class BoxStore(ProjectStore):
 
         Raises NotFound for an unknown box, or an id that is no card here unless that is allowed, and
         BoxConflict for a box that a turn reads or writes, or a chat has. A turn itself appends to its output
-        box with its `fence`; then StaleEpoch is raised when that has fallen. A use case that holds the head of
-        a chat says that the box is `of_chat`.
+        box with its `fence`; then StaleEpoch is raised when that has fallen. A use case that holds the head
+        of a chat says that the box is `of_chat`.
         """
         with self.database.transaction():
             if fence is not None:

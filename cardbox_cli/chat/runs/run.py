@@ -31,7 +31,7 @@ from cardbox_cli.model.text.command_lines import argument
 _T = TypeVar("_T")
 
 # Seconds between two looks at whether a chat is free.
-_LOOK = 0.1
+_LOOK = 0.2
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,8 @@ class ChatRunner:
     def answer(self, chat_key: str, *, wait: bool = True) -> Answered:
         """Answer the newest unanswered message of a chat; where another run has it, wait for that.
 
-        Raises NotFound where nothing is unanswered, and ChatBusy without `wait`.
+        Raises NotFound where nothing is unanswered, ChatBusy without `wait`, KeyboardInterrupt where it was
+        cancelled while it waited.
         """
         with self._connections.own(self._cancellation.cancelled.is_set) as connection:
             asked = self._attempt(connection, lambda room: _newest(room, chat_key))
@@ -101,8 +102,10 @@ class ChatRunner:
             try:
                 return self._attempt(connection, begin)
             except ChatBusy:
-                if not wait or self._cancellation.cancelled.is_set():
+                if not wait:
                     raise
+            if self._cancellation.cancelled.is_set():
+                raise KeyboardInterrupt
             time.sleep(_LOOK)
 
     def _run(self, connection: Connection, run: ChatRun) -> None:

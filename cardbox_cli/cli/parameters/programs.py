@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
@@ -39,7 +39,7 @@ def program_of(
     answers: str,
     options: ComposeOptions,
     timeout: float,
-    environment: Iterable[str],
+    environment: Mapping[str, str],
     tools: str | None,
     trusts_stored: bool,
 ) -> Program:
@@ -53,7 +53,7 @@ def program_of(
         timeout=timeout,
         max_steps=settings.max_steps,
         stderr_kept=settings.stderr_kept,
-        environment=environment_of(environment, target),
+        environment=environment,
         answers=cast("AnswerMode", answers),
         max_tool_calls=settings.max_tool_calls,
         turn_time=settings.turn_time,

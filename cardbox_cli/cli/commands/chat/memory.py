@@ -56,4 +56,4 @@ def _print_text(found: "Text | None") -> None:
     if found is None:
         announce("it remembers nothing beside its context")
     else:
-        output.print_text(found.text)
+        output.print_text(found.text.rstrip("\n"))

@@ -15,6 +15,8 @@ from cardbox_cli.cli.commands.chat.talking import (
 )
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import NotFound
+from cardbox_cli.settings import DATABASE_URL
 
 
 @verb(
@@ -41,12 +43,12 @@ def command(
 
     key, said = key_and_message(words or [], file)
     fence = own_run()
+    own = fence if fence is not None and fence.chat_key == key else None
     with session().database() as database:
-        sent = reply(
-            room_of(database),
-            key,
-            said,
-            told=told(message_id, None),
-            fence=fence if fence is not None and fence.chat_key == key else None,
-        )
-        emit_said(sent)
+        room = room_of(database)
+        if own is not None and room.chats.find(key) is None:
+            raise NotFound(
+                f"the run's chat {key!r} is not in project {session().project_id!r} of this database",
+                hint=f"give the run's command the database with --env {DATABASE_URL.name}",
+            )
+        emit_said(reply(room, key, said, told=told(message_id, None), fence=own))

@@ -20,11 +20,12 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model.text.command_lines import argument
-from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.settings import HOME, Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.run import Answered, ChatRunner
     from cardbox_cli.execution.worker.commands.program import Program
+    from cardbox_cli.store.connection.target import Target
 
 
 @verb(
@@ -64,20 +65,21 @@ def command(
     What the command sends by itself with `cbx chat reply` is the answer; else what it prints in the end is
     entered as the reply. Messages that come meanwhile are taken in between two steps.
     """
-    from cardbox_cli.cli.parameters.programs import check_command, program_of
+    from cardbox_cli.cli.parameters.programs import check_command, environment_of, program_of
 
     check_command(exec_)
     streaming = _streaming(answers) if stream else None
     settings = settings_from(max_steps=max_steps)
+    where = session().target()
     program = program_of(
         exec_,
-        session().target(),
+        where,
         settings,
         format=format_,
         answers=answers,
         options=composing.options(model=model, layers=layer),
         timeout=timeout,
-        environment=env or (),
+        environment={**_home(where), **environment_of(env or (), where)},
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
@@ -99,6 +101,11 @@ def _streaming(answers: str) -> Streaming:
     if session().format.kind != "text":
         raise UsageError(f"--stream is for people, not for -o {session().output}", hint="leave one out")
     return Streaming(any_text=answers == "text")
+
+
+def _home(target: "Target") -> dict[str, str]:
+    """What leads `cbx chat reply` to the embedded server, which has no secret."""
+    return {HOME.name: str(target.home)} if target.embedded else {}
 
 
 def _profile(database: Any, name: str) -> dict[str, Any]:
@@ -161,9 +168,10 @@ def _tell(answered: "Answered", streaming: Streaming | None, *, interrupted: boo
         announce("the run was stopped; its message is unanswered")
         return INTERRUPTED
     if answered.status != "success":
+        left = "the message is unanswered" if answered.answer_card_id is None else "what was sent stays said"
         raise Findings(
             f"run {answered.run_id} {answered.status}: {answered.error or answered.error_code}",
-            hint=f"the message is unanswered; `cbx chat show {argument(answered.chat_key)}` lists the runs",
+            hint=f"{left}; `cbx chat show {argument(answered.chat_key)}` lists the runs",
         )
     return 0
 

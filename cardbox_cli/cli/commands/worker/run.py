@@ -79,19 +79,20 @@ def command(
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.cli.parameters.programs import program_of
+    from cardbox_cli.cli.parameters.programs import environment_of, program_of
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
+    where = session().target()
     program = program_of(
         exec_,
-        session().target(),
+        where,
         settings,
         format=format_,
         answers=answers,
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
-        environment=env or (),
+        environment=environment_of(env or (), where),
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
