@@ -8,7 +8,7 @@ from cardbox_cli.chat.contexts import messages_of
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import unanswered
 from cardbox_cli.model.cards import card_text
-from cardbox_cli.model.chats import BOX_CARDS, Archive, Chat, ChatRun, Entry, ResetBy
+from cardbox_cli.model.chats import BOX_CARDS, Archive, Chat, ChatRun, Entry, ResetBy, said_at
 
 _RUNS = 5
 
@@ -19,6 +19,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     content: str
     card_id: str
+    said_at: datetime | None
     created_at: datetime | None
     state: str = "present"
 
@@ -93,6 +94,7 @@ def messages(room: Room, chat: Chat) -> list[Message]:
             role="" if slot.card is None else slot.card.role or "",
             content="" if slot.card is None else card_text(slot.card.content),
             card_id=slot.card_id,
+            said_at=None if slot.card is None else said_at(slot.card),
             created_at=None if slot.card is None else slot.card.created_at,
             state=slot.state,
         )

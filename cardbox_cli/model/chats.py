@@ -5,7 +5,7 @@ Owns what a chat's key says, the names of what is kept in a card's metadata, and
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +14,7 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.card_types import CHAT_MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.ids import check_new_id, derived_id
+from cardbox_cli.model.moments import EARLIEST, LATEST
 
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "system", "tool")
@@ -27,6 +28,7 @@ CHAT = "chat"
 # Characters of a checkpoint that a list shows.
 PREVIEW = 200
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_KEY = 512
 _KEY = re.compile(r"(?P<channel>[^-]+)-chat-(?P<chat_id>.+?)(?:-topic-(?P<topic>.+))?")
 
@@ -210,6 +212,19 @@ def told_of(card: Card) -> dict[str, Any]:
     """What a platform said of an entry; {} of a card that is none."""
     told = card.metadata.get(CHAT)
     return told if isinstance(told, dict) else {}
+
+
+def said_at(card: Card) -> datetime | None:
+    """When an entry or a message was said, as the platform or a file tells; else when it was written."""
+    ts = told_of(card).get("ts")
+    if isinstance(ts, int) and not isinstance(ts, bool):
+        try:
+            moment = _EPOCH + timedelta(milliseconds=ts)
+        except OverflowError:
+            return card.created_at
+        if EARLIEST < moment < LATEST:
+            return moment
+    return card.created_at
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Chats from files of the on-disk layout, and back: what goes in comes out, and nothing is taken twice."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cardbox_cli.chat.texts import set_memory
 from cardbox_cli.chat.transcript import reply, send
 from cardbox_cli.chat.views import view
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.chats import said_at
 from cardbox_cli.store.connection.database import Database
 from tests.chat.layout import trees
 from tests.chat.layout.trees import KEY, TREE, archive, line, message
@@ -159,6 +161,19 @@ def test_a_context_that_was_put_aside_does_not_come_back_by_itself(room: Room) -
     clear(room, KEY)
     assert taken(room, tree).context == "kept"
     assert active(room) == []
+
+
+def test_times_are_those_of_the_files(room: Room) -> None:
+    taken(room, TREE)
+    start = datetime.fromtimestamp(trees.START / 1000, UTC)
+    [*_, last] = view(room, KEY).messages
+    assert last.said_at == start + timedelta(seconds=6)
+    [first, *_] = room.chats.entries(room.chats.get(KEY), 0)
+    assert first.card is not None
+    assert said_at(first.card) == start + timedelta(seconds=1)
+    archived = room.archives.find(KEY, "ctx_1a")
+    assert archived is not None
+    assert archived.archived_at == start + timedelta(seconds=101)
 
 
 def test_an_empty_file_is_a_cleared_context(room: Room) -> None:

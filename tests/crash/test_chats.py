@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.chat.layout import trees
 from tests.cli.conftest import succeed
 from tests.crash.harness import Connection, Scene, Stage, explore, value
 
@@ -63,6 +64,24 @@ def a_context(scene: Scene) -> None:
 )
 def test_of_one_transaction(words: tuple[str, ...], stage: MakeStage) -> None:
     explore(stage(prepare=a_context), "chat", *words, state=held)
+
+
+def a_folder(scene: Scene) -> None:
+    """The files of a chat, and some of it in the database already."""
+    tree = {
+        "conversations/history.jsonl": [trees.line(1, "a")],
+        "contexts/active.jsonl": [trees.message(1, "a")],
+    }
+    trees.write(scene.folder, tree)
+    succeed(scene.run("chat", "import", "."))
+    tree["conversations/history.jsonl"].append(trees.line(2, "b", "assistant"))
+    tree["contexts/active.jsonl"].append(trees.message(2, "b", "assistant"))
+    trees.write(scene.folder, {**tree, "contexts/archive/ctx_1a.json": trees.FIRST})
+
+
+def test_of_an_import(stage: MakeStage) -> None:
+    points = explore(stage(prepare=a_folder), "chat", "import", ".", state=held)
+    assert {"insert_chat_context:1", "write_chat:1", "commit:1"} <= set(points)
 
 
 def whole(connection: Connection) -> None:

@@ -5,13 +5,14 @@ it went in. Cards of cbx have none of that, and are spelled from what they are. 
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from msgspec import UNSET
 
 from cardbox_cli.chat.layout.records import Line, Message, milliseconds
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
-from cardbox_cli.model.chats import ROLES, entry_draft, key_parts, told_of
+from cardbox_cli.model.chats import ROLES, entry_draft, key_parts, said_at, told_of
 from cardbox_cli.model.moments import EARLIEST
 
 # The key in the metadata of a card that was a line of a file.
@@ -97,11 +98,8 @@ def message_of_card(card: Card) -> Message:
 
 
 def _time_of(card: Card) -> int:
-    """When it was said, in milliseconds since 1970; when it was written, where nobody tells."""
-    ts = told_of(card).get("ts")
-    if isinstance(ts, int) and not isinstance(ts, bool):
-        return ts
-    return milliseconds(card.created_at or EARLIEST)
+    """When it was said, in milliseconds since 1970."""
+    return milliseconds(said_at(card) or EARLIEST + timedelta(days=1))
 
 
 def _layout_of(card: Card) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from cardbox_cli.chat.layout.records import Line, Message, moment_of
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.texts import memory, personas, set_memory, set_persona
 from cardbox_cli.errors import NotAccepted
+from cardbox_cli.execution.requests.request import present_cards
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.chats import Chat, check_key, entry_id
@@ -53,7 +54,8 @@ class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
 def import_persona(room: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
     """Take a persona's text into the project. Raises InvalidInput for a name that no persona may have."""
     with room.transaction():
-        there = next((each.text for each in personas(room) if each.name == name), None)
+        named = {(each.name or "").casefold(): each.text for each in personas(room)}
+        there = named.get(name.casefold())
         fate = _fate(there, text, replace=replace)
         if fate == "imported" and text is not None:
             set_persona(room, name, text)
@@ -243,7 +245,7 @@ class _Importer:
             self._chat = msgspec.structs.replace(self._chat, reset_by="load", reset_at=self._now)
 
     def _active_cards(self) -> list[Card]:
-        return [slot.card for slot in messages_of(self._room, self._chat) if slot.card is not None]
+        return present_cards(messages_of(self._room, self._chat))
 
     # --- the memory
 
@@ -270,7 +272,7 @@ class _Importer:
         return self._room.boxes.create(card_ids, title=title, allow_dangling=True).box_id
 
     def _cards_of(self, box_id: str) -> list[Card]:
-        return [slot.card for slot in self._room.boxes.slots(box_id) if slot.card is not None]
+        return present_cards(self._room.boxes.slots(box_id))
 
     def _id(self, *parts: str) -> str:
         return derived_id(self._room.project_id, "chat.layout", self._chat.chat_key, *parts).hex

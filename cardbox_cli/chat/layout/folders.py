@@ -12,6 +12,7 @@ from pathlib import Path
 from cardbox_cli.chat.layout import names, writing
 from cardbox_cli.errors import Conflict, InvalidInput, NotFound
 from cardbox_cli.files import replacing, sweep_files
+from cardbox_cli.model import exact_json
 from cardbox_cli.settings import INPUT_SIZE
 
 _FOLDERS = ("conversations", "contexts", "contexts/archive", "memory")
@@ -41,7 +42,7 @@ def chat_folders(root: Path) -> tuple[dict[str, Path], list[str]]:
         if chat_key is not None and _is_folder(chats / name, root):
             found[chat_key] = chats / name
         elif not name.startswith("."):
-            others.append(f"{names.CHATS}/{name}")
+            others.append(f"{names.CHATS}/{exact_json.storable_text(name)}")
     return found, others
 
 
@@ -64,10 +65,10 @@ def read_profiles(root: Path) -> dict[str, bytes]:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a folder by name; those that begin with a dot are nobody's."""
+    """The files of a folder by name, as it can be shown; those that begin with a dot are nobody's."""
     for name in sorted(os.listdir(folder)):
         if not name.startswith(".") and not (folder / name).is_dir():
-            yield name, _read(folder / name)
+            yield exact_json.storable_text(name), _read(folder / name)
 
 
 def _read(path: Path) -> bytes:

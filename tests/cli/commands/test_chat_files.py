@@ -1,6 +1,7 @@
 """`cbx chat import`, `export`, `tools` and `call`."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,17 @@ class TestImport:
         assert [each["line"] for each in result.json()["skipped"]] == [None]
         assert key not in result.err
 
+    def test_names_that_are_no_text_are_shown_as_such(self, shell: Shell) -> None:
+        trees.write(shell.folder, {"memory/Primary.md": "x"}, "a")
+        odd = os.fsencode(shell.folder) + b"/.ship/chat/"
+        os.mkdir(odd + b"b\xff")
+        os.close(os.open(odd + b"a/memory/c\xff", os.O_CREAT))
+        os.mkdir(os.fsencode(shell.folder) + b"/.ship/profile")
+        os.close(os.open(os.fsencode(shell.folder) + b"/.ship/profile/d\xff.md", os.O_CREAT))
+        done = shell.run("chat", "import", ".", "-o", "json").json()
+        assert done["ignored"] == [".ship/chat/b\ufffd", ".ship/chat/a/memory/c\ufffd"]
+        assert done["personas"] == {"d\ufffd": "absent"}
+
     @pytest.mark.parametrize("place", ["nowhere", "."])
     def test_a_folder_without_chats_is_named(self, cbx: Cbx, tmp_path: Path, place: str) -> None:
         result = cbx("chat", "import", str(tmp_path / place))
@@ -105,6 +117,11 @@ class TestImport:
         succeed(cbx("chat", "persona", "Primary", "mine"))
         kept = cbx("chat", "import", str(tmp_path))
         assert "the persona Primary is another, and stays; --replace takes that of the file" in kept.err
+        profiles(tmp_path, primary="in lower case")
+        (tmp_path / ".ship/profile/Primary.md").unlink()
+        assert cbx("chat", "import", str(tmp_path), "-o", "json").json()["personas"] == {"primary": "kept"}
+        profiles(tmp_path, Primary="theirs")
+        (tmp_path / ".ship/profile/primary.md").unlink()
         taken = cbx("chat", "import", str(tmp_path), "--replace", "-o", "json").json()
         assert taken["personas"] == {"Primary": "imported"}
 

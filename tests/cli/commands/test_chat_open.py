@@ -75,6 +75,12 @@ class TestAScript:
         assert "there is no command '/nwe'; did you mean 'new'?" in result.err
         assert result.out == ""
 
+    def test_a_line_that_is_no_text_is_named(self, shell: Shell, ask: str) -> None:
+        result = shell.run("chat", "open", "me", "--exec", ask, stdin=b"a\n\xff\n")
+        assert result.code == 4
+        assert "standard input:2 is not UTF-8" in result.err
+        assert texts(shell) == ["a", "you said: a"]
+
     def test_answers_for_programs_are_whole(self, shell: Shell, ask: str) -> None:
         result = shell.run("chat", "open", "me", "--exec", ask, "-o", "jsonl", stdin=b"a\nb\n")
         told = [json.loads(each)["text"] for each in succeed(result).splitlines()]

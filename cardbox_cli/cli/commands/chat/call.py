@@ -26,7 +26,7 @@ _TOOL = Completed("NAME", lambda *_: ((name, tool.description) for name, tool in
 def command(
     name: Annotated[str, Argument(click_type=_TOOL, help="The tool.")],
     arguments: Annotated[
-        str, Argument(metavar="JSON", help="Its arguments as the model gave them: an object, or @FILE.")
+        str, Argument(metavar="JSON|@FILE", help="Its arguments as the model gave them, an object.")
     ] = "{}",
     chat: Annotated[
         str | None,

@@ -4,7 +4,7 @@ Owns what a line means: a message, or a command that begins with a slash, which 
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, NamedTuple
 
 import click
@@ -16,7 +16,7 @@ from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.shell.lines import LEAVE, Shell
+from cardbox_cli.cli.shell.lines import LEAVE, Shell, script
 from cardbox_cli.cli.shell.prompt import Matches
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -68,7 +68,8 @@ def command(
 
             announce(f"chat {spelled(key)}: type a message; /help lists the commands, Ctrl-D leaves")
             return converse(talk)
-        return talk.run_script(sys.stdin)
+        with script("-") as lines:
+            return talk.run_script(lines)
 
 
 def _as_words(context: click.Context) -> list[str]:
@@ -151,7 +152,7 @@ class Talk:
         name, _, rest = text[1:].partition(" ")
         return self._command(name, rest.strip())
 
-    def run_script(self, lines: Iterator[str]) -> int:
+    def run_script(self, lines: Iterable[str]) -> int:
         """Run lines to the first failure, or to the end; the exit code."""
         for line in lines:
             if code := self.run(line):

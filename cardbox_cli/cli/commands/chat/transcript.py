@@ -37,7 +37,7 @@ def command(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None) -> Non
 
 
 def _as_json(entry: "Entry") -> dict[str, Any]:
-    from cardbox_cli.model.chats import told_of
+    from cardbox_cli.model.chats import said_at, told_of
 
     card = entry.card
     return {
@@ -47,13 +47,14 @@ def _as_json(entry: "Entry") -> dict[str, Any]:
         "card_id": entry.card_id,
         "state": "gone" if card is None else "present",
         "told": {} if card is None else told_of(card),
+        "said_at": None if card is None else said_at(card),
         "created_at": None if card is None else card.created_at,
     }
 
 
 _ENTRY = (
     Column("#", lambda entry: str(entry["position"]), right=True),
-    Column("SAID", lambda entry: time(entry["created_at"]) or NOTHING, spare=1),
+    Column("SAID", lambda entry: time(entry["said_at"]) or NOTHING, spare=1),
     Column("ROLE", lambda entry: entry["role"] or NOTHING),
     Column("TEXT", lambda entry: flat(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
 )
