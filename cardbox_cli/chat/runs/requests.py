@@ -14,6 +14,7 @@ from cardbox_cli.chat.texts import memory, personas
 from cardbox_cli.chat.tools import CHAT_TOOLS
 from cardbox_cli.chat.transcript import window
 from cardbox_cli.context.parts import text_at
+from cardbox_cli.execution.queue import must_end_with
 from cardbox_cli.execution.requests.request import Source
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CHAT_WINDOW, PROFILE
@@ -23,6 +24,7 @@ from cardbox_cli.model.content import JsonContent
 
 # Who the cards of a run are by.
 AGENT = "chat"
+_ALL_TOOLS: Mapping[str, Any] = {"allowed_tools": None}
 
 
 Part = str | CardDraft
@@ -33,8 +35,9 @@ def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) 
     """The card that says what a run is, and after that what a profile says.
 
     Without a profile all tools are offered that have a command; the four of chats are always.
+    How a turn must end is no rule of a chat.
     """
-    given = dict(profile or {"allowed_tools": None})
+    given = {name: value for name, value in (profile or _ALL_TOOLS).items() if name != must_end_with.KEY}
     own = text_at(given, "system_prompt") or text_at(given, "system_prompt_template")
     allowed = given.get("allowed_tools", [])
     given |= {

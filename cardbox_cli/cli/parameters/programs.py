@@ -59,7 +59,7 @@ def program_of(
         turn_time=settings.turn_time,
         tools=ToolCommands(
             {} if tools is None else read_tool_commands(tools, target),
-            trusts_stored=target.embedded or trusts_stored,
+            trusts_stored=target.is_ours_alone or trusts_stored,
         ),
     )
     missing = missing_program(program.command, program.environment)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli import boundary
@@ -19,6 +20,7 @@ from cardbox_cli.cli.parameters.inputs import read_text, standard_input
 from cardbox_cli.cli.root import root
 from cardbox_cli.cli.session import ProcessContext, Session, announce
 from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.settings import VALUE_SIZE
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 LEAVE = ("exit", "quit")
 USE = "use"
+
+# Bytes of a line.
+_MOST = VALUE_SIZE.value << 20
 
 
 class Shell(ProcessContext):
@@ -168,13 +173,15 @@ def script(path: str) -> Iterator[Iterable[str]]:
     with open(os.devnull) as nothing:
         sys.stdin = nothing
         try:
-            yield _decoded(iter(lines.readline, b""))
+            yield _decoded(iter(partial(lines.readline, _MOST + 1), b""))
         finally:
             sys.stdin = source
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
+        if len(line) > _MOST:
+            raise InvalidInput(f"standard input:{number} is a line of more than {VALUE_SIZE}")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as exc:

@@ -71,6 +71,10 @@ class RecordedRequests(ABC):
     def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
         """The ids of the profile's, the context and the output box of a step."""
 
+    def _output_start(self) -> int:
+        """Where in its output box begins what a step's own are that kept nothing of it."""
+        return 0
+
     @abstractmethod
     def _composed(
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
@@ -92,8 +96,9 @@ class RecordedRequests(ABC):
         snapshot = read_snapshot(step.metadata)
         profile = self._profile(step)
         format = format or format_of(snapshot, [] if profile is None else profile.seen, options)
+        rules, own = self._rules(step), self._own(step, snapshot)
         found = restored_request(
-            self._request_box(step), profile, snapshot, format, options, self._rules(step)
+            self._request_box(step), profile, snapshot, format, options, rules=rules, own=own
         )
         notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
         if profile is None:
@@ -156,6 +161,13 @@ class RecordedRequests(ABC):
         if box_id is None or not self._boxes.existing([box_id]):
             return None
         return source_of(self._boxes, "profile", box_id)
+
+    def _own(self, step: Step, snapshot: StepSnapshot | None) -> frozenset[str]:
+        """What was written in the course of it, as far as its output box is there."""
+        output_id = self._box_ids_of(step)[2] or ""
+        written = self._boxes.id_lists([output_id]).get(output_id, [])
+        start = self._output_start() if snapshot is None else snapshot.output_start
+        return frozenset(written[start:])
 
     def _rules(self, step: Step) -> dict[str, str | None]:
         """What brought the cards of a step's request, as far as its boxes are there."""

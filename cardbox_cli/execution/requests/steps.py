@@ -75,6 +75,10 @@ class TurnRequests(RecordedRequests):
             step.output_box_id or turn.output_box_id,
         )
 
+    def _output_start(self) -> int:
+        record = self._turns.record(self.turn.agent_turn_id)
+        return 0 if record is None else record.output_start or 0
+
     def _composed(
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:

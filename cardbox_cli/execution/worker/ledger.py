@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.execution.requests.request import TurnRequest
+from cardbox_cli.context.request import ComposeOptions, profile_of
+from cardbox_cli.execution.queue import must_end_with
+from cardbox_cli.execution.requests.request import TurnRequest, present_cards
 from cardbox_cli.execution.requests.source import TurnContext
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, pending_calls
@@ -31,6 +32,15 @@ class RunState(TurnContext, frozen=True, kw_only=True):
     def pending(self) -> list[ToolCall]:
         """The calls that have no result yet, in order."""
         return pending_calls(self.boxes.own)
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """What its profile says."""
+        return profile_of(present_cards(self.boxes.profile.slots))
+
+    def end_rule(self, tools: Sequence[dict[str, Any]] = ()) -> must_end_with.EndRule:
+        """By what it may end, whose model is offered tools of these definitions."""
+        return must_end_with.end_rule(self.profile, tools)
 
     def tool(self, name: str) -> Tool | None:
         """The tool of this name, if it is offered."""
@@ -67,7 +77,7 @@ class Ledger(Protocol[_State]):
     ) -> BegunStep:
         """Begin a step, and keep what its model is about to see as its request box.
 
-        Raises IncompleteContext, InvalidLayers, and InvalidInput for a request that cannot be stored.
+        Raises IncompleteContext, InvalidLayers, CannotEnd, and InvalidInput for what cannot be stored.
         """
 
     def understand(

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
+from cardbox_cli.execution.queue.must_end_with import NOT_OFFERED
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
@@ -26,7 +27,7 @@ from cardbox_cli.execution.worker.ledger import Ledger, RunState
 from cardbox_cli.execution.worker.logs import bytes_to_read, without_secrets
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.results import result_of
-from cardbox_cli.execution.worker.steps import IncompleteContext, InvalidLayers
+from cardbox_cli.execution.worker.steps import CannotEnd, IncompleteContext, InvalidLayers
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id
@@ -36,7 +37,7 @@ _T = TypeVar("_T")
 _State = TypeVar("_State", bound=RunState)
 
 NO_BOX = "box_not_found"
-# How much of arguments that are no object is shown, in characters.
+# How much is shown of arguments that are no object, and of a name that no tool has, in characters.
 _SHOWN = 1000
 
 Kind = Literal["ended", "suspended", "lost", "handed_back"]
@@ -163,7 +164,8 @@ class Run(Generic[_State]):
     def _step(self, turn: _State) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
-            raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
+            what = f"the model had not finished after {program.max_steps} steps{turn.end_rule().unfinished}"
+            raise _Failed("max_steps_reached", what)
         try:
             step = self._attempt(
                 lambda runtime: self._ledger.begin_step(
@@ -175,6 +177,8 @@ class Run(Generic[_State]):
             raise _Failed(INCOMPLETE, str(exc), details) from exc
         except InvalidLayers as exc:
             raise _Failed("invalid_layers", str(exc)) from exc
+        except CannotEnd as exc:
+            raise _Failed(NOT_OFFERED, str(exc)) from exc
         except InvalidInput as exc:
             raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
@@ -222,7 +226,7 @@ class Run(Generic[_State]):
         tool = turn.tool(call.tool_name)
         command = None if tool is None else self._program.tools.of(tool)
         if tool is None or command is None:
-            failure = "unknown_tool", f"no tool {call.tool_name!r} is offered to this agent"
+            failure = "unknown_tool", f"no tool {call.tool_name[:_SHOWN]!r} is offered to this agent"
             return result_card(call, author, failure=failure)
         if call.input is None:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
