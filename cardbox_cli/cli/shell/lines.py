@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LEAVE = ("exit", "quit")
 USE = "use"
 
-# Bytes of a line.
+# Bytes of a line of a script.
 _MOST = VALUE_SIZE.value << 20
 
 
