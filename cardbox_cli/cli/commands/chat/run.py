@@ -13,6 +13,7 @@ from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
+from cardbox_cli.cli.runtime import connecting
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
@@ -125,11 +126,9 @@ def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | No
     from cardbox_cli.chat.runs.run import ChatRunner
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.worker.connections import Connections
-    from cardbox_cli.store.connection.database import Database
 
-    target = session().target()
     connections = Connections(
-        lambda: Database.open_target(target),
+        connecting(session().target()),
         lambda database, project_id: Runtime(database, project_id, settings=settings),
         longest_pause=settings.lease_time,
         announce=announce,

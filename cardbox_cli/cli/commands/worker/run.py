@@ -1,9 +1,8 @@
 """`cbx worker run`."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -12,7 +11,7 @@ from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
-from cardbox_cli.cli.runtime import wired
+from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
-    from cardbox_cli.store.connection.database import Database
 
 
 @verb(
@@ -130,7 +128,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
         worker = Worker(
             plan,
             settings,
-            connect=_connecting(target),
+            connect=connecting(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
             listener=listener,
@@ -142,20 +140,6 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
-
-
-def _connecting(target: Target) -> "Callable[[], Database]":
-    """Connects to a database again and again. An embedded server is started for the first time alone."""
-    from cardbox_cli.store.connection.database import Database
-
-    was_open = Event()
-
-    def connect() -> Database:
-        database = Database.open_target(target, again=was_open.is_set())
-        was_open.set()
-        return database
-
-    return connect
 
 
 def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listener":
