@@ -213,7 +213,7 @@ class ChatLedger:
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
         """Leave the message unanswered."""
-        self._end(_room(runtime), "canceled", error_code="canceled", error=reason)
+        self._end(_room(runtime), "canceled", error_code="canceled", error="it was stopped")
 
     def _end(self, room: Room, status: EndStatus, **more: str | None) -> End:
         run = rounds.end(room, self._fence, "failed" if status == "partial" else status, **more)
