@@ -21,7 +21,9 @@ _PRIVATE = 0o700
 
 def root_of(folder: Path) -> Path:
     """The folder that holds `.ship`: the one that is named, or that above where `.ship` itself is."""
-    return folder.parent if folder.name == names.SHIP else folder
+    if folder.name == names.SHIP:
+        return folder.parent
+    return folder.absolute().parent if folder.absolute().name == names.SHIP else folder
 
 
 def chat_folders(root: Path) -> tuple[dict[str, Path], list[str]]:

@@ -28,11 +28,13 @@ def test_chats_are_found_and_read(tmp_path: Path) -> None:
     assert folders.read_files(chat, tmp_path) == trees.files()
 
 
-def test_the_folder_of_a_project_or_its_ship(tmp_path: Path) -> None:
+def test_the_folder_of_a_project_or_its_ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert folders.root_of(tmp_path / ".ship") == folders.root_of(tmp_path)
     with pytest.raises(NotFound, match=r"no folder .*\.ship"):
         folders.chat_folders(tmp_path)
     (tmp_path / ".ship").mkdir()
+    monkeypatch.chdir(tmp_path / ".ship")
+    assert folders.root_of(Path()) == tmp_path
     assert folders.chat_folders(tmp_path) == ({}, [])
 
 

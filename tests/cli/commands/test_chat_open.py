@@ -86,6 +86,16 @@ class TestAScript:
         told = [json.loads(each)["text"] for each in succeed(result).splitlines()]
         assert told == ["you said: a", "you said: b"]
 
+    def test_an_answer_in_json_is_shown_as_what_it_says(self, shell: Shell, tmp_path: Path) -> None:
+        (tmp_path / "answer.json").write_text('{"role": "assistant", "content": "in words \\u001b[2J"}')
+        words = ["chat", "open", "me", "--exec", f"cat {tmp_path}/answer.json"]
+        assert succeed(shell.run(*words, stdin=b"Hello\n")) == "in words \\x1b[2J\n"
+
+    def test_what_is_shown_as_it_comes_drives_no_terminal(self, shell: Shell, tmp_path: Path) -> None:
+        (tmp_path / "answer.txt").write_text("\x1b]0;title\x07中文 🎉")
+        words = ["chat", "open", "me", "--exec", f"cat {tmp_path}/answer.txt"]
+        assert succeed(shell.run(*words, stdin=b"Hello\n")) == "\\x1b]0;title\\x07中文 🎉\n"
+
     def test_options_are_those_of_a_run(self, shell: Shell, tmp_path: Path) -> None:
         words = ["chat", "open", "me", "--exec", "cat", "--format", "text", "--answers", "text"]
         out = succeed(shell.run(*words, "--layer", "framework__context=Be brief", stdin=b"Hello\n"))
