@@ -1,7 +1,7 @@
 """`second_opinion`: a reviewer reads what an agent has done so far; its verdict is the result of the call.
 
-A handler of its own with a recipe of its own. It runs in the transaction in which the worker stores the result
-of the call: whatever it raises, nothing stays of what it did.
+A handler of its own with a recipe of its own. It runs in the transaction in which the worker stores what
+comes of the call: whatever it raises, nothing stays of what it did.
 """
 
 from functools import cache
