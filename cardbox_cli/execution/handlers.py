@@ -43,8 +43,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
     `function` gets the arguments as the model wrote them, in a transaction of the worker's that ends with the
     call's result being stored: it answers a JSON value, or Awaiting where the calling turn shall wait. What
-    it raises is the call's failure, and nothing of what it wrote stays. It keeps nothing between calls: the
-    next one of the same turn may reach another process.
+    it raises is the call's failure, and nothing of what it wrote stays. It keeps nothing between calls, the
+    next of which may reach another process, and it is quick: the turn's agent is held meanwhile.
     """
 
     name: str
