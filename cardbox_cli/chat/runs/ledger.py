@@ -184,6 +184,12 @@ class ChatLedger:
             room.chats.hold(self._fence)
             self._append(room, [draft])
 
+    def answer_handlers(
+        self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Nothing: handlers answer turns, and none is offered here."""
+        raise NotImplementedError(", ".join(call.tool_name for call in calls))
+
     def suspend(self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall]) -> None:
         """Nothing: no tool is offered whose calls somebody else answers."""
         raise NotImplementedError(", ".join(call.tool_name for call in calls))

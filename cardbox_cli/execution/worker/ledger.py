@@ -103,6 +103,12 @@ class Ledger(Protocol[_State]):
     def complete_step(self, runtime: Runtime, state: _State) -> End | None:
         """The calls of the last step have their results; the end, where that is one."""
 
+    def answer_handlers(
+        self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Have internal handlers answer `calls`; those that it waits for now, with `others`. Where there are
+        any it is suspended."""
+
     def suspend(self, runtime: Runtime, state: _State, calls: Sequence[ToolCall]) -> None:
         """Wait for the results of calls that somebody else answers."""
 

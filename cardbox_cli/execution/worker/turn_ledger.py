@@ -11,6 +11,7 @@ from cardbox_cli.execution.tool_calls import Author, ToolCall
 from cardbox_cli.execution.worker import steps
 from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer
 from cardbox_cli.execution.worker.commands.command import Ran
+from cardbox_cli.execution.worker.handler_calls import answer_handlers
 from cardbox_cli.execution.worker.ledger import BegunStep
 from cardbox_cli.execution.worker.logs import keep_log
 from cardbox_cli.execution.worker.steps import TurnState
@@ -71,6 +72,12 @@ class TurnLedger:
     def complete_step(self, runtime: Runtime, state: TurnState) -> End | None:
         """The last step is done."""
         return steps.complete_step(runtime, state)
+
+    def answer_handlers(
+        self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Have them answer, in one transaction with what comes of it."""
+        return answer_handlers(runtime, state, self._work.row, calls, others)
 
     def suspend(self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall]) -> None:
         """Let the turn wait; its claimed row is done."""
