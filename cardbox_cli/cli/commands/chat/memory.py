@@ -45,9 +45,7 @@ def command(
     }
     output.emit(
         value,
-        table=lambda: (
-            output.print_text("" if found is None else found.text) if found else announce("nothing")
-        ),
+        table=lambda: _print_text(found),
         ids=[] if found is None else [found.card_id],
     )
 
