@@ -186,6 +186,15 @@ TABLE = [
         {"problems": [{"argument": "instruction", "message": "argument 'instruction' is missing"}]},
     ),
     Row(
+        errors.NotAllowed,
+        a_turn,
+        ("tool", "call", "launch_principal", "--turn", "{turn}"),
+        4,
+        "not-allowed",
+        "the profile of agent 'clerk' does not allow the handler 'launch_principal'",
+        "its allowed_internal_tools lists those that it does",
+    ),
+    Row(
         errors.InvalidRecipe,
         a_recipe_with_two_slips,
         ("handover", "validate", "slips.yaml"),

@@ -159,6 +159,16 @@ class ChatLedger:
 
     # --- calls
 
+    def is_handled(self, state: ChatState, call: ToolCall) -> bool:
+        """No call of a chat: handlers work for turns."""
+        return False
+
+    def answer_handled(
+        self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Nothing: there are none."""
+        raise NotImplementedError(", ".join(call.tool_name for call in calls))
+
     def answers(self, call: ToolCall) -> bool:
         """Whether it is one of the four tools of chats."""
         return call.tool_name in CHAT_TOOLS

@@ -38,7 +38,9 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
 class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for: exactly one of `context_box_id` and `handover` says what the turn will see.
 
-    `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id.
+    `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id,
+    `agent_turn_id`, the id of the turn to be made, to a new one, and `request_sha256`, of what makes two
+    requests the same, to that of what the turn will see.
     """
 
     target_agent_id: str
@@ -49,12 +51,14 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_box_id: str | None = None
     output_box_id: str | None = None
     correlation_id: str | None = None
+    agent_turn_id: str | None = None
     depth_policy: DepthPolicy = "descend"
     parent: Parent | None = None
     trace_id: str | None = None
     display_name: str | None = None
     runtime_config: dict[str, Any] = {}
     metadata: dict[str, Any] | None = None
+    request_sha256: str | None = None
     emit_state: bool = False
 
 

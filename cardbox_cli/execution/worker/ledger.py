@@ -91,6 +91,17 @@ class Ledger(Protocol[_State]):
         Raises CardConflict for a card whose id is taken.
         """
 
+    def is_handled(self, state: _State, call: ToolCall) -> bool:
+        """Whether a call is answered by an internal handler."""
+
+    def answer_handled(
+        self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Answer calls by their handlers; those that wait now, with `others` that wait anyhow.
+
+        Where any waits, it does what `suspend` does.
+        """
+
     def answers(self, call: ToolCall) -> bool:
         """Whether a call is answered by cbx itself."""
 

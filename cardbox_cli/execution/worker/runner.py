@@ -206,16 +206,21 @@ class Run(Generic[_State]):
     # --- its tools
 
     def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> Outcome | None:
-        """Run the commands of registered tools; the turn suspends for what somebody else answers."""
+        """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
         self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
-        waiting = [call for call in calls if self._is_for_others(turn, call)]
+        handled = [call for call in calls if self._ledger.is_handled(turn, call)]
+        waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:
-            if call not in waiting:
+            if call not in handled and call not in waiting:
                 result = self._result(turn, call)
                 self._attempt(partial(self._ledger.add_result, state=turn, draft=result))
+        if handled:
+            answer = partial(self._ledger.answer_handled, state=turn, calls=handled, others=waiting)
+            waiting = self._attempt(answer)
+        elif waiting:
+            self._attempt(lambda runtime: self._ledger.suspend(runtime, turn, waiting))
         if not waiting:
             return self._complete(turn)
-        self._attempt(lambda runtime: self._ledger.suspend(runtime, turn, waiting))
         ids = [call.tool_call_id for call in waiting]
         return self._outcome("suspended", f"waits for {', '.join(ids)}", waiting=ids)
 

@@ -11,11 +11,13 @@ from cardbox_cli.execution.tool_calls import Author, ToolCall
 from cardbox_cli.execution.worker import steps
 from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer
 from cardbox_cli.execution.worker.commands.command import Ran
+from cardbox_cli.execution.worker.handler_calls import answer_handlers
 from cardbox_cli.execution.worker.ledger import BegunStep
 from cardbox_cli.execution.worker.logs import keep_log
 from cardbox_cli.execution.worker.steps import TurnState
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus
+from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, PROJECT, TURN_EPOCH, TURN_ID
 
 
@@ -55,6 +57,16 @@ class TurnLedger:
     def store_answer(self, runtime: Runtime, state: TurnState, step: BegunStep, answer: Answer) -> End | None:
         """Append the answer to the output box."""
         return steps.store_answer(runtime, state, step, answer)
+
+    def is_handled(self, state: TurnState, call: ToolCall) -> bool:
+        """Whether the tool that it names is one."""
+        return isinstance(state.tool(call.tool_name), HandlerTool)
+
+    def answer_handled(
+        self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Answer them in one transaction with their results."""
+        return answer_handlers(runtime, state, self._work.row, calls, others)
 
     def answers(self, call: ToolCall) -> bool:
         """No call of a turn."""
