@@ -161,16 +161,6 @@ class ChatLedger:
 
     # --- calls
 
-    def is_handled(self, state: ChatState, call: ToolCall) -> bool:
-        """No call of a chat: handlers work for turns."""
-        return False
-
-    def answer_handled(
-        self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
-    ) -> list[ToolCall]:
-        """Nothing: there are none."""
-        raise NotImplementedError(", ".join(call.tool_name for call in calls))
-
     def answers(self, call: ToolCall) -> bool:
         """Whether it is one of the four tools of chats."""
         return call.tool_name in CHAT_TOOLS
@@ -198,6 +188,12 @@ class ChatLedger:
         with runtime.transaction():
             room.chats.hold(self._fence)
             self._append(room, [draft])
+
+    def answer_handlers(
+        self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Nothing: handlers answer turns, and none is offered here."""
+        raise NotImplementedError(", ".join(call.tool_name for call in calls))
 
     def suspend(self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall]) -> None:
         """Nothing: no tool is offered whose calls somebody else answers."""

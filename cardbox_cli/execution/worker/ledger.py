@@ -91,17 +91,6 @@ class Ledger(Protocol[_State]):
         Raises CardConflict for a card whose id is taken.
         """
 
-    def is_handled(self, state: _State, call: ToolCall) -> bool:
-        """Whether a call is answered by an internal handler."""
-
-    def answer_handled(
-        self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
-    ) -> list[ToolCall]:
-        """Answer calls by their handlers; those that wait now, with `others` that wait anyhow.
-
-        Where any waits, it does what `suspend` does.
-        """
-
     def answers(self, call: ToolCall) -> bool:
         """Whether a call is answered by cbx itself."""
 
@@ -113,6 +102,12 @@ class Ledger(Protocol[_State]):
 
     def complete_step(self, runtime: Runtime, state: _State) -> End | None:
         """The calls of the last step have their results; the end, where that is one."""
+
+    def answer_handlers(
+        self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Have internal handlers answer `calls`; those that it waits for now, with `others`. Where there are
+        any it is suspended."""
 
     def suspend(self, runtime: Runtime, state: _State, calls: Sequence[ToolCall]) -> None:
         """Wait for the results of calls that somebody else answers."""

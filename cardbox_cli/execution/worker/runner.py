@@ -31,6 +31,7 @@ from cardbox_cli.execution.worker.steps import CannotEnd, IncompleteContext, Inv
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id
+from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.settings import STEP, TOOL_CALL_ID, TOOL_NAME, TURN_TIME
 
 _T = TypeVar("_T")
@@ -208,14 +209,14 @@ class Run(Generic[_State]):
     def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> Outcome | None:
         """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
         self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
-        handled = [call for call in calls if self._ledger.is_handled(turn, call)]
+        handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
         waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:
             if call not in handled and call not in waiting:
                 result = self._result(turn, call)
                 self._attempt(partial(self._ledger.add_result, state=turn, draft=result))
         if handled:
-            answer = partial(self._ledger.answer_handled, state=turn, calls=handled, others=waiting)
+            answer = partial(self._ledger.answer_handlers, state=turn, calls=handled, others=waiting)
             waiting = self._attempt(answer)
         elif waiting:
             self._attempt(lambda runtime: self._ledger.suspend(runtime, turn, waiting))

@@ -17,7 +17,6 @@ from cardbox_cli.execution.worker.logs import keep_log
 from cardbox_cli.execution.worker.steps import TurnState
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus
-from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, PROJECT, TURN_EPOCH, TURN_ID
 
 
@@ -58,16 +57,6 @@ class TurnLedger:
         """Append the answer to the output box."""
         return steps.store_answer(runtime, state, step, answer)
 
-    def is_handled(self, state: TurnState, call: ToolCall) -> bool:
-        """Whether the tool that it names is one."""
-        return isinstance(state.tool(call.tool_name), HandlerTool)
-
-    def answer_handled(
-        self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
-    ) -> list[ToolCall]:
-        """Answer them in one transaction with their results."""
-        return answer_handlers(runtime, state, self._work.row, calls, others)
-
     def answers(self, call: ToolCall) -> bool:
         """No call of a turn."""
         return False
@@ -83,6 +72,12 @@ class TurnLedger:
     def complete_step(self, runtime: Runtime, state: TurnState) -> End | None:
         """The last step is done."""
         return steps.complete_step(runtime, state)
+
+    def answer_handlers(
+        self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Have them answer, in one transaction with what comes of it."""
+        return answer_handlers(runtime, state, self._work.row, calls, others)
 
     def suspend(self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall]) -> None:
         """Let the turn wait; its claimed row is done."""
