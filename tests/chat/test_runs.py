@@ -1,5 +1,6 @@
 """Runs of chats by a command: what each step carries, what comes in between, and what stays of a round."""
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -154,6 +155,19 @@ class TestScenarioC:
         results = [each["content"] for each in model.request(3)["messages"] if each["role"] == "tool"]
         assert "Travel" in results[0]
         assert "no archived context" in results[1]
+
+    @pytest.mark.parametrize("arguments", ["{", "[]", '"all"', '{"everything": true}'])
+    def test_arguments_that_are_none_change_nothing(
+        self, room: Room, model: Model, run: Run, arguments: str
+    ) -> None:
+        talk(room, "x", "y")
+        send(room, KEY, "clear")
+        function = {"name": "chat_context_clear_active", "arguments": arguments}
+        call = {"id": "c", "type": "function", "function": function}
+        model.prints(json.dumps({"role": "assistant", "content": None, "tool_calls": [call]}))
+        model.says("done")
+        assert run().status == "success"
+        assert active(room) == ["x", "y", "clear", "done"]
 
 
 class TestScenarioD:

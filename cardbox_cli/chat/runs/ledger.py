@@ -34,6 +34,8 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.tools import ToolStore
 
 _ANSWERED = ("llm_done", "completed")
+# How much is shown of arguments that are no object, in characters.
+_SHOWN = 1000
 
 
 class ChatState(RunState, frozen=True, kw_only=True):
@@ -167,6 +169,9 @@ class ChatLedger:
         """Change the chat's context as the model wants; the next step goes on with that."""
         room = _room(runtime)
         author = self.author(state)
+        if call.input is None:
+            failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
+            return result_card(call, author, failure=failure)
         try:
             with room.transaction():
                 room.chats.hold(self._fence)
