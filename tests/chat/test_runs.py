@@ -11,14 +11,14 @@ import pytest
 from cardbox_cli.chat.contexts import clear, start_new
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.runs.recorded import ChatRequests
-from cardbox_cli.chat.runs.rounds import ChatBusy, take
+from cardbox_cli.chat.runs.rounds import take
 from cardbox_cli.chat.runs.run import Answered, ChatRunner
 from cardbox_cli.chat.texts import set_memory, set_persona
 from cardbox_cli.chat.transcript import send
 from cardbox_cli.chat.views import archives, view
 from cardbox_cli.chat.why import explain
 from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.errors import NotFound
+from cardbox_cli.errors import Busy, NotFound
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.settings import Settings
@@ -318,7 +318,7 @@ class TestTwoAtOnce:
         one = threading.Thread(target=lambda: first.append(run()))
         one.start()
         until(lambda: (model.folder / "here").exists())
-        with pytest.raises(ChatBusy) as busy:
+        with pytest.raises(Busy) as busy:
             runner().answer(KEY, wait=False)
         assert busy.value.exit_code == 6
         two = threading.Thread(target=lambda: second.append(run()))

@@ -24,7 +24,7 @@ from cardbox_cli.chat.runs.requests import (
     written,
 )
 from cardbox_cli.chat.transcript import unanswered
-from cardbox_cli.errors import CbxError, NotAccepted
+from cardbox_cli.errors import Busy, CbxError
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import Chat, ChatFence, ChatRun, Entry, RunStatus, entry_draft
 from cardbox_cli.model.execution.turns import new_id
@@ -32,29 +32,18 @@ from cardbox_cli.model.execution.turns import new_id
 LOST = "its lease expired"
 
 
-class ChatBusy(NotAccepted, code="busy"):
-    """Another run has the chat."""
-
-    def __init__(self, chat: Chat) -> None:
-        super().__init__(
-            f"chat {chat.chat_key!r} is busy: run {chat.run_id} goes on",
-            hint="without --no-wait the next run waits for it",
-            details={"chat_key": chat.chat_key, "run_id": chat.run_id},
-        )
-
-
 def take(
     room: Room, chat_key: str, *, owner: str, profile: Mapping[str, Any] | None = None
 ) -> ChatRun | None:
     """Begin a run that answers the newest unanswered message of the chat; None where all are answered.
 
-    A run whose lease has expired is ended first. Raises NotFound, and ChatBusy while another has the chat.
+    A run whose lease has expired is ended first. Raises NotFound, and Busy while another has the chat.
     """
     with room.transaction():
         chat = room.chats.lock(chat_key)
         now = room.database.now()
         if chat.is_busy(now):
-            raise ChatBusy(chat)
+            raise _busy(chat)
         settled = chat if chat.run_id is None else _settled(room, chat, now)
         waiting = unanswered(room, settled, settled.answered)
         run = _begun(room, settled, waiting, owner, profile, now) if waiting else None
@@ -62,6 +51,14 @@ def take(
         if taken is not chat:
             room.chats.write(taken, now)
         return run
+
+
+def _busy(chat: Chat) -> Busy:
+    return Busy(
+        f"chat {chat.chat_key!r} is busy: run {chat.run_id} goes on",
+        hint="without --no-wait the next run waits for it",
+        details={"chat_key": chat.chat_key, "run_id": chat.run_id},
+    )
 
 
 def _begun(
