@@ -19,6 +19,9 @@ EXECUTION = (
 OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
 """What running turns needs of cbx's own."""
 
+BATCHES = ("cbx.batches", "cbx.batch_tasks")
+"""What batches need beside all that."""
+
 KNOWN = (
     *ESSENTIAL,
     "public.projects",
@@ -27,6 +30,7 @@ KNOWN = (
     "cbx.box_info",
     *OWN_EXECUTION,
     "cbx.logs",
+    *BATCHES,
     "cbx.project_settings",
     "cbx.schema_version",
 )
