@@ -19,7 +19,7 @@ from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -60,8 +60,9 @@ def pack(
     dry_run: bool = False,
     with_digest: bool = True,
     check: "Check | None" = None,
+    profile: ProfileEntry | None = None,
 ) -> Packed:
-    """Pack `arguments` by `recipe` into a new context box.
+    """Pack `arguments` by `recipe` into a new context box, for `profile` where the caller has it already.
 
     Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
     not tell whether the contents are still the same. `check` gets what the rules of the profile's model find
@@ -72,7 +73,7 @@ def pack(
     arguments = recipe.bind(arguments)
     with database.snapshot() if dry_run else database.transaction():
         profiles = ProfileStore(database, project_id)
-        profile = profiles.get(planning.target_profile_name(recipe, arguments))
+        profile = profile or profiles.get(planning.target_profile_name(recipe, arguments))
         plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id)
         profiles.refuse_lost_box(profile)
         inherited = _read(database, project_id, plan) if with_digest else {}

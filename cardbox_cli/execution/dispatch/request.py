@@ -34,7 +34,8 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
 class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for: exactly one of `context_box_id` and `handover` says what the turn will see.
 
-    `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id.
+    `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id,
+    `agent_turn_id`, the id of the turn to be made, to a new one. `details` are kept with the edge.
     """
 
     target_agent_id: str
@@ -45,12 +46,14 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_box_id: str | None = None
     output_box_id: str | None = None
     correlation_id: str | None = None
+    agent_turn_id: str | None = None
     depth_policy: DepthPolicy = "descend"
     parent: Parent | None = None
     trace_id: str | None = None
     display_name: str | None = None
     runtime_config: dict[str, Any] = {}
     metadata: dict[str, Any] | None = None
+    details: Mapping[str, Any] = {}
     emit_state: bool = False
 
 
