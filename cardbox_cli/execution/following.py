@@ -1,5 +1,5 @@
-"""What follows from turns in rooms above: they are told of each end and each suspension, and asked at each pass
-over what is due. Owns the shape of that; a `Runtime` is given those who want it.
+"""What follows from turns in rooms above: they are told of each end and each suspension, and asked at each
+pass over what is due. Owns the shape of that; a `Runtime` is given those who want it.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.model.execution.turns import EndStatus, Fence
+    from cardbox_cli.model.execution.turns import Fence
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     agent_turn_id: str
     agent_id: str
-    end_status: "EndStatus"
+    end_status: str
     deliverable_card_id: str | None
     error_code: str | None = None
     message: str | None = None

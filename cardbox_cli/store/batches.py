@@ -6,7 +6,7 @@ tasks, the call of the parent; whoever holds a batch or a task locks no head.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -60,16 +60,6 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
 
 class BatchStore(ProjectStore):
     """The batches of one project."""
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the database has a place for batches."""
-        return self.database.tables.issuperset(BATCHES)
-
-    @cached_property
-    def is_writable(self) -> bool:
-        """Whether there is such a place, and this role may write to it."""
-        return self.is_kept and bool(self.database.value("batches_are_writable"))
 
     def require(self) -> None:
         """Raise SchemaMissing where the database has no place for batches."""

@@ -8,7 +8,7 @@ from cardbox_cli.execution.recovery.lost_reports import ended_record
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.batches import BatchTask
 from cardbox_cli.model.execution.turns import WATCHDOG, Fence
-from cardbox_cli.orchestration.batches.ending import settle, store_of
+from cardbox_cli.orchestration.batches.ending import settle
 
 
 def apply_end(runtime: Runtime, ended: Ended) -> str | None:
@@ -17,7 +17,7 @@ def apply_end(runtime: Runtime, ended: Ended) -> str | None:
     In the caller's transaction, who holds the head of the turn's agent. A turn that is no child, or whose end
     is known, changes nothing.
     """
-    store = store_of(runtime)
+    store = runtime.batches
     batch = store.lock_of_child(ended.agent_turn_id)
     if batch is None:
         return None
@@ -75,7 +75,7 @@ def stop_child(runtime: Runtime, task: BatchTask) -> bool:
             )
         else:
             end = None
-        store = store_of(runtime)
+        store = runtime.batches
         if store.lock_of_child(turn_id) is not None:
             status = end.end_status if end is not None else "canceled"
             store.end_task(turn_id, status, deliverable_card_id=None, error_code=None, error=None)

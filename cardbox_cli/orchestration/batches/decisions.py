@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.model.content import JsonContent, StoredContent, ToolResultContent
 from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.content import JsonContent, StoredContent, ToolResultContent
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch, BatchEndStatus, BatchTask
 
 BATCHES = "sys.cbx.batches"

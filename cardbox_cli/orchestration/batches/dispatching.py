@@ -1,4 +1,4 @@
-"""The dispatch of a batch's children: one transaction each, in which the turn is asked for and the task knows it.
+"""The dispatch of a batch's children: one transaction each, in which the turn is asked for and noted.
 
 What is refused for a while is tried again by the backoff, what is refused for good has failed. Children that
 another process is dispatching are passed over.
@@ -15,7 +15,7 @@ from cardbox_cli.orchestration.batches.decisions import (
     is_passing,
     retry_delay,
 )
-from cardbox_cli.orchestration.batches.ending import settle, store_of
+from cardbox_cli.orchestration.batches.ending import settle
 
 
 class _Overtaken(Exception):
@@ -28,7 +28,7 @@ def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | Non
         with runtime.transaction():
             if runtime.heads.try_lock(task.agent_id) is None and runtime.heads.get(task.agent_id) is not None:
                 return None
-            if not store_of(runtime).is_due(task):
+            if not runtime.batches.is_due(task):
                 return None
             result, message = _asked(runtime, batch, task)
             if result.status == "accepted":
@@ -68,7 +68,7 @@ def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> tuple[DispatchRes
 
 def _note(runtime: Runtime, task: BatchTask, result: DispatchResult) -> str:
     turn_id = result.agent_turn_id or ""
-    known = store_of(runtime).dispatched(
+    known = runtime.batches.dispatched(
         task,
         agent_turn_id=turn_id,
         context_box_id=result.context_box_id or task.context_box_id,
@@ -80,7 +80,7 @@ def _note(runtime: Runtime, task: BatchTask, result: DispatchResult) -> str:
 
 
 def _refused(runtime: Runtime, task: BatchTask, result: DispatchResult, message: str) -> None:
-    store, code = store_of(runtime), f"dispatch_{result.status}:{result.error_code}"
+    store, code = runtime.batches, f"dispatch_{result.status}:{result.error_code}"
     passing = is_passing(result.error_code, result.status)
     if passing and task.attempts + 1 < DISPATCHES:
         at = runtime.database.now() + retry_delay(task.attempts + 1)

@@ -1,5 +1,5 @@
-"""How a batch ends: once, by one compare-and-set, with the edge and the one result that its parent waits for in
-the same transaction.
+"""How a batch ends: once, by one compare-and-set, with the edge and the one result that its parent waits for
+in the same transaction.
 
 Whoever ends it holds it, and no head: children that still run are stopped after the commit, by `children.py`.
 """
@@ -20,21 +20,15 @@ from cardbox_cli.orchestration.batches.decisions import (
     result_of,
     summary_of,
 )
-from cardbox_cli.store.batches import BatchStore
 
 JOIN = "join"
-
-
-def store_of(runtime: Runtime) -> BatchStore:
-    """The batches of the runtime's project."""
-    return BatchStore(runtime.database, runtime.project_id)
 
 
 def settle(runtime: Runtime, batch: Batch) -> bool:
     """End a batch, which is held, if the states of its tasks say so; whether they did."""
     if not batch.is_running:
         return False
-    status = batch_end(store_of(runtime).counts(batch.batch_id), fail_fast=batch.fail_fast)
+    status = batch_end(runtime.batches.counts(batch.batch_id), fail_fast=batch.fail_fast)
     if status is None:
         return False
     return end_batch(
@@ -56,7 +50,7 @@ def end_batch(
 
     `error_code` is what ended it, if that is not its children's doing.
     """
-    store = store_of(runtime)
+    store = runtime.batches
     ended = store.end(
         batch.batch_id,
         status,
@@ -78,9 +72,9 @@ def report(runtime: Runtime, batch: Batch) -> None:
     A turn that has not suspended yet is told when it does; one that waits no more is told nothing.
     """
     turn_id, call_id = batch.parent_turn_id, batch.parent_tool_call_id
-    if not batch.report_due or turn_id is None or call_id is None:
+    if batch.is_running or turn_id is None or call_id is None:
         return
-    content = joined(batch, results_of(runtime, store_of(runtime).tasks(batch.batch_id)))
+    content = joined(batch, results_of(runtime, runtime.batches.tasks(batch.batch_id)))
     try:
         with runtime.transaction():
             report_result(runtime, turn_id, call_id, content, source_agent_id=BATCHES)
@@ -88,7 +82,7 @@ def report(runtime: Runtime, batch: Batch) -> None:
         if isinstance(exc, NotFound) and runtime.turns.head_of(turn_id) is not None:
             return
         _drop(runtime, batch, exc.message)
-    store_of(runtime).reported(batch.batch_id)
+    runtime.batches.reported(batch.batch_id)
 
 
 def _drop(runtime: Runtime, batch: Batch, why: str) -> None:

@@ -1,23 +1,22 @@
-"""What keeps batches going without a daemon: whoever ends a turn applies that to its batch at once, and whoever
-looks at what is due does what was left: in workers, in `reap`, while somebody waits for a batch.
+"""What keeps batches going without a daemon: whoever ends a turn applies that to its batch at once, and
+whoever looks at what is due does what was left: in workers, in `reap`, while somebody waits for a batch.
 
 Stateless; every step is a transaction of its own that may happen twice.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.following import Caught, Ended
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.batches import Batch, BatchEndStatus
-from cardbox_cli.model.execution.turns import Fence
+from cardbox_cli.model.execution.turns import WAITING, Fence
 from cardbox_cli.orchestration.batches.children import apply_end, learn, stop_child
 from cardbox_cli.orchestration.batches.decisions import CANCELED, TIMED_OUT
 from cardbox_cli.orchestration.batches.dispatching import dispatch_child
-from cardbox_cli.orchestration.batches.ending import end_batch, report, settle, store_of
+from cardbox_cli.orchestration.batches.ending import end_batch, report, settle
 
 
 class BatchManager:
@@ -25,23 +24,26 @@ class BatchManager:
 
     def turn_ended(self, runtime: Runtime, ended: Ended) -> None:
         """The end of a child goes to its batch; the batches of a parent that has ended are nobody's."""
-        if not store_of(runtime).is_writable:
+        if not runtime.database.keeps_batches:
             return
         batch_id = apply_end(runtime, ended)
         if batch_id is not None:
             runtime.after_commit(partial(_quietly, partial(_stop_children, runtime, batch_id, Caught())))
-        runtime.after_commit(partial(_quietly, partial(_desert, runtime, ended.agent_turn_id, Caught())))
+        if ended.end_status != "success":
+            desert = partial(_desert, runtime, ended.agent_turn_id, Caught())
+            runtime.after_commit(partial(_quietly, desert))
 
     def turn_suspended(self, runtime: Runtime, fence: Fence) -> None:
         """A parent waits as long as its batches may run, and is told of those that have ended already."""
-        store = store_of(runtime)
-        if not store.is_writable:
+        store = runtime.batches
+        if not runtime.database.keeps_batches:
             return
         margin = runtime.settings.unclaimed_time
         for batch in store.hold_of_turn(fence.agent_turn_id):
             if batch.is_running:
                 store.keep_waiting(fence, batch.deadline_at + margin)
-            report(runtime, batch)
+            elif batch.parent_tool_call_id in _waited_for(runtime, fence):
+                report(runtime, batch)
 
     def catch_up(self, runtime: Runtime) -> Caught:
         """Do what is due of all batches of the project."""
@@ -53,8 +55,8 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> Caught:
 
     What cannot be done keeps nothing else up.
     """
-    caught, store = Caught(), store_of(runtime)
-    if not store.is_writable:
+    caught, store = Caught(), runtime.batches
+    if not runtime.database.keeps_batches:
         return caught
     for task in store.silent(batch_id):
         with _trouble(caught, f"the child {task.task_index} of {task.batch_id}"):
@@ -75,7 +77,7 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> Caught:
 
 
 def cancel(runtime: Runtime, batch_id: str, *, reason: str) -> bool:
-    """End a batch as failed, because somebody asks for that, and stop its children; False where it had ended."""
+    """End a batch as failed for this reason, and stop its children; False where it had ended."""
     ended = _ended_early(runtime, batch_id, "failed", code=CANCELED, why=reason)
     _stop_children(runtime, batch_id, Caught())
     return ended is not None
@@ -86,41 +88,51 @@ def time_out(runtime: Runtime, batch_id: str) -> str | None:
     return _ended_early(runtime, batch_id, "timeout", code=TIMED_OUT, why="its deadline passed")
 
 
-def _ended_early(runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code: str, why: str) -> str | None:
+def dispatch_quietly(runtime: Runtime, batch_id: str) -> None:
+    """Dispatch the children of a batch that has just been written; what fails is left to the next pass."""
+    _quietly(partial(_dispatch_children, runtime, batch_id, Caught()))
+
+
+def _ended_early(
+    runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code: str, why: str
+) -> str | None:
     with runtime.transaction():
-        batch = store_of(runtime).lock(batch_id)
+        batch = runtime.batches.lock(batch_id)
         if batch is None or not batch.is_running:
             return None
         end_batch(runtime, batch, status, error_code=code, error=why, open_code=code, open_error=why)
     return batch_id
 
 
+def _waited_for(runtime: Runtime, fence: Fence) -> set[str]:
+    tools = runtime.turns.waiting_tools(fence.agent_turn_id)
+    return {tool.tool_call_id for tool in tools if tool.wait_status == WAITING}
+
+
 def _settled(runtime: Runtime, batch_id: str) -> str | None:
     with runtime.transaction():
-        batch = store_of(runtime).lock(batch_id)
+        batch = runtime.batches.lock(batch_id)
         return batch_id if batch is not None and settle(runtime, batch) else None
 
 
 def _report(runtime: Runtime, batch_id: str) -> None:
     with runtime.transaction():
-        batch = store_of(runtime).lock(batch_id)
+        batch = runtime.batches.lock(batch_id)
         if batch is not None:
             report(runtime, batch)
 
 
 def _dispatch_children(runtime: Runtime, batch_id: str | None, caught: Caught) -> None:
-    store, batches = store_of(runtime), {}
-    for task in store.due(batch_id):
-        batch: Batch | None = batches.get(task.batch_id) or store.find(task.batch_id)
-        if batch is None:
-            continue
-        batches[task.batch_id] = batch
+    known: dict[str, Batch] = {}
+    for task in runtime.batches.due(batch_id):
+        batch = known.get(task.batch_id) or runtime.batches.get(task.batch_id)
+        known[task.batch_id] = batch
         with _trouble(caught, f"the dispatch of child {task.task_index} of {task.batch_id}"):
             _add(caught.dispatched, dispatch_child(runtime, batch, task))
 
 
 def _stop_children(runtime: Runtime, batch_id: str | None, caught: Caught) -> None:
-    for task in store_of(runtime).to_stop(batch_id):
+    for task in runtime.batches.to_stop(batch_id):
         with _trouble(caught, f"the stop of turn {task.agent_turn_id}"):
             if stop_child(runtime, task):
                 _add(caught.stopped, task.agent_turn_id)
@@ -128,7 +140,7 @@ def _stop_children(runtime: Runtime, batch_id: str | None, caught: Caught) -> No
 
 def _desert(runtime: Runtime, agent_turn_id: str | None, caught: Caught) -> None:
     """End the batches of parents that have ended: nobody waits for them."""
-    for batch in store_of(runtime).deserted(agent_turn_id):
+    for batch in runtime.batches.deserted(agent_turn_id):
         with _trouble(caught, f"the batch {batch.batch_id}"):
             why = f"turn {batch.parent_turn_id}, which waited for it, has ended"
             if cancel(runtime, batch.batch_id, reason=why):
