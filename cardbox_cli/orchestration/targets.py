@@ -113,9 +113,8 @@ class Targets:
 
 def _fresh(profile: ProfileEntry, *, owner: str) -> Agent:
     """An agent of a profile that is not there yet, under an id that nobody has."""
-    word = _NO_WORD.sub("-", profile.name).strip("-_")[:_LONGEST] or "agent"
     return Agent(
-        agent_id=f"{word}_{uuid6.uuid7().hex}",
+        agent_id=fresh_id(profile),
         profile_box_id=profile.profile_box_id,
         worker_target=profile.worker_target,
         tags=profile.tags,
@@ -125,3 +124,9 @@ def _fresh(profile: ProfileEntry, *, owner: str) -> Agent:
         metadata={"profile_name": profile.name, "spawned_by": owner},
         created_at=None,
     )
+
+
+def fresh_id(profile: ProfileEntry) -> str:
+    """An id that no agent has: the profile's name, as far as ids can hold it, and a UUIDv7."""
+    word = _NO_WORD.sub("-", profile.name).strip("-_")[:_LONGEST] or "agent"
+    return f"{word}_{uuid6.uuid7().hex}"

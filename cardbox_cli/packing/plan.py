@@ -18,7 +18,7 @@ from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
-from cardbox_cli.model.pairing import exchanges
+from cardbox_cli.model.pairing import exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
@@ -177,23 +177,26 @@ def inherited_cards(
 def narrows(inherit: "InheritContext") -> bool:
     """Whether the recipe limits what is inherited, so that the cards themselves must be read."""
     limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
-    return any(limit is not None for limit in limits)
+    return inherit.answered_calls_only or any(limit is not None for limit in limits)
 
 
 def narrow(
     planned: Sequence[PlannedCard], cards: Mapping[str, Card], inherit: "InheritContext"
 ) -> tuple[list[PlannedCard], list[LeftOut]]:
-    """Keep what the recipe's limits allow: by type, then the newest exchanges that fit.
+    """Keep what the recipe's limits allow: answered calls, by type, then the newest exchanges that fit.
 
     A tool call and its results stay or go together. Ids without a card are left out.
     """
     readable = [cards[place.card_id] for place in planned if place.card_id in cards]
     reasons = {place.card_id: "no such card" for place in planned if place.card_id not in cards}
+    is_open = {position for position, _ in pair_calls(readable).unanswered}
     cards_so_far = tokens = 0
     full: str | None = None  # once a limit is exceeded nothing fits any more
     for group in reversed(exchanges(readable)):
         members = [readable[position] for position in group]
         reason = _type_refusal(members, inherit)
+        if inherit.answered_calls_only and not is_open.isdisjoint(group):
+            reason = "a tool call of it has no result"
         if reason is None:
             cards_so_far += len(members)
             tokens += sum(map(card_tokens, members)) if inherit.max_tokens is not None else 0

@@ -24,6 +24,7 @@ from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
+from cardbox_cli.execution.worker.handler_calls import answer_handlers
 from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.results import result_of
@@ -44,6 +45,7 @@ from cardbox_cli.execution.worker.steps import (
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id
+from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.settings import (
     AGENT,
     CONTEXT_BOX,
@@ -221,16 +223,21 @@ class Run:
     # --- its tools
 
     def _answer_calls(self, turn: TurnState, calls: list[ToolCall]) -> Outcome | None:
-        """Run the commands of registered tools; the turn suspends for what somebody else answers."""
+        """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
         self._attempt(lambda runtime: enter(runtime, turn))
-        waiting = [call for call in calls if self._is_for_others(turn, call)]
+        handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
+        waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:
-            if call not in waiting:
+            if call not in handled and call not in waiting:
                 result = self._result(turn, call)
                 self._attempt(partial(add_result, turn=turn, draft=result))
+        if handled:
+            answer = partial(answer_handlers, turn=turn, row=self._work.row, calls=handled, others=waiting)
+            waiting = self._attempt(answer)
+        elif waiting:
+            self._attempt(lambda runtime: suspend(runtime, turn, self._work.row, waiting))
         if not waiting:
             return self._complete(turn)
-        self._attempt(lambda runtime: suspend(runtime, turn, self._work.row, waiting))
         ids = [call.tool_call_id for call in waiting]
         return self._outcome("suspended", f"waits for {', '.join(ids)}", waiting=ids)
 

@@ -234,11 +234,17 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
     return None
 
 
-def suspend(runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall]) -> None:
-    """Let the turn wait for the results of `calls`; its claimed row is done. Raises StaleEpoch."""
+def suspend(
+    runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall], *, at_least: float = 0
+) -> None:
+    """Let the turn wait for the results of `calls`, for so many seconds at least; its claimed row is done.
+
+    Raises StaleEpoch.
+    """
     settings = runtime.settings
     limits = [turn.tool(call.tool_name) for call in calls]
-    seconds = max((tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits)
+    times = [(tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits]
+    seconds = max(at_least, *times)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         step_id = turn.step_id or new_id("step")

@@ -161,6 +161,33 @@ class _EditorsSchema(GenerateJsonSchema):
         return False
 
 
+def tool_parameters(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of what `model` accepts, as providers take it from tools: in one piece."""
+    described = model.model_json_schema(schema_generator=_EditorsSchema)
+    parts = described.pop("$defs", {})
+    described.pop("description", None)
+    whole = _whole(described, parts)
+    assert isinstance(whole, dict)
+    return whole
+
+
+def _whole(schema: Any, parts: dict[str, Any]) -> Any:
+    """The schema without references and titles."""
+    if isinstance(schema, list):
+        return [_whole(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = schema.get("$ref")
+    if isinstance(named, str):
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return _whole({**parts[named.rpartition("/")[2]], **beside}, parts)
+    return {
+        key: _whole(value, parts)
+        for key, value in schema.items()
+        if key != "title" or not isinstance(value, str)
+    }
+
+
 def json_schema(model: type[BaseModel], *, schema_id: str, title: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of what `model` accepts."""
     described = model.model_json_schema(schema_generator=_EditorsSchema)
