@@ -21,6 +21,8 @@ COMMANDS = {
     "handover": "List, show and validate handover recipes.",
     "pack": "Pack a new context box by a handover recipe.",
     "dispatch": "Dispatch a turn into an agent's inbox.",
+    "fork-join": "Hand many tasks to agents at once; join their results.",
+    "batch": "List, show, watch and cancel batches of tasks.",
     "worker": "Run turns by a command of yours; list the workers.",
     "reap": "Do what is overdue: expired leases, deadlines, promotions.",
     "render": "Show the exact LLM request of boxes or of a turn.",

@@ -187,6 +187,12 @@ class BatchStore(ProjectStore):
         """The tasks of a batch in order."""
         return self._all(BatchTask, "tasks_of_batch", batch_id=batch_id)
 
+    def progress(self, batch_id: str) -> dict[int, tuple[str | None, int]]:
+        """By task: where its turn stands (None: nowhere), and how many steps it has begun."""
+        return {
+            index: (state, steps) for index, state, steps in self._rows("batch_progress", batch_id=batch_id)
+        }
+
     def counts(self, batch_id: str) -> dict[str, int]:
         """How many tasks of a batch are in each state."""
         return dict(self._rows("count_batch_tasks", batch_id=batch_id))

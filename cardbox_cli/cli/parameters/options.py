@@ -5,7 +5,18 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.parameters.types import AGENT, BOX, CARD, FILE, INBOX_ROW, TOOL, TURN, OneOf, Seconds
+from cardbox_cli.cli.parameters.types import (
+    AGENT,
+    BATCH,
+    BOX,
+    CARD,
+    FILE,
+    INBOX_ROW,
+    TOOL,
+    TURN,
+    OneOf,
+    Seconds,
+)
 
 _AN_ID = "An id, 4 or more characters of its beginning or end or of what tables show"
 
@@ -15,6 +26,7 @@ CardIds = Annotated[
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
+BatchId = Annotated[str, Argument(click_type=BATCH, help=f"{_AN_ID}.")]
 LastTurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}. Default: @last.")]
 ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
 InboxId = Annotated[str, Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]

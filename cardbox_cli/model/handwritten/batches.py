@@ -6,7 +6,7 @@ import this module only where a batch is asked for.
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictStr
+from pydantic import BeforeValidator, Field, StrictBool
 
 from cardbox_cli.model.handwritten.tasks import Task
 from cardbox_cli.model.handwritten.validation import Name, Section, refuse
@@ -41,17 +41,11 @@ class ForkJoin(Section):
     )
 
 
-class Files(Section):
-    """The files that a pattern such as docs/*.md names, sorted by their paths."""
-
-    glob: Name = Field(
-        description="A pattern of paths, from the folder of the file of tasks; ** for any depth."
-    )
-
-
 class TasksFile(ForkJoin):
     """The tasks of a file, with the variables that they are made for."""
 
-    matrix: dict[Name, Files | list[StrictStr | int | float]] = Field(
-        default={}, description="Variables and their values: each task is made once for each combination."
+    matrix: dict[Name, Any] = Field(
+        default={},
+        description="Variables, each with a list of values or {glob: PATTERN} for files: each task is made "
+        "once for each combination.",
     )

@@ -90,11 +90,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
 
 def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
     """Raise BadRequest for more tasks than may be, and for an agent that shall do several at once."""
-    if len(tasks) > limit:
-        raise BadRequest(
-            f"{NAME}: tasks fanout exceeds max limit (got={len(tasks)}, max={limit})",
-            hint=f"ask for several batches, or set {MAX_TASKS.name} to a higher limit",
-        )
+    refuse_too_many(len(tasks), limit)
     reused: dict[str, int] = {}
     for index, task in enumerate(tasks):
         if task.target_strategy == "reuse" and reused.setdefault(task.target_ref, index) != index:
@@ -103,6 +99,15 @@ def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
                 f" {task.target_ref!r} does tasks[{reused[task.target_ref]}] already",
                 hint="an agent has one turn at a time; the strategy clone makes another agent of it",
             )
+
+
+def refuse_too_many(count: int, limit: int) -> None:
+    """Raise BadRequest for more tasks than may be."""
+    if count > limit:
+        raise BadRequest(
+            f"{NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
+            hint=f"ask for several batches, or set {MAX_TASKS.name} to a higher limit",
+        )
 
 
 def _id_of(runtime: Runtime, caller: Caller) -> str:

@@ -76,9 +76,16 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> Caught:
     return caught
 
 
-def cancel(runtime: Runtime, batch_id: str, *, reason: str) -> bool:
-    """End a batch as failed for this reason, and stop its children; False where it had ended."""
-    ended = _ended_early(runtime, batch_id, "failed", code=CANCELED, why=reason)
+def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = None) -> bool:
+    """End a batch as failed for this reason, and stop its children; False where it had ended.
+
+    The audit says so of an `actor` who is a person.
+    """
+    with runtime.transaction():
+        ended = _ended_early(runtime, batch_id, "failed", code=CANCELED, why=reason)
+        if ended is not None and actor is not None:
+            detail = {"batch_id": batch_id, "reason": reason}
+            runtime.audit.write("batch cancel", actor=actor, detail=detail)
     _stop_children(runtime, batch_id, Caught())
     return ended is not None
 

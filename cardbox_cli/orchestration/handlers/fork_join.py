@@ -28,8 +28,9 @@ def _handle(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> 
 
 HANDLER = Handler(
     name=NAME,
-    description="Hand several tasks to other agents, which do them at the same time, and wait for all of them. "
-    "The result has a status, and of each task in order its status, a summary, and the box that it wrote.",
+    description="Hand several tasks to other agents, which do them at the same time, and wait for all of "
+    "them. The result has a status, and for each task in order its status, a summary, and the box that it "
+    "wrote.",
     parameters=_Arguments.parameters(),
     function=_handle,
 )

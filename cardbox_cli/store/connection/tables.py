@@ -22,6 +22,9 @@ OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
 BATCHES = ("cbx.batches", "cbx.batch_tasks")
 """What batches need beside all that."""
 
+FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
+"""The batches of another system's manager, which cbx only reads and never makes."""
+
 KNOWN = (
     *ESSENTIAL,
     "public.projects",
@@ -31,6 +34,7 @@ KNOWN = (
     *OWN_EXECUTION,
     "cbx.logs",
     *BATCHES,
+    *FOREIGN_BATCHES,
     "cbx.project_settings",
     "cbx.schema_version",
 )

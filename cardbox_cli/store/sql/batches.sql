@@ -310,3 +310,18 @@ LIMIT 6
 SELECT k.agent_turn_id, k.batch_id, k.task_index
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.agent_turn_id = ANY(%(turn_ids)s)
+
+-- name: batch_progress
+-- How far the children of a batch are: where the turn of each stands, and how many steps it has begun.
+SELECT k.task_index, CASE WHEN h.active_agent_turn_id = k.agent_turn_id THEN h.status ELSE i.status END, s.steps
+FROM cbx.batch_tasks AS k
+LEFT JOIN state.agent_state_head AS h ON h.project_id = k.project_id AND h.agent_id = k.agent_id
+LEFT JOIN state.agent_inbox AS i ON i.project_id = k.project_id AND i.agent_turn_id = k.agent_turn_id
+    AND i.message_type = 'turn'
+CROSS JOIN LATERAL (
+    SELECT count(*) AS steps
+    FROM state.agent_steps AS s
+    WHERE s.project_id = %(project_id)s AND s.agent_turn_id = k.agent_turn_id
+) AS s
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
+ORDER BY k.task_index, i.created_at DESC
