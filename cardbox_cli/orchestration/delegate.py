@@ -1,5 +1,5 @@
-"""Delegating: one task is prepared and dispatched at once, in one transaction. Nobody waits for its end, unless
-the call in which it is asked for does.
+"""Delegating: one task is prepared and dispatched at once, in one transaction. Nobody waits for its end, but
+for a call that says so.
 
 Owns the idempotency by the turn's id. The other ways to ask one agent, launching a principal and asking an
 expert, are delegations of a kind.
@@ -63,7 +63,7 @@ def delegate(
 def launch_principal(
     runtime: Runtime, caller: Caller, profile_name: str, instruction: str, **more: Any
 ) -> Delegated:
-    """Start a fresh agent of a profile on a task of its own, which inherits no box. `more` as `delegate`'s."""
+    """Start a fresh agent of a profile on a task of its own, with no box. `more` as `delegate`'s."""
     task = Task(target_strategy="new", target_ref=profile_name, instruction=instruction)
     return delegate(runtime, caller, task, tool_suffix=LAUNCH, **more)
 

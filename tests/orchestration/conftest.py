@@ -1,6 +1,10 @@
 """A project in which agents may ask each other."""
 
+import json
+import shlex
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +15,16 @@ from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.handwritten.tasks import Task
 from cardbox_cli.store.profiles import ProfileStore
 from tests.conftest import PROJECT
 from tests.execution.desk import Desk
+from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
 
 AddProfile = Callable[..., None]
+
+_MODEL = Path(__file__).parent / "scripted_model.py"
 
 
 @pytest.fixture
@@ -72,3 +80,21 @@ def finish(desk: Desk, words: str) -> None:
         runtime.cards.add(draft)
         runtime.boxes.append(head.output_box_id or "", [draft.card_id], fence=work.fence)
         end_turn(runtime, work.fence, "success")
+
+
+def says(*answers: str | dict[str, Any]) -> str:
+    """The command of a model that gives these answers one after the other: texts, or the arguments of calls by
+    the names of their handlers. It counts its own earlier answers in the request."""
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(_MODEL))} {shlex.quote(json.dumps(answers))}"
+
+
+def calls(runtime: Runtime, turn_id: str) -> dict[str, Any]:
+    """What came of the calls of a turn, by their handlers: results, or errors."""
+    row = runtime.inbox.turn_row(turn_id)
+    assert row is not None
+    found = {}
+    for card in runtime.boxes.view(row.pointer("output_box_id") or "").cards:
+        if isinstance(card.content, ToolResultContent):
+            of = card.content
+            found[card.metadata["function_name"]] = of.result if of.status == "success" else of.error
+    return found

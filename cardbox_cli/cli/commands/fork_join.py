@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Argument, Option
 
+from cardbox_cli.cli.parameters.asking import CallerName, caller_named, check_waiting
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.types import FILE, Seconds
@@ -43,6 +44,7 @@ def command(
     ] = None,
     wait: Annotated[bool, Option("--wait", help="Wait for the end and print the results.")] = False,
     timeout: EndTimeout = None,
+    caller: CallerName = None,
     join_box: Annotated[
         bool, Option("--join-box", help="With --wait: make a box of what the children delivered, in order.")
     ] = False,
@@ -57,13 +59,12 @@ def command(
     With --wait: exit 8 unless in success, 124 when --timeout is over. Ctrl-C leaves the batch running.
     """
     _check(timeout, wait=wait, join_box=join_box, dry_run=dry_run)
-    from cardbox_cli.execution.dispatch.caller import Caller
     from cardbox_cli.orchestration.batches.creation import create_batch
 
     with runtime() as run:
         asked = _asked(run, file, fail_fast, deadline)
         with run.rehearsal() if dry_run else run.transaction():
-            created = create_batch(run, Caller(), asked)
+            created = create_batch(run, caller_named(run, caller), asked)
         _tell(created)
         if dry_run:
             print_plan(asked, created.batch)
@@ -75,8 +76,7 @@ def command(
 
 
 def _check(timeout: float | None, *, wait: bool, join_box: bool, dry_run: bool) -> None:
-    if timeout is not None and not wait:
-        raise UsageError("--timeout is for --wait", hint="add --wait, or leave --timeout out")
+    check_waiting(timeout, wait=wait)
     if join_box and not wait:
         raise UsageError("--join-box is for --wait", hint="add --wait: only what has ended can be joined")
     if wait and dry_run:

@@ -1,4 +1,4 @@
-"""The arguments of handlers: as a schema for models, and as what a call of one says, with every problem told."""
+"""The arguments of handlers: as a schema for models, and as what a call says, with every problem told."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ from pydantic import Field, StrictStr
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.model.handwritten.documents import document_of
-from cardbox_cli.model.handwritten.validation import Section, fit, tool_parameters
+from cardbox_cli.model.handwritten.validation import Section, fit, keys_of, tool_parameters
 
 A = TypeVar("A", bound="Arguments")
 
@@ -34,14 +34,9 @@ class OfNewTurn(Arguments):
 
 def read_arguments(kind: type[A], name: str, arguments: Mapping[str, Any]) -> A:
     """What a call of the handler `name` says. Raises BadRequest with every problem at its path."""
-    given = {
-        key: value for key, value in arguments.items() if value is not None or key not in _optional(kind)
-    }
+    optional = {key for key, field in keys_of(kind).items() if not field.is_required()}
+    given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
     return fit(kind, document_of(given, name), refuse_with=BadRequest)
-
-
-def _optional(kind: type[Section]) -> set[str]:
-    return {key for key, field in kind.model_fields.items() if not field.is_required()}
 
 
 def answer_of(result: DispatchResult) -> dict[str, Any]:

@@ -24,8 +24,8 @@ def _handle(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> 
 
 HANDLER = Handler(
     name=DELEGATE,
-    description="Hand a task to another agent. Answers at once with the ids of its agent, turn and boxes; its "
-    "result does not come back to you.",
+    description="Hand a task to another agent. Answers at once with the ids of its agent, turn and boxes; "
+    "its result does not come back to you.",
     parameters=_Arguments.parameters(),
     function=_handle,
 )

@@ -30,8 +30,8 @@ def _handle(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> 
 
 HANDLER = Handler(
     name=LAUNCH,
-    description="Start a fresh agent of a profile on a task of its own. It reads nothing but the instruction. "
-    "Answers at once with ids; its result does not come back to you.",
+    description="Start a fresh agent of a profile on a task of its own. It reads nothing but the "
+    "instruction. Answers at once with ids; its result does not come back to you.",
     parameters=_Arguments.parameters(),
     function=_handle,
 )
