@@ -54,6 +54,7 @@ def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> tuple[DispatchRes
         parent=parent,
         trace_id=batch.trace_id,
         metadata={"batch_id": batch.batch_id, "task_index": task.task_index},
+        details={"batch": _membership(batch, task)},
     )
     try:
         with runtime.transaction():
@@ -64,6 +65,12 @@ def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> tuple[DispatchRes
         failed = DispatchResult(status="error", error_code="internal_error", agent_id=task.agent_id)
         return failed, exc.message
     return answer.result, answer.message or ""
+
+
+def _membership(batch: Batch, task: BatchTask) -> dict[str, object]:
+    """Which child of what the turn is, and the call that waits for all of them."""
+    of = {"batch_id": batch.batch_id, "task_index": task.task_index}
+    return of if batch.parent_tool_call_id is None else {**of, "tool_call_id": batch.parent_tool_call_id}
 
 
 def _note(runtime: Runtime, task: BatchTask, result: DispatchResult) -> str:

@@ -68,7 +68,7 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
 class Member(msgspec.Struct, frozen=True):
     """Which child of which batch a turn is; `task_index` is None where its row says none."""
 
-    batch_id: str
+    batch_id: str | None
     task_index: int | None
 
 
@@ -119,6 +119,18 @@ class BatchViews(ProjectStore):
         if self._own is not None and turn_ids:
             rows += self._rows("children_of_batches", **wanted)
         return {turn_id: Member(batch_id, index_of(index)) for turn_id, batch_id, index in rows}
+
+    def get_many(self, batch_ids: Sequence[str]) -> dict[str, BatchRow]:
+        """Those of these batches that are there, by id."""
+        found: dict[str, BatchRow] = {}
+        for batch_id in batch_ids:
+            batch = None if self._own is None else self._own.find(batch_id)
+            foreign = self.find_foreign(batch_id) if batch is None else None
+            if batch is not None and self._own is not None:
+                found[batch_id] = _own_row(batch, self._own.counts(batch_id))
+            elif foreign is not None:
+                found[batch_id] = _foreign_row(foreign, self.foreign_tasks([batch_id]))
+        return found
 
     def resolve(self, wanted: str) -> str:
         """As the store of batches does, those of the other system's manager among them."""
