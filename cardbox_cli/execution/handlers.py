@@ -25,6 +25,8 @@ GROUP = "cardbox_cli.handlers"
 """The group of entry points by which packages add handlers, each under its handler's name."""
 
 _OWN = "cardbox_cli.orchestration.handlers"
+# What profiles of other programs name beside the handlers, and their workers themselves offer.
+_ELSEWHERE = INTERNAL_TOOLS | {"submit_result"}
 
 
 class Awaiting(msgspec.Struct, frozen=True):
@@ -97,6 +99,14 @@ def find_handler(name: str) -> Handler:
 def handler_names() -> list[str]:
     """The names of all handlers that are installed, sorted."""
     return sorted({*own_handlers(), *(point.name for point in entry_points(group=GROUP))})
+
+
+def unknown_handlers(names: Iterable[str]) -> list[str]:
+    """What to say of the names of handlers that are kept in a profile, though none of that name is there."""
+    wanted = [name for name in names if name not in _ELSEWHERE]
+    known = handler_names() if wanted else []
+    unknown = [name for name in wanted if name not in known]
+    return [f"no handler {name!r} is installed here{did_you_mean(name, known)}" for name in unknown]
 
 
 @cache

@@ -20,9 +20,6 @@ from cardbox_cli.orchestration.delegation import digest_of, dispatch_delegation,
 
 DELEGATE, LAUNCH, ASK = "delegate_async", "launch_principal", "ask_expert"
 
-# Where the edge of a turn keeps what was delegated with it.
-_DIGEST = "delegation_sha256"
-
 
 class Delegated(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a delegation. `notes` are what a person is told of the caller's policy."""
@@ -55,8 +52,9 @@ def delegate(
         if agent_turn_id is not None and (earlier := _earlier(runtime, agent_turn_id, digest)) is not None:
             return Delegated(result=earlier)
         (prepared,) = prepare(runtime, asking, [task], tool_suffix=tool_suffix)
-        details = {_DIGEST: digest, "tool": tool_suffix}
-        result = dispatch_delegation(runtime, prepared, asking, agent_turn_id=agent_turn_id, details=details)
+        result = dispatch_delegation(
+            runtime, prepared, asking, agent_turn_id=agent_turn_id, request_sha256=digest
+        )
     return Delegated(result=result, notes=prepared.notes)
 
 
@@ -110,7 +108,7 @@ def _earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResul
     if row is None:
         return None
     edge = runtime.turns.enqueue_edge(agent_turn_id)
-    known = edge.metadata.get(_DIGEST) if edge and isinstance(edge.metadata, dict) else None
+    known = edge.metadata.get("request_sha256") if edge and isinstance(edge.metadata, dict) else None
     if known != digest:
         raise CorrelationConflict(
             f"the turn id {agent_turn_id!r} stands for another request: a turn of agent {row.agent_id!r}",

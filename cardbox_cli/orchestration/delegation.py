@@ -24,7 +24,6 @@ from cardbox_cli.orchestration.contexts import pack_context_with_instruction
 from cardbox_cli.orchestration.policy import refusal_of
 from cardbox_cli.orchestration.targets import Target, Targets
 from cardbox_cli.orchestration.visibility import validate_box_ids_exist
-from cardbox_cli.store.projects import ensure_project
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +60,6 @@ def prepare(
     the author of the instructions, and what errors begin with.
     """
     with runtime.transaction():
-        ensure_project(runtime.database, runtime.project_id, caller.agent_id)
         checked = _all_checked(runtime, caller, tasks, tool_suffix, within)
         return [_provided(runtime, caller, each, tool_suffix) for each in checked]
 

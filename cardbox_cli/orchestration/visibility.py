@@ -22,7 +22,7 @@ def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[s
                     f"unauthorized box_id: {box_id!r} is no box that agent {caller.agent_id!r} sees",
                     hint="its own boxes are its context, output, memory and profile box",
                 )
-    found = set(runtime.boxes.existing([box_id for box_id in wanted if as_box_id(box_id)]))
+    found = runtime.boxes.existing(wanted) if wanted else set()
     for box_id in wanted:
         if box_id not in found:
             hint = "`cbx box list` shows the newest"

@@ -176,8 +176,13 @@ def inherited_cards(
 
 def narrows(inherit: "InheritContext") -> bool:
     """Whether the recipe limits what is inherited, so that the cards themselves must be read."""
+    return inherit.answered_calls_only or _chooses(inherit)
+
+
+def _chooses(inherit: "InheritContext") -> bool:
+    """Whether what a card is decides: then one that is gone is not inherited, where others would be missed."""
     limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
-    return inherit.answered_calls_only or any(limit is not None for limit in limits)
+    return any(limit is not None for limit in limits)
 
 
 def narrow(
@@ -185,10 +190,12 @@ def narrow(
 ) -> tuple[list[PlannedCard], list[LeftOut]]:
     """Keep what the recipe's limits allow: answered calls, by type, then the newest exchanges that fit.
 
-    A tool call and its results stay or go together. Ids without a card are left out.
+    A tool call and its results stay or go together. Ids without a card are left out where types or numbers
+    limit what is inherited; else they stay, so that whoever runs the turn learns that something is gone.
     """
     readable = [cards[place.card_id] for place in planned if place.card_id in cards]
-    reasons = {place.card_id: "no such card" for place in planned if place.card_id not in cards}
+    absent = [place.card_id for place in planned if place.card_id not in cards]
+    reasons = dict.fromkeys(absent, "no such card") if _chooses(inherit) else {}
     is_open = {position for position, _ in pair_calls(readable).unanswered}
     cards_so_far = tokens = 0
     full: str | None = None  # once a limit is exceeded nothing fits any more

@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
-from cardbox_cli.errors import NotFound
+from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution import handlers
 from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.handlers import Handler, find_handler
@@ -278,6 +279,8 @@ def _odd(runtime: Runtime, caller: Any, arguments: dict[str, Any]) -> Any:
     match arguments["do"]:
         case "fail":
             raise RuntimeError("no luck")
+        case "collide":
+            raise Conflict("another transaction was in the way") from psycopg.errors.DeadlockDetected()
         case "answer what is no JSON":
             return {"at": object()}
     return {"box_id": box_id, "who": caller.agent_id, "call": caller.parent.tool_call_id}
@@ -310,6 +313,16 @@ def test_a_handler_that_fails_leaves_nothing(runtime: Runtime, ask: Ask, run: Ru
         "SELECT count(*) FROM cbx.box_info WHERE title = 'left behind'"
     )
     assert titles.fetchone() == (0,)
+
+
+@pytest.mark.usefixtures("odd")
+def test_what_another_transaction_was_in_the_way_of_is_tried_again(
+    runtime: Runtime, ask: Ask, run: Run
+) -> None:
+    turn_id = turn_of(ask())
+    with pytest.raises(Conflict, match="in the way"):
+        run(says({"odd": {"do": "collide"}}, "Well."))
+    assert calls(runtime, turn_id) == {}
 
 
 @pytest.mark.usefixtures("odd")

@@ -1,4 +1,4 @@
-"""What the commands share that ask one agent for a turn: how its caller and its task are named on a command line.
+"""What the commands share that ask one agent for a turn: how a command line names its caller and its task.
 
 What a command prints of the turn is `terminal/turns.py`'s.
 """

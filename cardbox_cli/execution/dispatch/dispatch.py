@@ -5,7 +5,6 @@ and edge `queue/messages.py`'s, promotion, which follows in the same transaction
 """
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -95,7 +94,7 @@ class _Dispatch:
         profile_box_id = self._admission.profile_box(agent)
         lineage = self._admission.lineage()
         self._admission.check_source()
-        digest = self._digest(agent, profile_box_id, lineage.depth)
+        digest = request.request_sha256 or self._digest(agent, profile_box_id, lineage.depth)
         if request.correlation_id is not None:
             earlier = runtime.inbox.by_correlation(TURN.name, request.correlation_id)
             if earlier is not None:
@@ -115,8 +114,7 @@ class _Dispatch:
             self._check(self.check, head, boxes)
         payload = {**boxes, "runtime_config": request.runtime_config}
         report_to = self._admission.report_to()
-        details = {**request.details, "request_sha256": digest, "report_to": report_to}
-        row = self._send(agent.agent_id, lineage, payload, details)
+        row = self._send(agent.agent_id, lineage, payload, request_sha256=digest, report_to=report_to)
         if row is None:
             # Another transaction took it meanwhile: what was written here is taken back.
             taken = f"correlation id {request.correlation_id!r}"
@@ -183,7 +181,7 @@ class _Dispatch:
         )
 
     def _send(
-        self, agent_id: str, lineage: Lineage, payload: dict[str, Any], details: Mapping[str, Any]
+        self, agent_id: str, lineage: Lineage, payload: dict[str, Any], **details: Any
     ) -> InboxRow | None:
         request, parent = self.request, self.request.parent
         turn_id = request.agent_turn_id or new_id("turn")

@@ -35,7 +35,8 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for: exactly one of `context_box_id` and `handover` says what the turn will see.
 
     `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id,
-    `agent_turn_id`, the id of the turn to be made, to a new one. `details` are kept with the edge.
+    `agent_turn_id`, the id of the turn to be made, to a new one, and `request_sha256`, of what makes two
+    requests the same, to that of what the turn will see.
     """
 
     target_agent_id: str
@@ -53,7 +54,7 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     display_name: str | None = None
     runtime_config: dict[str, Any] = {}
     metadata: dict[str, Any] | None = None
-    details: Mapping[str, Any] = {}
+    request_sha256: str | None = None
     emit_state: bool = False
 
 

@@ -136,7 +136,7 @@ def test_a_project_that_is_archived_takes_no_task_and_keeps_nothing(
 def test_a_principal_and_an_expert_with_history(shop: Cbx) -> None:
     shop("launch", "lead", "Find the cause.", "--turn-id", "turn-lead")
     shop("worker", "run", "--drain", "--exec", "printf 'It is the lamp.'")
-    lead = shop("turn", "show", "turn-lead", "-o", "json").json()["turn"]["agent_id"]
+    lead = shop("turn", "show", "turn-lead", "-o", "json").json()["agent_id"]
     asked = shop("ask", "clerk", "Sure?", "--include-history", "--caller", lead, "-o", "json").json()
     shown = shop("box", "show", asked["context_box_id"], "-o", "json").json()
     types = [card["type"] for card in shown["cards"]]
@@ -159,22 +159,22 @@ class TestToolCall:
         called = shop(
             "tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS, "-o", "json"
         ).json()
-        shown = shop("turn", "show", called["agent_turn_id"], "-o", "json").json()
-        assert (shown["parent"]["agent_turn_id"], shown["turn"]["recursion_depth"]) == (turn, 1)
+        listed = {each["agent_turn_id"]: each for each in shop("turn", "list", "-o", "json").json()}
+        child = listed[called["agent_turn_id"]]
+        assert (child["parent_agent_turn_id"], child["recursion_depth"]) == (turn, 1)
         assert (
             "agent_turn_id"
             in shop("tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS).out
         )
 
-    def test_it_answers_the_call_that_waits(self, shop: Cbx, turn: str, tmp_path: Path) -> None:
+    def test_it_answers_the_call_that_waits(self, shop: Cbx, tmp_path: Path) -> None:
         call = '{"id": "c9", "type": "function", "function": {"name": "look", "arguments": "{}"}}'
         answer = f'{{"role": "assistant", "content": null, "tool_calls": [{call}]}}'
         shop("tool", "add", "look")
         (tmp_path / "answer.json").write_text(answer)
         (tmp_path / "lead.yaml").write_text(LEAD + "allowed_tools: [look]\n")
         shop("profile", "import", str(tmp_path / "lead.yaml"))
-        shop("agent", "provision", "lead-1", "--profile", "lead", "--update")
-        turn = shop("dispatch", "--agent", "lead-1", "-c", "@last", "-o", "id").out.strip()
+        turn = shop("launch", "lead", "Go.", "-o", "id").out.strip()
         shop("worker", "run", "--drain", "--exec", f"cat {tmp_path}/answer.json")
         ask = ("tool", "call", "ask_expert", "--turn", turn, "--tool-call-id", "c9", "--args")
         question = '{"expert_profile": "clerk", "question": "?", "await": true}'

@@ -25,13 +25,15 @@ def command(
 
     What a name says already is unchanged, and makes no new box.
     """
+    from cardbox_cli.execution.handlers import unknown_handlers
     from cardbox_cli.model.handwritten.profiles import parse_profile, unknown_keys
+    from cardbox_cli.model.identity import allowed_handlers
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
 
     profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
     for profile in profiles:
-        for warning in unknown_keys(profile):
+        for warning in [*unknown_keys(profile), *unknown_handlers(allowed_handlers(profile))]:
             announce(f"warning: profile {profile['name']!r}: {warning}")
     with session().database() as database:
         store = ProfileStore(database, session().project_id)
