@@ -54,7 +54,7 @@ def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> tuple[DispatchRes
         parent=parent,
         trace_id=batch.trace_id,
         metadata={"batch_id": batch.batch_id, "task_index": task.task_index},
-        details={"batch": _membership(batch, task)},
+        batch=_membership(batch, task),
     )
     try:
         with runtime.transaction():
