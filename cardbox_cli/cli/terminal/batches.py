@@ -4,7 +4,7 @@ lines, and in the end its results.
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -141,7 +141,14 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
 def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
     from cardbox_cli.orchestration.batches.waiting import looks_at
 
-    with pauses() as pause, _shown_live() as show:
+    with ExitStack() as stack, _shown_live() as show:
+        entered: list[Callable[[float], None]] = []
+
+        def pause(seconds: float) -> None:
+            if not entered:
+                entered.append(stack.enter_context(pauses()))
+            entered[0](seconds)
+
         for seen in looks_at(run, batch_id, timeout=timeout, pause=pause):
             show(seen)
 

@@ -2,16 +2,14 @@
 
 import json
 import re
-import signal
-from collections.abc import Callable
+import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
 from cardbox_cli.execution.runtime import Runtime
 from tests.conftest import Cbx
-from tests.crash.harness import Stage
-from tests.crash.processes import until
 from tests.orchestration.conftest import says
 
 TASKS = """
@@ -87,9 +85,10 @@ class TestForkJoin:
         ).fetchone()
         assert agents == (2,)
 
-    def test_json_lines_come_by_stdin(self, cbx: Cbx, place: Path) -> None:
+    def test_json_lines_come_by_stdin(self, cbx: Cbx, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         line = json.dumps({"target_strategy": "new", "target_ref": "counter", "instruction": "One."})
-        answer = cbx("fork-join", "-", "--dry-run", "-o", "json", stdin=f"{line}\n{line}\n")
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(f"{line}\n{line}\n".encode())))
+        answer = cbx("fork-join", "-", "--dry-run", "-o", "json")
         assert json.loads(answer.out)["task_count"] == 2
 
     def test_more_than_the_limit_needs_the_setting(
@@ -177,29 +176,6 @@ class TestBatches:
         asked = cbx("launch", "counter", "Count three words.", "-o", "id")
         work(cbx)
         assert cbx("turn", "wait", asked.out.strip()).code == 0
-
-
-def test_ctrl_c_leaves_the_batch_running_and_says_how_to_go_on(stage: Callable[..., Stage]) -> None:
-    files = {
-        "c.yaml": "name: counter\n",
-        "t.yaml": "tasks: [{target_strategy: new, target_ref: counter, instruction: Go}]\n",
-    }
-    made = stage(files=files, prepare=lambda scene: scene.run("profile", "import", "c.yaml"))
-    with made.scene() as scene, scene.started("fork-join", "t.yaml", "--wait") as command:
-
-        def running() -> bool:
-            return scene.run("batch", "list", "-o", "id").out != ""
-
-        until(running)
-        command.send(signal.SIGINT)
-        result = command.result()
-        assert result.code == 130
-        found = re.search(
-            r"batch (\w+) goes on: `cbx batch watch (\w+)` watches it, `cbx batch cancel \2` ends it",
-            result.err,
-        )
-        assert found
-        assert json.loads(scene.run("batch", "show", found[1], "-o", "json").out)["status"] == "running"
 
 
 FORK = {

@@ -83,7 +83,7 @@ def test_more_tasks_than_the_limit_are_refused_before_a_file_is_read(read: Read)
     ("text", "told"),
     [
         ("tasks: []", "tasks.yaml:1: tasks: must not be empty"),
-        ("fail_fast: true", "tasks.yaml: the key 'tasks' is missing"),
+        ("fail_fast: true", "tasks.yaml:1: the key 'tasks' is missing"),
         (
             "tasks: [{target_strategy: clone, target_ref: c, instruction: x, contxt_box_id: b}]",
             "tasks[0].contxt_box_id: unknown key; did you mean 'context_box_id'?",
