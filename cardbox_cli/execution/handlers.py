@@ -8,7 +8,7 @@ What they do is `orchestration/handlers`'s.
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -43,8 +43,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
     `function` gets the arguments as the model wrote them, in a transaction of the worker's that ends with the
     call's result being stored: it answers a JSON value, or Awaiting where the calling turn shall wait. What
-    it raises is the call's failure, and nothing of what it wrote stays. It keeps nothing between calls: the
-    next one of the same turn may reach another process.
+    it raises is the call's failure, and nothing of what it wrote stays. It keeps nothing between calls, the
+    next of which may reach another process, and it is quick: the turn's agent is held meanwhile.
     """
 
     name: str
@@ -82,7 +82,7 @@ def find_handler(name: str) -> Handler:
     own = own_handlers()
     if name in own:
         return own[name]
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = installed()
     if name not in points:
         known = sorted({*own, *points})
         hint = f"there are {', '.join(known)}"
@@ -96,9 +96,15 @@ def find_handler(name: str) -> Handler:
         ) from exc
 
 
+@cache
+def installed() -> Mapping[str, EntryPoint]:
+    """The entry points of packages that add handlers, by name, as they were when first asked for."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
 def handler_names() -> list[str]:
     """The names of all handlers that are installed, sorted."""
-    return sorted({*own_handlers(), *(point.name for point in entry_points(group=GROUP))})
+    return sorted({*own_handlers(), *installed()})
 
 
 def unknown_handlers(names: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from cardbox_cli.errors import BadRequest, Conflict, CorrelationConflict
 from cardbox_cli.execution.dispatch.caller import Caller
 from cardbox_cli.execution.dispatch.dispatch import result_of
 from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.handwritten.tasks import Task
 from cardbox_cli.model.ids import as_box_id, check_new_id
@@ -104,7 +105,7 @@ def _meaning(task: Task) -> dict[str, Any]:
 
 def _earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResult | None:
     """The answer for a turn that was asked for under this id before. Raises CorrelationConflict."""
-    row = runtime.inbox.turn_row(agent_turn_id)
+    row = runtime.inbox.turn_row(agent_turn_id) or runtime.inbox.by_correlation(TURN.name, agent_turn_id)
     if row is None:
         return None
     edge = runtime.turns.enqueue_edge(agent_turn_id)

@@ -180,7 +180,7 @@ def narrows(inherit: "InheritContext") -> bool:
 
 
 def _chooses(inherit: "InheritContext") -> bool:
-    """Whether what a card is decides: then one that is gone is not inherited, where others would be missed."""
+    """Whether what a card is decides whether it is inherited."""
     limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
     return any(limit is not None for limit in limits)
 

@@ -47,6 +47,16 @@ def test_a_turn_id_is_that_of_one_caller(runtime: Runtime, asking: Caller) -> No
         delegate(runtime, OPERATOR, task(), agent_turn_id="turn_a")
 
 
+def test_a_turn_id_is_no_correlation_id_of_another_turn(
+    runtime: Runtime, ask: Callable[..., DispatchResult]
+) -> None:
+    ask("scribe", correlation_id="nightly")
+    with pytest.raises(
+        CorrelationConflict, match="'nightly' stands for another request: a turn of agent 'scribe'"
+    ):
+        delegate(runtime, OPERATOR, task(), agent_turn_id="nightly")
+
+
 def test_a_call_is_answered_by_one_turn(
     runtime: Runtime, lead: str, ask: Callable[..., DispatchResult]
 ) -> None:

@@ -8,9 +8,12 @@ import pytest
 from cardbox_cli.errors import BadRequest, NotAccepted, NotAllowed, NotFound
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn, named_caller
 from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import card_text, draft_card
 from cardbox_cli.orchestration.delegation import Delegation, dispatch_delegation, prepare
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 from tests.conftest import PROJECT
 from tests.execution.desk import Desk
@@ -168,6 +171,22 @@ def test_a_person_hands_on_any_box_that_is_there(runtime: Runtime, context_box: 
     one(runtime, OPERATOR, context_box_id=context_box)
     with pytest.raises(NotFound):
         one(runtime, OPERATOR, context_box_id="00000000-0000-4000-8000-000000000000")
+
+
+def test_nothing_of_another_project_is_a_target_or_a_box(runtime: Runtime, database: Database) -> None:
+    ProfileStore(database, "q").save(
+        {"name": "spy", "worker_target": "worker_generic", "tags": []}, author_id="t"
+    )
+    provision(database, "q", AgentRequest(agent_id="spy-1", profile_name="spy"))
+    box_id = BoxStore(database, "q").create([]).box_id
+    for arguments, more in (
+        (("new", "spy"), {}),
+        (("reuse", "spy-1"), {}),
+        (("clone", "spy-1"), {}),
+        ((), {"context_box_id": box_id}),
+    ):
+        with pytest.raises(NotFound, match="in project 'p'"):
+            one(runtime, OPERATOR, *arguments, **more)
 
 
 def test_a_model_without_a_policy_asks_nobody_and_a_person_is_told(runtime: Runtime, ask: Ask) -> None:

@@ -92,6 +92,21 @@ def test_an_expert_whose_end_another_program_makes_answers_it_once_too(
     assert calls(runtime, turn_id)["ask_expert"]["deliverable"] == "Said elsewhere."
 
 
+def test_an_expert_that_ends_too_late_answers_no_second_time(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
+) -> None:
+    turn_id = turn_of(ask(lead))
+    command = says({"ask_expert": {"expert_profile": "clerk", "question": "?", "await": True}}, "Pity.")
+    run(command)
+    desk.later(runtime.settings.turn_time + 1)
+    assert len(reap(runtime).timed_out) == 1
+    child = child_of(runtime, turn_id)
+    finish(desk, "Too late.")
+    assert run(command).message == "success"
+    assert calls(runtime, turn_id)["ask_expert"]["code"] == "tool_timeout"
+    assert desk.audited(child) == ["report-dropped"]
+
+
 def test_an_expert_that_fails_answers_with_an_error(runtime: Runtime, lead: str, ask: Ask, run: Run) -> None:
     turn_id = turn_of(ask(lead))
     command = says({"ask_expert": {"expert_profile": "clerk", "question": "?", "await": True}}, "Pity.")

@@ -1,11 +1,12 @@
 """Finding handlers: those of cbx, those of packages, and packages that are broken."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cardbox_cli.errors import InvalidInput, NotFound
-from cardbox_cli.execution.handlers import find_handler, handler_names, handler_tools
+from cardbox_cli.execution.handlers import find_handler, handler_names, handler_tools, installed
 
 MODULE = """
 from cardbox_cli.execution.handlers import Handler
@@ -18,7 +19,7 @@ no_handler = print
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package whose handlers are good and bad."""
     (tmp_path / "some_handlers.py").write_text(MODULE)
     info = tmp_path / "some_handlers-1.dist-info"
@@ -29,6 +30,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "entry_points.txt").write_text("\n".join(["[cardbox_cli.handlers]", *lines]))
     monkeypatch.syspath_prepend(tmp_path)
     find_handler.cache_clear()
+    installed.cache_clear()
+    yield
+    find_handler.cache_clear()
+    installed.cache_clear()
 
 
 @pytest.mark.usefixtures("package")

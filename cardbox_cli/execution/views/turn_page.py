@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from cardbox_cli.execution.views.timeline import Event, timeline
+from cardbox_cli.model.content import FALLBACK
 from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
@@ -200,7 +201,7 @@ def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
 def _fallback(content: Any) -> dict[str, Any]:
     """What a fallback deliverable says; {} of any other content."""
     data = content.get("data") if isinstance(content, dict) else None
-    return data if isinstance(data, dict) and data.get("kind") == "fallback_deliverable" else {}
+    return data if isinstance(data, dict) and data.get("kind") == FALLBACK else {}
 
 
 def _stated(data: dict[str, Any], key: str) -> EndStatus | None:

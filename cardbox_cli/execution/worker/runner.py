@@ -62,7 +62,7 @@ from cardbox_cli.settings import (
 _T = TypeVar("_T")
 
 NO_BOX = "box_not_found"
-# How much of arguments that are no object is shown, in characters.
+# How much is shown of arguments that are no object, and of a name that no tool has, in characters.
 _SHOWN = 1000
 
 Kind = Literal["ended", "suspended", "lost", "handed_back"]
@@ -245,7 +245,7 @@ class Run:
         tool = turn.tool(call.tool_name)
         command = None if tool is None else self._program.tools.of(tool)
         if tool is None or command is None:
-            failure = "unknown_tool", f"no tool {call.tool_name!r} is offered to this agent"
+            failure = "unknown_tool", f"no tool {call.tool_name[:_SHOWN]!r} is offered to this agent"
             return result_card(call, author_of(turn), failure=failure)
         if call.input is None:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"

@@ -47,6 +47,13 @@ json_build_object(
 SELECT has_table_privilege('cbx.batches', 'SELECT') AND has_table_privilege('cbx.batches', 'UPDATE')
     AND has_table_privilege('cbx.batch_tasks', 'SELECT') AND has_table_privilege('cbx.batch_tasks', 'UPDATE')
 
+-- name: projects_with_open_batches
+-- The projects where a batch runs, or something is left to do of one that has ended.
+-- across-projects: it looks for projects
+SELECT b.project_id FROM cbx.batches AS b WHERE b.status = 'running' OR b.report_due
+UNION
+SELECT k.project_id FROM cbx.batch_tasks AS k WHERE k.stop_due
+
 -- name: insert_batch
 -- A batch, unless its id is taken; no row means that.
 WITH made AS (

@@ -60,7 +60,7 @@ class _Drawing:
         self._batches = batches
 
     def draw(self, trace_id: str | None, tops: "Sequence[Branch]") -> None:
-        output.print_text(f"trace {trace_id or '-'}")
+        self._line("", f"trace {trace_id or '-'}")
         for batch_id, branches in _by_batch(tops):
             if batch_id is not None:
                 self._line("", self._batch(batch_id))

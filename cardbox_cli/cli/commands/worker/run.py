@@ -90,7 +90,7 @@ def command(
     where = session().target()
     commands = ToolCommands(
         {} if tools is None else read_tool_commands(tools, where),
-        trusts_stored=where.embedded or trust_stored_commands,
+        trusts_stored=where.is_ours_alone or trust_stored_commands,
     )
     program = Program(
         command=exec_,
