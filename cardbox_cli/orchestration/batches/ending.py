@@ -10,7 +10,7 @@ from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.batches import Batch, BatchEndStatus, BatchTask
-from cardbox_cli.model.execution.turns import WATCHDOG, Edge, Fence, new_id
+from cardbox_cli.model.execution.turns import WAITING, WATCHDOG, Edge, Fence, new_id
 from cardbox_cli.orchestration.batches.decisions import (
     BATCHES,
     FAILED_FAST,
@@ -81,8 +81,17 @@ def report(runtime: Runtime, batch: Batch) -> None:
     except (NotFound, Conflict) as exc:
         if isinstance(exc, NotFound) and runtime.turns.head_of(turn_id) is not None:
             return
+        if call_id in waited_for(runtime, turn_id):
+            # Another turn's call of this id has the one report that may be: `why` says so, its deadline ends it.
+            return
         _drop(runtime, batch, exc.message)
     runtime.batches.reported(batch.batch_id)
+
+
+def waited_for(runtime: Runtime, agent_turn_id: str) -> set[str]:
+    """The calls that a turn waits for, and that nothing has answered."""
+    tools = runtime.turns.waiting_tools(agent_turn_id)
+    return {tool.tool_call_id for tool in tools if tool.wait_status == WAITING}
 
 
 def _drop(runtime: Runtime, batch: Batch, why: str) -> None:

@@ -12,11 +12,11 @@ from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.following import Caught, Ended
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.batches import Batch, BatchEndStatus
-from cardbox_cli.model.execution.turns import WAITING, Fence
+from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.orchestration.batches.children import apply_end, learn, stop_child
 from cardbox_cli.orchestration.batches.decisions import CANCELED, TIMED_OUT
 from cardbox_cli.orchestration.batches.dispatching import dispatch_child
-from cardbox_cli.orchestration.batches.ending import end_batch, report, settle
+from cardbox_cli.orchestration.batches.ending import end_batch, report, settle, waited_for
 
 
 class BatchManager:
@@ -42,7 +42,7 @@ class BatchManager:
         for batch in store.hold_of_turn(fence.agent_turn_id):
             if batch.is_running:
                 store.keep_waiting(fence, batch.deadline_at + margin)
-            elif batch.parent_tool_call_id in _waited_for(runtime, fence):
+            elif batch.parent_tool_call_id in waited_for(runtime, fence.agent_turn_id):
                 report(runtime, batch)
 
     def catch_up(self, runtime: Runtime) -> Caught:
@@ -109,11 +109,6 @@ def _ended_early(
             return None
         end_batch(runtime, batch, status, error_code=code, error=why, open_code=code, open_error=why)
     return batch_id
-
-
-def _waited_for(runtime: Runtime, fence: Fence) -> set[str]:
-    tools = runtime.turns.waiting_tools(fence.agent_turn_id)
-    return {tool.tool_call_id for tool in tools if tool.wait_status == WAITING}
 
 
 def _settled(runtime: Runtime, batch_id: str) -> str | None:

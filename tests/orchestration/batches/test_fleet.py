@@ -49,7 +49,7 @@ def model(children: int) -> str:
     call = {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": "c", "type": "function", "function": function}],
+        "tool_calls": [{"id": "", "type": "function", "function": function}],
     }
     return (
         "asked=$(cat)\ncase $asked in\n"
@@ -148,7 +148,7 @@ def test_each_batch_ends_once_and_each_parent_goes_on_once(
     with fleet.at_work():
         for number in range(scale.troubles):
             while rows(database, ended)[0][0] < turns * number // (scale.troubles + 1) + 1:
-                assert time.monotonic() < give_up
+                assert time.monotonic() < give_up, (tmp_path / "log").read_text()[-3000:]
                 time.sleep(0.05)
             fleet.trouble(rng)
         while rows(database, ended)[0][0] < turns:
