@@ -60,13 +60,15 @@ def pack(
     dry_run: bool = False,
     with_digest: bool = True,
     check: "Check | None" = None,
+    turn: Mapping[str, str] = {},
     profile: ProfileEntry | None = None,
 ) -> Packed:
     """Pack `arguments` by `recipe` into a new context box, for `profile` where the caller has it already.
 
     Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
     not tell whether the contents are still the same. `check` gets what the rules of the profile's model find
-    in the profile's box and the context box to be, which has no id yet; what it raises stops the pack.
+    in the profile's box and the context box to be, which has no id yet; what it raises stops the pack. `turn`
+    is the metadata that names the turn whose words the arguments are, if one packs.
     Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
     no row remains then. Joins the caller's transaction if there is one.
     """
@@ -74,7 +76,7 @@ def pack(
     with database.snapshot() if dry_run else database.transaction():
         profiles = ProfileStore(database, project_id)
         profile = profile or profiles.get(planning.target_profile_name(recipe, arguments))
-        plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id)
+        plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id, turn)
         profiles.refuse_lost_box(profile)
         inherited = _read(database, project_id, plan) if with_digest else {}
         contents = None
@@ -142,8 +144,10 @@ def _plan(
     arguments: Mapping[str, Any],
     tool_suffix: str,
     source_agent_id: str,
+    turn: Mapping[str, str],
 ) -> Plan:
-    sections = {"pack_arguments": planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix)}
+    of_arguments = planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix, turn=turn)
+    sections = {"pack_arguments": of_arguments}
     boxes = planning.inherited_boxes(recipe, arguments)
     sections["inherit_context"], left_out = _inherit(database, project_id, recipe, boxes)
     sections["include_parent"] = planning.parent_card(recipe, source_agent_id=source_agent_id)

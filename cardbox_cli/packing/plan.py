@@ -14,7 +14,7 @@ from cardbox_cli.errors import BadRequest, InvalidCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import ProvenanceRule, runs
 from cardbox_cli.model.card_types import PARENT_POINTER, card_type
-from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.cards import Card, CardDraft, draft_card, written_by
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
@@ -96,14 +96,19 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
     return name.strip()
 
 
-def argument_cards(recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str) -> list[PlannedCard]:
-    """Rule 2: a new card for each `pack_arguments` rule whose argument is there."""
+def argument_cards(
+    recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str, turn: Mapping[str, str] = {}
+) -> list[PlannedCard]:
+    """Rule 2: a new card for each `pack_arguments` rule whose argument is there.
+
+    `turn` is the metadata that names the turn whose words these are, if one packs.
+    """
     rules = recipe.context_packing_config.pack_arguments
     return [
         PlannedCard(card_id=draft.card_id, rule=f"pack_arguments[{index}] {rule.arg_key}", draft=draft)
         for index, rule in enumerate(rules)
         if rule.arg_key in arguments
-        for draft in [_argument_card(rule, _storable(arguments, rule.arg_key), tool_suffix)]
+        for draft in [written_by(_argument_card(rule, _storable(arguments, rule.arg_key), tool_suffix), turn)]
     ]
 
 

@@ -17,6 +17,7 @@ from cardbox_cli.cli.parameters.recipes import (
     resolve_boxes,
 )
 from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.findings import gate
@@ -182,7 +183,7 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
 
     loaded = load_recipe(name)
     arguments = parse_arguments(given, files, loaded.recipe)
-    return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments)
+    return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments, turn=own_turn())
 
 
 def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":

@@ -107,7 +107,7 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
 
 
 def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
-    if seen.end_status == "success":
+    if seen.end_status in ("success", "partial"):
         for card in cards:
             output.print_text(full_text(card))
         if not cards:

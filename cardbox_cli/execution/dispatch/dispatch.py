@@ -179,6 +179,7 @@ class _Dispatch:
             recipe_name=handover.recipe_name,
             arguments=handover.arguments,
             source_agent_id=self.request.source_agent_id,
+            turn=handover.turn,
             dry_run=dry_run,
         )
 

@@ -24,11 +24,15 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """A recipe and its arguments, from which the context box is packed in the same transaction."""
+    """A recipe and its arguments, from which the context box is packed in the same transaction.
+
+    `turn` is the metadata that names the turn whose words the arguments are, if one packs.
+    """
 
     recipe: "Recipe"
     recipe_name: str
     arguments: Mapping[str, Any]
+    turn: Mapping[str, str] = {}
 
 
 class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):

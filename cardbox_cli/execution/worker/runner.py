@@ -16,6 +16,7 @@ import msgspec
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.must_end_with import NOT_OFFERED
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
@@ -29,6 +30,7 @@ from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_s
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.results import result_of
 from cardbox_cli.execution.worker.steps import (
+    CannotEnd,
     IncompleteContext,
     InvalidLayers,
     TurnState,
@@ -188,7 +190,8 @@ class Run:
     def _step(self, turn: TurnState) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
-            raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
+            what = f"the model had not finished after {program.max_steps} steps{turn.end_rule().unfinished}"
+            raise _Failed("max_steps_reached", what)
         try:
             step = self._attempt(
                 lambda runtime: begin_step(runtime, turn, format=program.format, options=program.options)
@@ -198,6 +201,8 @@ class Run:
             raise _Failed(INCOMPLETE, str(exc), details) from exc
         except InvalidLayers as exc:
             raise _Failed("invalid_layers", str(exc)) from exc
+        except CannotEnd as exc:
+            raise _Failed(NOT_OFFERED, str(exc)) from exc
         except InvalidInput as exc:
             raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)

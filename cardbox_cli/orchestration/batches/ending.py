@@ -82,7 +82,7 @@ def report(runtime: Runtime, batch: Batch) -> None:
         if isinstance(exc, NotFound) and runtime.turns.head_of(turn_id) is not None:
             return
         if call_id in waited_for(runtime, turn_id):
-            # Another turn's call of this id has the one report that may be: `why` says so, its deadline ends it.
+            # Another turn's call of this id has the one report that may be: `why` tells of it.
             return
         _drop(runtime, batch, exc.message)
     runtime.batches.reported(batch.batch_id)
