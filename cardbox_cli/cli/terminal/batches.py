@@ -164,12 +164,12 @@ def _shown_live() -> Iterator[Callable[["Progress"], None]]:
         from rich.text import Text
 
         with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-            yield lambda seen: live.update(Text("\n".join(_lines(seen)), no_wrap=True), refresh=True)
+            yield lambda seen: live.update(Text("\n".join(lines_of(seen)), no_wrap=True), refresh=True)
     else:
         yield lambda seen: None
 
 
-def _lines(seen: "Progress") -> list[str]:
+def lines_of(seen: "Progress") -> list[str]:
     """A line for each child: its place, state, steps and age."""
     done = sum(task.ended_at is not None for task in seen.tasks)
     how_far = f"{done} of {len(seen.tasks)} ended, {age(seen.batch.created_at, seen.now)}"
