@@ -158,6 +158,15 @@ TOOL_WAIT = Variable(
     0.1,
     365 * _DAY,
 )
+BATCH_DEADLINE = Variable(
+    "CBX_BATCH_DEADLINE",
+    "seconds",
+    900,
+    "After how long a batch that names no deadline ends as a timeout.",
+    0.1,
+    365 * _DAY,
+)
+MAX_TASKS = Variable("CBX_MAX_TASKS", "count", 8, "Tasks of a batch.", 1, 10_000)
 MAX_STEPS = Variable(
     "CBX_MAX_STEPS", "count", 8, "Calls of the model in a turn.", 1, 10_000, option="--max-steps"
 )
@@ -230,7 +239,7 @@ TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the 
 _OF_EXECUTION = (
     *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
     *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, MAX_TOOL_CALLS, TURN_TIME, STDERR_KEPT),
-    CHAT_WINDOW,
+    *(CHAT_WINDOW, BATCH_DEADLINE, MAX_TASKS),
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
@@ -301,6 +310,8 @@ class Settings:
     turn_time: float = TURN_TIME.default
     stderr_kept: int = STDERR_KEPT.default
     chat_window: int = CHAT_WINDOW.default
+    batch_deadline: float = BATCH_DEADLINE.default
+    max_tasks: int = MAX_TASKS.default
 
     def __post_init__(self) -> None:
         _check({variable: getattr(self, field) for field, variable in EXECUTION.items()}, _FIELDS)

@@ -59,6 +59,8 @@ TABLES = [
     "cbx.leases",
     "cbx.workers",
     "cbx.logs",
+    "cbx.batches",
+    "cbx.batch_tasks",
     "cbx.audit",
     "cbx.project_settings",
     "cbx.chats",

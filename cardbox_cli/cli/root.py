@@ -24,6 +24,8 @@ COMMANDS = {
     "delegate": "Hand a task to an agent: new, existing, or cloned.",
     "launch": "Launch a fresh agent of a profile on a task of its own.",
     "ask": "Ask a fresh agent of a profile one question.",
+    "fork-join": "Hand many tasks to agents at once; join their results.",
+    "batch": "List, show, watch and cancel batches of tasks.",
     "worker": "Run turns by a command of yours; list the workers.",
     "reap": "Do what is overdue: expired leases, deadlines, promotions.",
     "chat": "Answer chats; show and steer what they remember.",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.execution.dispatch.caller import Caller
 from cardbox_cli.execution.dispatch.request import DispatchResult, Parent
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.queue.claims import Claimed, begin, claim
@@ -20,7 +21,10 @@ from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.handwritten.batches import ForkJoin
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.orchestration.batches.creation import create_batch
+from cardbox_cli.orchestration.batches.manager import BatchManager
 from cardbox_cli.store import workers
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
@@ -140,6 +144,20 @@ class World:
         parent = self.suspend()
         self.delegate(parent)
         return parent, self.wait_for_call()[0]
+
+    def fork(self, *, dispatched: bool = True, **options: Any) -> tuple[str, str]:
+        """A turn that waits for a batch of two children, and the batch."""
+        self.ask()
+        parent = self.suspend()
+        self.runtime.followers = (BatchManager(),)
+        caller = Caller(agent_id="clerk", parent=Parent(agent_turn_id=parent, tool_call_id=CALL))
+        given = {"target_strategy": "new", "target_ref": "clerk", "instruction": "Do it."}
+        asked = ForkJoin.model_validate({"tasks": [given, given], **options})
+        with self.runtime.transaction():
+            batch_id = create_batch(self.runtime, caller, asked).batch.batch_id
+            if not dispatched:
+                self.runtime._deferred.clear()
+        return parent, batch_id
 
     def report(self, turn: str, call: str = CALL) -> str:
         """The result of the call arrives; the report's row."""

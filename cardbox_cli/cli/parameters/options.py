@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import (
     AGENT,
+    BATCH,
     BOX,
     CARD,
     CHAT,
@@ -26,6 +27,7 @@ CardIds = Annotated[
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
+BatchId = Annotated[str, Argument(click_type=BATCH, help=f"{_AN_ID}.")]
 LastTurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}. Default: @last.")]
 ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
 ChatKey = Annotated[

@@ -142,6 +142,7 @@ def _after_execution() -> Iterable[str]:
 
 AFTER = OneOf(_after_execution, what="value")
 AGENT = Completed("AGENT", _agents)
+BATCH = Completed("BATCH", _stored("recent_batches", short=True))
 BOX = Completed("BOX", _boxes)
 BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
 CHAT = Completed("KEY", _stored("chat_keys", narrowed=True))

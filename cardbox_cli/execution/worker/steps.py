@@ -271,6 +271,7 @@ def suspend(
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
         report_lost(runtime, turn.fence.agent_turn_id)
+        runtime.follow_suspension(turn.fence)
         runtime.publish_state(
             head,
             SUSPENDED,
