@@ -26,11 +26,13 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     """What a change of the active context did: the snapshot that it became, if there was anything to keep;
     the one that is active now; how many messages it has; and the run that goes on with that.
 
-    `why` says how a search ranked the one that is loaded.
+    `was_archived`: that snapshot was there before, and keeps its title and reason. `why` says how a search
+    ranked the one that is loaded.
     """
 
     chat_key: str
     archived: str | None = None
+    was_archived: bool = False
     loaded: str | None = None
     messages: int = 0
     run_id: str | None = None
@@ -51,7 +53,12 @@ def start_new(room: Room, chat_key: str, *, title: str | None = None, reason: st
         now = room.database.now()
         archived = archive_active(room, chat, now, title=title, reason=reason)
         room.chats.write(emptied(chat, "new", now), now)
-        return Changed(chat_key=chat_key, archived=archived, run_id=_run_of(chat, now))
+        return Changed(
+            chat_key=chat_key,
+            archived=archived,
+            was_archived=archived is not None and chat.is_as_loaded,
+            run_id=_run_of(chat, now),
+        )
 
 
 def clear(room: Room, chat_key: str) -> Changed:
@@ -85,7 +92,8 @@ def load(room: Room, chat_key: str, context_id: str | None = None, *, words: str
             return changed
         archived = archive_active(room, chat, now)
         room.chats.write(_loaded(room, chat, archive, now), now)
-        return msgspec.structs.replace(changed, archived=archived)
+        was_archived = archived is not None and chat.is_as_loaded
+        return msgspec.structs.replace(changed, archived=archived, was_archived=was_archived)
 
 
 def _best(room: Room, chat_key: str, context_id: str | None, words: str | None) -> Ranked:

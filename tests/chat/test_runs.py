@@ -321,7 +321,8 @@ class TestTwoAtOnce:
         with pytest.raises(Busy) as busy:
             runner().answer(KEY, wait=False)
         assert busy.value.exit_code == 6
-        two = threading.Thread(target=lambda: second.append(run()))
+        heard: list[str] = []
+        two = threading.Thread(target=lambda: second.append(run(tell=heard.append)))
         two.start()
         time.sleep(0.3)
         assert second == []
@@ -331,6 +332,9 @@ class TestTwoAtOnce:
         assert [(each.text, each.by_other) for each in first] == [("b", False)]
         assert [(each.text, each.by_other) for each in second] == [("b", True)]
         assert [text for _, text in said(room)] == ["a", "b"]
+        [told] = heard
+        assert told.startswith(f"chat '{KEY}' is busy: run {first[0].run_id} of ")
+        assert told.endswith("; waiting")
 
 
 class TestCommands:

@@ -98,12 +98,16 @@ class ChatRunner:
 
     def _taken(self, connection: Connection, chat_key: str, *, wait: bool) -> ChatRun | None:
         begin = partial(take, chat_key=chat_key, owner=self.owner, profile=self._profile)
+        waits_for = None
         while True:
             try:
                 return self._attempt(connection, begin)
-            except Busy:
+            except Busy as busy:
                 if not wait:
                     raise
+                if waits_for != busy.details["run_id"]:
+                    waits_for = busy.details["run_id"]
+                    self._tell(f"{busy.message}; waiting")
             if self._cancellation.cancelled.is_set():
                 raise KeyboardInterrupt
             time.sleep(_LOOK)

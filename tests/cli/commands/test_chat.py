@@ -44,9 +44,31 @@ def test_new_list_and_load_work_together_by_ids(cbx: Cbx, talked: None) -> None:
     assert (loaded["loaded"], loaded["messages"], loaded["archived"]) == (context, 2, None)
 
 
+def test_a_title_that_nothing_takes_is_not_dropped_in_silence(cbx: Cbx, talked: None) -> None:
+    assert "title" not in cbx("chat", "new", KEY, "--title", "T").err
+    context = succeed(cbx("chat", "load", KEY, "--query", "T", "-o", "id")).strip()
+    again = cbx("chat", "new", KEY, "--title", "U")
+    assert f"{context} is as it was loaded, and keeps the title and reason that it has" in again.err
+    empty = cbx("chat", "new", KEY, "--reason", "V", "-o", "json")
+    assert (empty.code, empty.json()["archived"]) == (0, None)
+    assert "nothing was active, so nothing bears the title and reason" in empty.err
+    assert [each["title"] for each in cbx("chat", "list", KEY, "-o", "json").json()] == ["T"]
+
+
 def test_list_without_a_key_lists_the_chats(cbx: Cbx, talked: None) -> None:
     succeed(cbx("chat", "send", "web-chat-1", "hi"))
     assert succeed(cbx("chat", "list", "-o", "id")).split() == [KEY, "web-chat-1"]
+
+
+def test_show_names_the_steps_of_runs_and_render_takes_them(cbx: Cbx, talked: None) -> None:
+    succeed(cbx("chat", "run", KEY, "--text", "And now?", *ECHO))
+    shown = cbx("chat", "show", KEY, "-o", "json").json()
+    newest, first = shown["steps"]
+    assert [each["run_id"] for each in (newest, first)] == [each["run_id"] for each in shown["runs"]]
+    assert (newest["number"], first["number"], first["status"]) == (1, 1, "completed")
+    assert first["step_id"] in cbx("chat", "show", KEY).out
+    asked = cbx("render", "--chat", KEY, "--at", first["step_id"]).json()["messages"]
+    assert [each["content"] for each in asked[1:]] == ["Where is it?"]
 
 
 def test_a_message_is_taken_as_it_is(cbx: Cbx, feed: Callable[[str], None]) -> None:
@@ -111,11 +133,15 @@ def test_a_run_that_fails_says_why_and_leaves_the_message(cbx: Cbx) -> None:
 def test_a_chat_that_is_busy_is_refused(cbx: Cbx, talked: None, database: Any) -> None:
     succeed(cbx("chat", "send", KEY, "b"))
     database.connection.execute(
-        "UPDATE cbx.chats SET run_id = 'run_x', epoch = 9, lease_expires_at = now() + interval '1 hour'"
+        "UPDATE cbx.chats SET run_id = 'run_x', owner = 'host-1', epoch = 9,"
+        " lease_expires_at = now() + interval '1 hour'"
     )
     result = cbx("chat", "run", KEY, "--no-wait", *ECHO, "-o", "json")
     assert (result.code, result.error["code"]) == (6, "busy")
-    assert result.error["details"] == {"chat_key": KEY, "run_id": "run_x"}
+    assert result.error["details"] == {"chat_key": KEY, "run_id": "run_x", "owner": "host-1"}
+    shown = cbx("chat", "show", KEY, "-o", "json").json()
+    assert (shown["running"], shown["owner"]) == ("run_x", "host-1")
+    assert "running     run_x, by host-1, lease until 2" in cbx("chat", "show", KEY).out
 
 
 def test_why_ends_with_8_where_it_begins_afresh(cbx: Cbx, talked: None) -> None:
