@@ -4,10 +4,7 @@ Source: `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any
-
-import msgspec
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import is_text, kind
@@ -15,8 +12,8 @@ from cardbox_cli.context.providers.anthropic.blocks import Block, block_id
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks
 from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
 from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
+from cardbox_cli.context.providers.turns import placed, runs
 from cardbox_cli.context.request import Request
-from cardbox_cli.model.layers import CHECKPOINT
 
 # The API requires max_tokens; this is sent where the profile names none.
 MAX_TOKENS = 4096
@@ -56,40 +53,9 @@ def conversation(messages: Iterable[Message]) -> tuple[list[Message], list[Renam
     return with_unique_ids([message for message in placed(messages) if message.body["role"] != "system"])
 
 
-def placed(messages: Iterable[Message]) -> list[Message]:
-    """The messages, the layers behind the history as the user's: system text has no place there."""
-    result: list[Message] = []
-    is_behind = False
-    for message in messages:
-        is_behind = is_behind or message.layer == CHECKPOINT
-        if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
-            message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
-        result.append(message)
-    return result
-
-
-def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """The messages, in lists of neighbours of one role, which are sent as one."""
-    for _, run in groupby(messages, key=lambda message: message.body["role"]):
-        yield list(run)
-
-
 def results_first(block: Any) -> bool:
     """The key by which the blocks of a user's message are sorted."""
     return kind(block) != "tool_result"
-
-
-def steps(messages: Sequence[Message]) -> list[int]:
-    """The step of each message: neighbours of one role are one; system text, which moves, is in none (-1)."""
-    numbers: list[int] = []
-    number, before = 0, None
-    for message in messages:
-        role = message.body["role"]
-        if role != "system":
-            number += role != before
-            before = role
-        numbers.append(-1 if role == "system" else number)
-    return numbers
 
 
 def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
