@@ -210,5 +210,6 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.with_originals, *(card for _, card in subject.without_message if may_lose(card))]
+        kept = {card.card_id: card for card in (*history.with_originals, *history.named_results)}
+        return [*kept.values(), *(card for _, card in subject.without_message if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))

@@ -11,14 +11,13 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, standard_body
 from cardbox_cli.context.parts import kind, text_at, texts_in
 from cardbox_cli.context.providers.chat import chat_body, chat_message
-from cardbox_cli.context.providers.openai.body import joined
+from cardbox_cli.context.providers.openai.body import NAME, joined
 from cardbox_cli.context.providers.provider import Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.model.card_types import INSTRUCTION, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
 
-NAME = "openai"
 _TYPES = {
     "user": INSTRUCTION,
     "assistant": THOUGHT,
