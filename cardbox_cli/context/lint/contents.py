@@ -193,8 +193,20 @@ def _history_left_out(subject: Subject) -> Iterator[Hit]:
 
 @RULES.error("no-messages", remedy="render a box that holds the conversation, too")
 def _no_messages(subject: Subject) -> Iterator[Hit]:
-    """A request without any message besides system text."""
-    if all(message.body.get("role") in SYSTEM_ROLES for message in subject.request.messages):
+    """A request without any message, or without one besides system text where that has a place of its own."""
+    roles = [message.body.get("role") for message in subject.request.messages]
+    if not roles:
+        yield None, "the request has no message"
+    elif len(subject.provider.message_keys) > 1 and all(role in SYSTEM_ROLES for role in roles):
+        yield None, "the request has no message besides system text"
+
+
+@RULES.warning("nothing-asked", source=_LAYERS, remedy="render a box that holds the conversation, too")
+def _nothing_asked(subject: Subject) -> Iterator[Hit]:
+    """Nothing but system text, which a provider takes that has it among the messages."""
+    roles = [message.body.get("role") for message in subject.request.messages]
+    is_taken = len(subject.provider.message_keys) == 1
+    if roles and is_taken and all(role in SYSTEM_ROLES for role in roles):
         yield None, "the request has no message besides system text"
 
 
@@ -210,5 +222,6 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.with_originals, *(card for _, card in subject.without_message if may_lose(card))]
+        kept = (card for _, card, _ in history.with_originals)
+        return [*kept, *(card for _, card in subject.without_message if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))

@@ -57,11 +57,14 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
 
         By the whole name but for the mark of a snapshot: what goes on in another way is another model.
         """
-        name = self.bare_name(model)
-        names = (name, _SNAPSHOT.sub("", name, count=1))
+        names = (self.bare_name(model), self.plain_name(model))
         return next(
             (tokens for each in names for tokens, known in self.holding.items() if each in known), None
         )
+
+    def plain_name(self, model: str) -> str:
+        """A model's name without what a gateway puts before it, and without the mark of a snapshot."""
+        return _SNAPSHOT.sub("", self.bare_name(model), count=1)
 
 
 class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +123,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     none. `sent` lists the messages as a prefix cache finds them; `message_keys` are the keys of the body that
     hold them, `cached_parameters` those that stand before them in the cache.
 
-    `rules` names the module whose RULES are the lint's; `hottest` is the highest temperature. `answers` is
-    None for a provider whose answers are in another's format.
+    `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
+    request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
+    temperature. `answers` is None for a provider whose answers are in another's format.
     """
 
     name: str
@@ -143,5 +147,6 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     models: Models
     hottest: int = 2
     rules: str
+    schema: str = ""
     files: MessageFiles
     answers: Answers | None = None

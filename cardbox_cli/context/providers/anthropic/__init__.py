@@ -20,6 +20,7 @@ PROVIDER = Provider(
     models=models.MODELS,
     hottest=1,
     rules="cardbox_cli.context.providers.anthropic.rules",
+    schema="cardbox_cli.context.providers.anthropic",
     files=cards.FILES,
     answers=answers.ANSWERS,
 )

@@ -47,8 +47,8 @@ def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
 
 
 def _budget_beside_limit(subject: Subject) -> Iterator[Hit]:
-    budget = _budget(subject)
-    if budget is not None and budget >= (limit := subject.beside["max_tokens"]):
+    budget, limit = _budget(subject), number_of(subject.beside.get("max_tokens"))
+    if budget is not None and limit is not None and budget >= limit:
         yield None, f"the thinking may take {budget} tokens, and the whole answer {limit} (max_tokens)"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
@@ -276,8 +276,9 @@ def _names(subject: Subject) -> Iterator[Hit]:
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `input_schema` is no schema of an object."""
-    for number, tool in enumerate(subject.beside.get("tools", [])):
-        problem = schema_problem(tool["input_schema"], "input_schema") if "input_schema" in tool else None
+    for number, tool in enumerate(subject.tools):
+        has_schema = isinstance(tool, dict) and "input_schema" in tool
+        problem = schema_problem(tool["input_schema"], "input_schema") if has_schema else None
         if problem is not None:
             yield None, f"tool {number} {problem}"
 
@@ -302,7 +303,9 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
     history = subject.history
-    with_blocks = {card.card_id for card in history.with_originals if own_blocks(card) is not msgspec.UNSET}
+    with_blocks = {
+        card.card_id for _, card, _ in history.with_originals if own_blocks(card) is not msgspec.UNSET
+    }
     for call in history.calls:
         if call.function is None or call.entry.slot.card_id in with_blocks:
             continue  # blocks are sent as they came
@@ -314,6 +317,7 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
 RULES = (
     *exchanges.RULES.by("Anthropic docs, Handle tool calls: formatting requirements"),
     *contents.RULES.by(_MESSAGES),
+    *shape.RULES,
     *_OWN,
     *thinking_rules.RULES,
     *parameters.RULES.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
