@@ -34,6 +34,13 @@ def is_result(block: Any) -> bool:
     return isinstance(call_id, str) and call_id != ""
 
 
+def of_server(name: str) -> bool:
+    """Whether blocks of this kind are a server's tool's: its call, or what it found."""
+    return name in ("server_tool_use", "mcp_tool_use") or (
+        name.endswith("_tool_result") and name != "tool_result"
+    )
+
+
 # --- from blocks to the chat form
 
 

@@ -1,0 +1,85 @@
+"""Rules about a request to Anthropic as it was logged: what rendering mends, and nobody had.
+
+The same is a warning, or nothing, where cbx makes the request.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from cardbox_cli.context.lint.rule import Hit, Rules
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.parts import is_text, kind, text_at
+from cardbox_cli.context.providers.anthropic.blocks import is_result
+from cardbox_cli.context.providers.anthropic.tool_ids import ids_in, is_allowed
+from cardbox_cli.context.request import RequestEntry
+
+_MESSAGES = "Anthropic API reference, Create a Message: messages"
+
+RULES = Rules(_MESSAGES)
+
+
+def _messages(subject: Subject) -> Iterator[tuple[RequestEntry, dict[str, Any], list[Any]]]:
+    """The messages as they were logged, each with its blocks."""
+    for entry, message in subject.logged.messages if subject.logged is not None else ():
+        if isinstance(message, dict):
+            content = message.get("content")
+            yield entry, message, content if isinstance(content, list) else []
+
+
+@RULES.error("content-blank", remedy="leave the message or the block out, or write something in it")
+def _blank(subject: Subject) -> Iterator[Hit]:
+    """As logged, a message without content, unless it is the assistant's and the last, or an empty or white
+    text block; the assistant may say a white one beside other blocks. Rendering leaves them out."""
+    messages = list(_messages(subject))
+    for number, (entry, message, blocks) in enumerate(messages, 1):
+        is_last = number == len(messages) and message.get("role") == "assistant"
+        content = message.get("content")
+        if not is_last and (content == [] or (isinstance(content, str) and not content.strip())):
+            yield entry, "the message has no content"
+        texts = [block["text"] for block in blocks if is_text(block)]
+        may_be_white = message.get("role") == "assistant" and len(texts) < len(blocks)
+        if any(not (text if may_be_white else text.strip()) for text in texts):
+            yield entry, "a text block is empty, or white"
+
+
+@RULES.error("tool-id-invalid", remedy="import it: rendering writes other ids")
+def _ids(subject: Subject) -> Iterator[Hit]:
+    """As logged, a tool-call id of other characters than letters, digits, `_` and `-`, or two calls of one
+    id. Rendering sends others."""
+    called: Counter[str] = Counter()
+    for entry, _, blocks in _messages(subject):
+        for call_id in dict.fromkeys(ids_in(blocks)):
+            if not is_allowed(call_id):
+                yield (
+                    entry,
+                    f"the tool-call id {call_id!r} has other characters than letters, digits, _ and -",
+                )
+        own = [
+            text_at(block, "id") or "" for block in blocks if kind(block) in ("tool_use", "server_tool_use")
+        ]
+        called.update(own)
+        for call_id in dict.fromkeys(own):
+            if call_id and called[call_id] > 1:
+                yield entry, f"an earlier call has the id {call_id!r}"
+
+
+@RULES.error(
+    "result-not-first",
+    source="Anthropic docs, Handle tool calls: formatting requirements",
+    remedy="put what the user says behind the results",
+)
+def _late_results(subject: Subject) -> Iterator[Hit]:
+    """As logged, something else before a tool result in what the user says. Rendering puts results first."""
+    for role, run in groupby(_messages(subject), key=lambda each: each[1].get("role")):
+        before: str | None = None
+        for entry, message, blocks in run if role == "user" else ():
+            if isinstance(message.get("content"), str):
+                before = before or "text"
+            for block in blocks:
+                if not is_result(block):
+                    before = before or kind(block)
+                elif before is not None:
+                    yield entry, f"a block of type {before!r} stands before a tool result"
+                    break
