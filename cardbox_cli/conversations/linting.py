@@ -45,9 +45,9 @@ def lint_conversation(
 ) -> list[LintFinding]:
     """What the rules of `provider` find in a conversation; messages say where in the file that is.
 
-    One in the provider's own format is checked as it stands there, any other as it would be rendered. Card ids
-    are those that an import into the project gives; positions are the cards' in the box it makes. Rules that
-    are `warned` of find no errors.
+    One in the provider's own format is checked as it stands there, any other as it would be rendered. Card
+    ids are those that an import into the project gives; positions are the cards' in the box it makes. Rules
+    that are `warned` of find no errors.
     """
     record = provider_named(provider)
     is_logged = conversation.format in PROVIDERS and provider_named(conversation.format).files is record.files

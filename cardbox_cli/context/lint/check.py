@@ -64,6 +64,10 @@ def lint(
     ]
     if not hits:
         return []
+    blamed = {id(entry) for rule, entry, _ in hits if rule.severity == "error" and not rule.yields} - {
+        id(None)
+    }
+    hits = [hit for hit in hits if not (hit[0].yields and id(hit[1]) in blamed)]
     places = {id(entry): number for number, entry in enumerate(entries)}
     hits.sort(key=lambda hit: places.get(id(hit[1]), len(entries)))
     return [

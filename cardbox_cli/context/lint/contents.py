@@ -106,8 +106,11 @@ def _empty(subject: Subject) -> Iterator[Hit]:
 @RULES.warning("system-in-history", remedy="put it at the front of the box, or say it as a user")
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
     """System text after the first user or assistant message: a provider with one place for it gets it
-    there, out of its order. Pointers to a parent and result fields are no finding."""
+    there, out of its order. Pointers to a parent and result fields are no finding, nor is any where the
+    model takes it there (Claude Opus 4.8 and later)."""
     roles = subject.history.roles
+    if subject.provider.models.keeps_system(subject.request.model):
+        return
     begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
     if not any(role in roles[begun:] for role in SYSTEM_ROLES):
         return

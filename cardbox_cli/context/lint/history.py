@@ -38,11 +38,11 @@ class HistoryCall(msgspec.Struct, frozen=True, gc=False):
 class History:
     """The messages that cards make, in order, the role of each, and those of which rules ask more.
 
-    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
-    name, `with_other_calls` tool calls that are not the very list of their cards; the cards of
-    `with_originals` keep something of an original. Of cards: `unaddressed` are results of tools without an id, `long_texts` are their
-    texts of `LONG` characters or more, `calls` their tool calls; `types`, `roles_of_cards` and `classes` of
-    contents are those that there are.
+    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a name,
+    `with_other_calls` tool calls that are not the very list of their cards, and the cards of `with_originals`
+    keep something of an original. Of cards: `unaddressed` are results of tools without an id, `long_texts`
+    are their texts of `LONG` characters or more, `calls` their tool calls; `types`, `roles_of_cards` and
+    `classes` of contents are those that there are.
     """
 
     def __init__(self, request: Request) -> None:

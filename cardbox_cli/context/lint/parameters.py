@@ -16,7 +16,7 @@ RULES = Rules()
 
 
 class Range(NamedTuple):
-    """The least and the highest value of a parameter, each included; its name is dotted where it is nested."""
+    """The least and the highest value of a parameter, both included. A nested one has a dotted name."""
 
     name: str
     least: int | float

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partialmethod
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +22,8 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
 
     `finds` says in a sentence what is looked for, `source` names the section of the documentation that says
     so, `remedy` what to do about it where that can be said in general. `logged` is the severity for a request
-    that is checked as it was logged, where that is another: what cbx mends when it renders, it had not.
+    that is checked as it was logged, where that is another: what cbx mends when it renders, it had not. One
+    that `yields` says nothing of a card of which another finds an error.
     """
 
     id: str
@@ -31,6 +32,7 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     remedy: str | None = None
     logged: Severity | None = None
+    yields: bool = False
     find: Find
 
     def severity_for(self, subject: Subject) -> Severity:
@@ -55,14 +57,19 @@ class Rules:
         """The rules as a provider has them: `source` is where it says so, for those that name no source."""
         return (each if each.source else replace(each, source=source) for each in self._rules)
 
-    def _entering(self, severity: Severity, id: str, **named: Any) -> Callable[[Find], Find]:
+    def _entering(
+        self,
+        severity: Severity,
+        id: str,
+        *,
+        logged: Severity | None = None,
+        yields: bool = False,
+        **named: str,
+    ) -> Callable[[Find], Find]:
         def enter(find: Find) -> Find:
-            known: dict[str, Any] = {
-                "finds": " ".join((find.__doc__ or "").split()),
-                "source": self._source,
-                **named,
-            }
-            self._rules.append(LintRule(id=id, severity=severity, find=find, **known))
+            known = {"finds": " ".join((find.__doc__ or "").split()), "source": self._source, **named}
+            rule = LintRule(id=id, severity=severity, find=find, logged=logged, yields=yields, **known)
+            self._rules.append(rule)
             return find
 
         return enter

@@ -6,7 +6,7 @@ those that may be missing, `*` for any other, each with what may stand there:
 
     "text", "integer", "number", "boolean", "null", "object", "any"   that
     "Name"                                                            an object of this type
-    {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; any keys, each a T
+    {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; keys of T
     [T, U]                                                            the one or the other
 
 Pure, but for reading the table once. What no type tells is said by rules.
@@ -23,8 +23,11 @@ import msgspec
 
 from cardbox_cli.model.handwritten.wording import json_kind
 
-# What may be wrong: with the request's own keys, with those of anything in it, with a value.
-Sort: TypeAlias = Literal["parameter-unknown", "key-unknown", "key-missing", "value-invalid"]
+# What may be wrong: with the request's own keys, with those of anything in it, with the kind of a value, or
+# with which of those that there are it is.
+Sort: TypeAlias = Literal["parameter-unknown", "key-unknown", "key-missing", "value-invalid", "value-unknown"]
+# Those that a newer version of the package may know.
+UNKNOWN = ("parameter-unknown", "key-unknown", "value-unknown")
 Place: TypeAlias = tuple[str | int, ...]
 _Type: TypeAlias = Any
 
@@ -51,8 +54,8 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class Schema:
-    """A provider's table. `sdk` is the package that it is from, with its version; `keys` are those of a request,
-    `required` the ones that it must have."""
+    """A provider's table. `sdk` is the package that it is from, with its version; `keys` are those of a
+    request, `required` the ones that it must have."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.sdk: str = table["sdk"]
@@ -68,7 +71,7 @@ class Schema:
         self.required = frozenset(self._required[self._request])
 
     def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
-        """What of a whole request is not as the table says: what is missing, then in the order of its keys."""
+        """What of a whole request is not as the table says: first what is missing, then by its keys."""
         for found in self._of_object(request, self._request, ()):
             is_own = found.sort == "key-unknown" and len(found.place) == 1
             yield Misfit(found.place, "parameter-unknown", found.what) if is_own else found
@@ -86,7 +89,7 @@ class Schema:
             yield from self._of_named(value, wanted, place)
         elif "in" in wanted:
             if value not in wanted["in"] or isinstance(value, bool) != isinstance(wanted["in"][0], bool):
-                yield Misfit(place, "value-invalid", f"{shown(value)}, none of {_listed(wanted['in'])}")
+                yield Misfit(place, "value-unknown", f"{shown(value)}, none of {_listed(wanted['in'])}")
         elif "each" in wanted:
             yield from self._of_items(value, wanted["each"], place)
         else:
@@ -159,7 +162,7 @@ class Schema:
                 return named or [each for each in types if each not in tagged]
             every = [item for known in tagged.values() for item in _values(known)]
             words = f"{shown(value[tag])}, none of {_listed(list(dict.fromkeys(every)))}"
-            return [Misfit((tag,), "value-invalid", words)]
+            return [Misfit((tag,), "value-unknown", words)]
         return []
 
 

@@ -1,7 +1,7 @@
 """Rules about the shape of a request: what the types of the provider's own package refuse (`schema`).
 
-A request that was logged is looked at whole. Of one that is rendered, what stands beside the messages, and the
-messages that keep something of an original: what cards hold in their fields gets its shape from the format.
+A request that was logged is looked at whole. Of one that is rendered, what stands beside the messages, and
+those that keep something of an original: what cards hold in their fields gets its shape from the format.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ def _found(subject: Subject, *, sort: Sort) -> Iterator[Hit]:
 
 def _rule(sort: Sort, finds: str, remedy: str) -> None:
     find: Find = partial(_found, sort=sort)
-    RULES.error(sort, finds=finds, remedy=remedy)(find)
+    RULES.error(sort, finds=finds, remedy=remedy, yields=True)(find)
 
 
 _rule(
@@ -53,8 +53,13 @@ _rule(
 )
 _rule(
     "value-invalid",
-    "A value of another kind than the provider takes there, or none of those that there are.",
+    "A value of another kind than the provider takes there.",
     "write what is wanted there",
+)
+_rule(
+    "value-unknown",
+    "A value, or the type of a part, that is none of those that there are.",
+    "write one of those that the message names",
 )
 
 

@@ -1,4 +1,4 @@
-"""What keeps a JSON schema from being one that a model's answer can be held to, as several providers see it."""
+"""What keeps a JSON schema from being one that an answer can be held to, as several providers see it."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -17,6 +17,8 @@ Block = dict[str, Any]
 # What Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+# The blocks that only system text within the messages may have.
+OF_SYSTEM_INSIDE = ("tool_addition", "tool_removal")
 # The ids that Messages accepts for tool calls.
 _NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 

@@ -1,18 +1,16 @@
-"""Rules about a request to Anthropic as it was logged: what rendering mends, and nobody had.
+"""Rules about a request to Anthropic as it was logged: what rendering mends before anybody sees it.
 
-The same is a warning, or nothing, where cbx makes the request.
+Rules that look at what is rendered, too, and then only warn, stand beside the others, with `logged="error"`.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.parts import is_text, kind, text_at
+from cardbox_cli.context.parts import is_text, kind
 from cardbox_cli.context.providers.anthropic.blocks import is_result
-from cardbox_cli.context.providers.anthropic.tool_ids import ids_in, is_allowed
 from cardbox_cli.context.request import RequestEntry
 
 _MESSAGES = "Anthropic API reference, Create a Message: messages"
@@ -42,27 +40,6 @@ def _blank(subject: Subject) -> Iterator[Hit]:
         may_be_white = message.get("role") == "assistant" and len(texts) < len(blocks)
         if any(not (text if may_be_white else text.strip()) for text in texts):
             yield entry, "a text block is empty, or white"
-
-
-@RULES.error("tool-id-invalid", remedy="import it: rendering writes other ids")
-def _ids(subject: Subject) -> Iterator[Hit]:
-    """As logged, a tool-call id of other characters than letters, digits, `_` and `-`, or two calls of one
-    id. Rendering sends others."""
-    called: Counter[str] = Counter()
-    for entry, _, blocks in _messages(subject):
-        for call_id in dict.fromkeys(ids_in(blocks)):
-            if not is_allowed(call_id):
-                yield (
-                    entry,
-                    f"the tool-call id {call_id!r} has other characters than letters, digits, _ and -",
-                )
-        own = [
-            text_at(block, "id") or "" for block in blocks if kind(block) in ("tool_use", "server_tool_use")
-        ]
-        called.update(own)
-        for call_id in dict.fromkeys(own):
-            if call_id and called[call_id] > 1:
-                yield entry, f"an earlier call has the id {call_id!r}"
 
 
 @RULES.error(

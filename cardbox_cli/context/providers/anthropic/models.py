@@ -36,7 +36,7 @@ _LAST_WITH_USER_FIRST = (4, 4)
 # Names of before the family stood first in them.
 _OLD = re.compile(r"claude-(?:instant|[23])(?![0-9])")
 
-# Anthropic docs, Effort: the levels of each version, from the newest on; before the last of them there is none.
+# Anthropic docs, Effort: the levels of each version, from the newest on; before the last there is none.
 _ALL_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
     ((4, 7), _ALL_EFFORTS),
@@ -135,4 +135,9 @@ def _bare(model: str) -> str:
     return name[name.find("claude") :].replace(".", "-") if "claude" in name else name
 
 
-MODELS = Models(recognises=lambda model: "claude" in model, holding=_HOLDING, bare_name=_bare)
+MODELS = Models(
+    recognises=lambda model: "claude" in model,
+    holding=_HOLDING,
+    bare_name=_bare,
+    keeps_system=takes_system_inside,
+)

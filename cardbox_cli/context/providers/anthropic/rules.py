@@ -77,8 +77,8 @@ _OWN = Rules(_MESSAGES)
 
 @_OWN.error("first-message-not-user", remedy="begin the box with what the user said")
 def _first_message(subject: Subject) -> Iterator[Hit]:
-    """A first message, system text aside, that is not the user's, for a model before Claude 4.5, or where none
-    is named."""
+    """A first message, system text aside, that is not the user's, for a model before Claude 4.5, or where
+    none is named."""
     sent = subject.view(SentMessages)
     first = sent.at(0) if wants_user_first(subject.request.model) else None
     if first is not None and first.role != "user":
@@ -251,7 +251,7 @@ def _marks(block: Any) -> int:
 # --- tool calls
 
 
-@_OWN.warning("tool-id-repeated", source=_TOOL_USE)
+@_OWN.warning("tool-id-repeated", source=_TOOL_USE, logged="error")
 def _repeated_ids(subject: Subject) -> Iterator[Hit]:
     """A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike."""
     for change, repeats in _renamed(subject):
@@ -260,7 +260,7 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
             yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
-@_OWN.warning("tool-id-characters", source=_TOOL_USE)
+@_OWN.warning("tool-id-characters", source=_TOOL_USE, logged="error")
 def _id_characters(subject: Subject) -> Iterator[Hit]:
     """A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, with a
     number behind it where another id is the same then."""

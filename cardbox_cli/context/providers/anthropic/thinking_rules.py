@@ -28,7 +28,7 @@ def _mode(subject: Subject) -> str | None:
     return text_at(subject.request.config.get("thinking"), "type")
 
 
-@RULES.warning("thinking-unsigned")
+@RULES.warning("thinking-unsigned", logged="error")
 def _unsigned(subject: Subject) -> Iterator[Hit]:
     """Thinking without a signature, which is left out."""
     for entry, card in subject.of_type(REASONING):

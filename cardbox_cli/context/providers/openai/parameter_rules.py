@@ -133,5 +133,5 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
 
 def _answer_schema(subject: Subject) -> dict[str, Any]:
     wanted = subject.beside.get("response_format")
-    schema = wanted.get("json_schema") if kind(wanted) == "json_schema" else None
+    schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
     return schema if isinstance(schema, dict) else {}

@@ -165,8 +165,8 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
     remedy="write calls and tools as functions, parameters as an object's schema",
 )
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    """A `tool_calls` that is no list of calls, a call or a tool of no known type or without its value,
-    parameters of a tool that are no schema of an object."""
+    """A `tool_calls` that is no list of calls, a call of no known type or without its value, parameters of a
+    tool that are no schema of an object."""
     history = subject.history
     others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
     if history.with_other_calls or any(others):
@@ -193,14 +193,9 @@ def _malformed_calls(subject: Subject) -> Iterator[Hit]:
 
 
 def _tool_problem(tool: Any) -> str | None:
-    name = kind(tool)
-    if name not in _TOOL_TYPES:
-        return f"is of type {name!r}, not 'function' or 'custom'"
-    value = tool.get(name)
-    if not isinstance(value, dict):
-        return f"has no {name!r}"
-    schema = value.get("parameters")
-    return None if name == "custom" or schema in (None, {}) else schema_problem(schema, "parameters")
+    function = tool.get("function") if kind(tool) == "function" else None
+    schema = function.get("parameters") if isinstance(function, dict) else None
+    return None if schema in (None, {}) else schema_problem(schema, "parameters")
 
 
 @_OWN.error(
