@@ -19,8 +19,8 @@ PROVIDERS = {
     "openai": "cardbox_cli.context.providers.openai",
     "anthropic": "cardbox_cli.context.providers.anthropic",
 }
-# Those who take a provider's format and have rules of their own, by which requests are checked and no more: by
-# name the format, and the module whose PROVIDER is the record.
+# Those who take a provider's format and have rules of their own, by which requests are checked, and no more:
+# the format, and the module whose PROVIDER is the record.
 HOSTS = {"openai-compatible": ("openai", "cardbox_cli.context.providers.openai.compatible")}
 # The one that is meant where nothing tells another.
 DEFAULT = next(iter(PROVIDERS))

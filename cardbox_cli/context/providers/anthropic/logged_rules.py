@@ -29,7 +29,11 @@ def _messages(subject: Subject) -> Iterator[tuple[RequestEntry, dict[str, Any], 
 @RULES.error("content-blank", remedy="leave the message or the block out, or write something in it")
 def _blank(subject: Subject) -> Iterator[Hit]:
     """As logged, a message without content, unless it is the assistant's and the last, or an empty or white
-    text block; the assistant may say a white one beside other blocks. Rendering leaves them out."""
+    text block, in `system`, too; the assistant may say a white one beside other blocks. Rendering leaves them
+    out."""
+    system = subject.beside.get("system") if subject.logged is not None else None
+    if isinstance(system, list) and any(is_text(block) and not block["text"].strip() for block in system):
+        yield None, "a text block of system is empty, or white"
     messages = list(_messages(subject))
     for number, (entry, message, blocks) in enumerate(messages, 1):
         is_last = number == len(messages) and message.get("role") == "assistant"

@@ -100,7 +100,7 @@ def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
     penalties other than 0, `logprobs`, `logit_bias`; `stop` for o3 and o4-mini. From GPT-5.1 on, all but
     `max_tokens` is found where a `reasoning_effort` is set."""
     model = subject.request.model
-    if not subject.request.config or not is_reasoning(model):
+    if not is_reasoning(model):
         return
     sent = subject.beside
     if sent.get("max_tokens") is not None:
