@@ -204,15 +204,6 @@ def _no_messages(subject: Subject) -> Iterator[Hit]:
         yield None, "the request has no message besides system text"
 
 
-@RULES.warning("nothing-asked", source=_LAYERS, remedy="render a box that holds the conversation, too")
-def _nothing_asked(subject: Subject) -> Iterator[Hit]:
-    """Nothing but system text, which a provider takes that has it among the messages."""
-    roles = [message.body.get("role") for message in subject.request.messages]
-    is_taken = len(subject.provider.message_keys) == 1
-    if roles and is_taken and all(role in SYSTEM_ROLES for role in roles):
-        yield None, "the request has no message besides system text"
-
-
 @RULES.warning("not-expressible")
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
     """What the provider's format cannot say: it is left out, or sent as mere text."""

@@ -136,8 +136,7 @@ class Schema:
         """What is wrong by the alternative that is meant, which an object says by its type or role."""
         fitting = [each for each in wanted if _fits(value, each, self._types)]
         if not fitting:
-            kinds = " or ".join(dict.fromkeys(_kind(each, self._types) for each in wanted))
-            yield Misfit(place, "value-invalid", f"{shown(value)}, and not {kinds}")
+            yield self._of_none(value, wanted, place)
             return
         if isinstance(value, dict) and len(fitting) > 1:
             fitting = self._tagged(value, fitting) or fitting
@@ -146,6 +145,14 @@ class Schema:
                 return
         # The fewest misfits: what comes nearest to one of them.
         yield from min((list(self._of(value, each, place)) for each in fitting), key=len)
+
+    def _of_none(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
+        """The misfit of a value that is of no kind that is wanted, or none of the few that there are."""
+        values = [item for each in wanted for item in _values(each)]
+        if any(type(value) is type(item) for item in values):
+            return Misfit(place, "value-unknown", f"{shown(value)}, none of {_listed(values)}")
+        kinds = " or ".join(dict.fromkeys(_kind(each, self._types) for each in wanted))
+        return Misfit(place, "value-invalid", f"{shown(value)}, and not {kinds}")
 
     def _tagged(self, value: dict[str, Any], types: list[_Type]) -> list[Any]:
         """The types among these that the value says it is of; a misfit where it says another."""

@@ -78,8 +78,11 @@ def _of_logged(subject: Subject) -> Iterator[_Found]:
     schema, key = _schema(subject), subject.provider.message_keys[-1]
     for number, (entry, message) in enumerate(subject.logged.messages):
         yield from ((entry, misfit) for misfit in schema.misfits_of_item(key, number, message))
+    beside = {name: value for name, value in subject.logged.beside.items() if name != key}
     if subject.logged.is_request:
-        yield from ((None, misfit) for misfit in schema.misfits({**subject.logged.beside, key: []}))
+        yield from ((None, misfit) for misfit in schema.misfits({**beside, key: []}))
+    else:
+        yield from _of_parameters(schema, beside)
 
 
 def is_request(provider: Provider, beside: Mapping[str, Any]) -> bool:
@@ -91,13 +94,18 @@ def is_request(provider: Provider, beside: Mapping[str, Any]) -> bool:
     return not (schema.required - messages or schema.keys - messages).isdisjoint(beside)
 
 
+def _of_parameters(schema: Schema, parameters: Mapping[str, Any]) -> Iterator[_Found]:
+    """The misfits of some parameters, which are not all that a request has."""
+    for misfit in schema.misfits({key: value for key, value in parameters.items() if key in schema.keys}):
+        if misfit.sort != "key-missing" or len(misfit.place) > 1:
+            yield None, misfit
+
+
 def _of_rendered(subject: Subject) -> Iterator[_Found]:
     schema, keys, request = _schema(subject), subject.provider.message_keys, subject.request
     if request.config or request.tools:
         beside = {key: value for key, value in subject.beside.items() if key not in keys}
-        for misfit in schema.misfits(beside):
-            if misfit.sort != "key-missing" or len(misfit.place) > 1:
-                yield None, misfit
+        yield from _of_parameters(schema, beside)
     for entry, _, message in subject.history.with_originals:
         body = subject.provider.body(msgspec.structs.replace(request, messages=[message]))
         for number, item in enumerate(body[keys[-1]]):

@@ -13,6 +13,7 @@ from cardbox_cli.context.lint.tools import arguments_problem, name_problem, sche
 from cardbox_cli.context.parts import kind, text_at, texts_in, tool_name
 from cardbox_cli.context.providers.openai import model_rules, parameter_rules
 from cardbox_cli.context.providers.openai.body import runs
+from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.handwritten.wording import json_kind
 
 _LONGEST_ID = 40
@@ -86,6 +87,14 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
             continue
         if (problem := arguments_problem(call.function.get("arguments"))) is not None:
             yield call.entry, f"the arguments of {call.name!r} are {problem}"
+
+
+@_OWN.warning("nothing-asked", remedy="render a box that holds the conversation, too")
+def _nothing_asked(subject: Subject) -> Iterator[Hit]:
+    """Nothing but system text, which OpenAI takes, as it stands among the messages."""
+    roles = [message.body.get("role") for message in subject.request.messages]
+    if roles and all(role in SYSTEM_ROLES for role in roles):
+        yield None, "the request has no message besides system text"
 
 
 @_OWN.error("content-null", remedy="leave the message out, or give it a text")
