@@ -69,14 +69,52 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
         return _SNAPSHOT.sub("", self.bare_name(model), count=1)
 
 
+def plain_request(beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The parameters and the tools of a request that has them by the names that an llm_config has."""
+    tools = beside.get("tools")
+    config = {key: value for key, value in beside.items() if key != "tools"}
+    return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+
+class MessageShape(msgspec.Struct, frozen=True):
+    """How a provider's messages are told from other values: the key that they stand at in a request, and what
+    one of them is like.
+
+    `is_own`: no other provider's look like that, so that one of them tells the format whatever else is there.
+    `takes_text`: in the place of the messages there may be one text.
+    """
+
+    key: str
+    is_message: Callable[[Any], bool]
+    is_own: bool = False
+    takes_text: bool = False
+
+
+def has_role(value: Any) -> bool:
+    """Whether it is a message of most formats: an object that says who speaks."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str)
+
+
+def no_problem(_: Any) -> str | None:
+    """Nothing but its role keeps a value from being a message."""
+    return None
+
+
+CHAT_SHAPE = MessageShape("messages", has_role)
+
+
 class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     """How files with a list of the provider's messages are read as cards, and written.
 
-    `roles` are those that messages may have. `marks_beside` and `marks_message` tell whether what stands
-    beside the messages, or a message, is in no other format. `system_key` is where a system prompt stands
-    beside the messages, and `draft_system` makes its card. `draft` makes the cards of a message, ids left
-    open; `keep_original` gives the first card what `export` needs to give back the second. `export` gives
-    what stands beside the messages, and these.
+    `roles` are those that messages may have, `shape` is what these are like. `marks_beside` and
+    `marks_message` say, in words, by what the things beside the messages, or a message, are of no other
+    format; None for what bears no mark. `system_keys` are where a system prompt stands beside the messages, the first one being
+    usual, and `draft_system` makes its card of the key and the value. `gather` joins messages that are stored
+    as one, each with the number of its first. `problem` says what keeps a value from being a message, where more than the role can.
+
+    `draft` makes the cards of a message, ids left open; `keep_original` gives the first card what `export`
+    needs to give back the second. `export` gives what stands beside the messages, and these. `read_request`
+    makes an llm_config and tools, as every provider's `body` takes them, of what else a request holds.
 
     `keyspace` begins the keys of conversations, so that one file taken as two formats makes two boxes.
     `request_keys` stand only beside the messages of a request to this provider; `parameters` are those of a
@@ -85,13 +123,17 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     keyspace: tuple[str, ...]
     roles: Sequence[str]
-    marks_message: Callable[[Any], bool]
-    draft: Callable[[Body], list[CardDraft]]
+    marks_message: Callable[[Any], str | None]
+    draft: Callable[[Any], list[CardDraft]]
     keep_original: Callable[[CardDraft, CardDraft], CardDraft]
-    export: Callable[[Iterable[Card]], tuple[Body, Iterator[Body]]]
-    marks_beside: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    system_key: str | None = None
-    draft_system: Callable[[Any], CardDraft] | None = None
+    export: Callable[[Iterable[Card]], tuple[Body, Iterator[Any]]]
+    shape: MessageShape = CHAT_SHAPE
+    marks_beside: Callable[[Mapping[str, Any]], str | None] = lambda _: None
+    system_keys: Sequence[str] = ()
+    draft_system: Callable[[str, Any], CardDraft] | None = None
+    gather: Callable[[Iterable[Any]], Iterator[tuple[int, Any]]] = enumerate
+    problem: Callable[[Any], str | None] = no_problem
+    read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
     request_keys: Sequence[str] = ()
     parameters: Sequence[str] = ()
 
@@ -125,6 +167,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     conversation that messages belong to, which calls and results must be neighbours in; -1 for one that is in
     none. `sent` lists the messages of a request as a prefix cache finds them; `message_keys` are the keys of
     the body that hold them, the list last, `cached_parameters` those that stand before them in the cache.
+    `runs_tool` tells the tools that the provider runs itself, or alone knows.
 
     `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
     request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
@@ -147,6 +190,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     sent: Callable[[Request], Iterable[SentMessage]]
     message_keys: Sequence[str] = ("system", "messages")
     cached_parameters: Sequence[str] = ()
+    runs_tool: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
     models: Models
     hottest: int = 2

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 PROVIDERS = {
     "openai": "cardbox_cli.context.providers.openai",
     "anthropic": "cardbox_cli.context.providers.anthropic",
+    "openai-responses": "cardbox_cli.context.providers.openai_responses",
+    "gemini": "cardbox_cli.context.providers.gemini",
+    "bedrock-converse": "cardbox_cli.context.providers.bedrock_converse",
 }
 # Those who take a provider's format and have rules of their own, by which requests are checked, and no more:
 # the format, and the module whose PROVIDER is the record.

@@ -63,7 +63,7 @@ def conversations(real_data: Path) -> list[list[RequestEntry]]:
     boxes = []
     for file in sorted([*real_data.glob("claude-code_*"), *real_data.glob("tau-bench_*")]):
         documents = documents_in(file.read_bytes())
-        for conversation in choose_format(None, documents).read(documents):
+        for conversation in choose_format(None, documents).format.read(documents):
             drafts = [each for drafted in drafts_of(conversation, "p") for each in drafted.cards]
             slots = [
                 Slot(place, draft.card_id, card_of(draft, "p"), "present")

@@ -89,7 +89,7 @@ def _text(content: Any) -> str:
 
 def conversations(file: Path) -> list[Conversation]:
     documents = documents_in(file.read_bytes())
-    return list(choose_format(None, documents).read(documents))
+    return list(choose_format(None, documents).format.read(documents))
 
 
 def test_real_openai_conversations_come_back_from_anthropic(real_data: Path) -> None:

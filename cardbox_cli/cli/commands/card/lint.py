@@ -63,7 +63,7 @@ def _findings(
 
     with open_file(file) as opened:
         documents = Documents(Source(opened, source_name(file)))
-        module = choose_format(wanted, documents)
+        module, _ = choose_format(wanted, documents)
         own = module.provider
         findings: list[LintFinding] = []
         providers: set[str] = set()

@@ -2,6 +2,7 @@
 
 from cardbox_cli.context.providers.anthropic import answers, body, cards, encoding, losses, models
 from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.turns import steps
 
 PROVIDER = Provider(
     name=encoding.NAME,
@@ -14,7 +15,7 @@ PROVIDER = Provider(
     lost_in_request=losses.in_request,
     body=body.body,
     renamed_calls=lambda messages: body.conversation(messages, None)[1],
-    steps=body.steps,
+    steps=steps,
     sent=body.sent,
     # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
     cached_parameters=("tool_choice", "thinking"),

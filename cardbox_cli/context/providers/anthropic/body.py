@@ -4,7 +4,7 @@ Source: `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import dropwhile, groupby
+from itertools import dropwhile
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from cardbox_cli.context.providers.anthropic.encoding import as_blocks
 from cardbox_cli.context.providers.anthropic.models import takes_system_inside
 from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
 from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
+from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.layers import CHECKPOINT
 
@@ -80,31 +81,9 @@ def moved(messages: Iterable[Message], model: str | None) -> list[Message]:
     return [message for message in behind if id(message) in tops]
 
 
-def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """The messages, in lists of neighbours of one role, sent as one; each system text is its own."""
-    for role, run in groupby(messages, key=lambda message: message.body["role"]):
-        if role == "system":
-            yield from ([message] for message in run)
-        else:
-            yield list(run)
-
-
 def results_first(block: Any) -> bool:
     """The key by which the blocks of a user's message are sorted."""
     return kind(block) != "tool_result"
-
-
-def steps(messages: Sequence[Message]) -> list[int]:
-    """The step of each message: neighbours of one role are one; system text, which moves, is in none (-1)."""
-    numbers: list[int] = []
-    number, before = 0, None
-    for message in messages:
-        role = message.body["role"]
-        if role != "system":
-            number += role != before
-            before = role
-        numbers.append(-1 if role == "system" else number)
-    return numbers
 
 
 def sent(request: Request) -> Iterator[SentMessage]:

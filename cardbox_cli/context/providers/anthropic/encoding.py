@@ -20,9 +20,10 @@ from cardbox_cli.context.providers.anthropic.blocks import (
 )
 from cardbox_cli.context.providers.chat import chat_body
 from cardbox_cli.context.providers.provider import AnyCard, Body
+from cardbox_cli.context.providers.turns import role_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
-from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
+from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import ToolResultContent
 
 NAME = "anthropic"
@@ -54,13 +55,6 @@ def _result_text(blocks: Any, text: Any) -> Any:
     """The text of a tool result, with a word for what is no text: tool messages hold nothing else."""
     content = blocks[0].get("content") if isinstance(blocks, list) and len(blocks) == 1 else None
     return plain_text(content) if isinstance(content, list) and content else text
-
-
-def role_of(card: AnyCard) -> str:
-    """Whose message it is: system, assistant or user, who also brings the tools' results."""
-    if card.role in SYSTEM_ROLES:
-        return "system"
-    return "assistant" if card.role == "assistant" else "user"
 
 
 def content_of(card: AnyCard) -> Any:
