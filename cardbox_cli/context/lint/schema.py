@@ -2,16 +2,22 @@
 
 A table is `request_schema.json` in the provider's folder, made by `make schemas`. It has the package with its
 version (`sdk`), the type that a whole request is (`request`), and all `types` by name: their keys, `?` behind
-those that may be missing, `*` for any other, each with what may stand there:
+those that may be missing, `*` for any other, each with what may stand there; a type with the key `!` has one
+of its keys and no other. Where `proto_json` stands, keys may be written in snake_case, too, and one of some
+values in any case, or as a number. What may stand somewhere:
 
     "text", "integer", "number", "boolean", "null", "object", "any"   that
     "Name"                                                            an object of this type
     {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; keys of T
     [T, U]                                                            the one or the other
+    {"is": "text", "like": "a+"}                                      that, of this pattern
+
+The third and the last may have a `least` and a `most`: of a number, or of how many or how long.
 
 Pure, but for reading the table once. What no type tells is said by rules.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
@@ -24,8 +30,15 @@ import msgspec
 from cardbox_cli.model.handwritten.wording import json_kind
 
 # What may be wrong: with the request's own keys, with those of anything in it, with the kind of a value, or
-# with which of those that there are it is.
-Sort: TypeAlias = Literal["parameter-unknown", "key-unknown", "key-missing", "value-invalid", "value-unknown"]
+# with which of those that there are it is, or with how large it is.
+Sort: TypeAlias = Literal[
+    "parameter-unknown",
+    "key-unknown",
+    "key-missing",
+    "value-invalid",
+    "value-unknown",
+    "value-out-of-range",
+]
 # Those that a newer version of the package may know.
 UNKNOWN = ("parameter-unknown", "key-unknown", "value-unknown")
 Place: TypeAlias = tuple[str | int, ...]
@@ -61,14 +74,24 @@ class Schema:
         self.sdk: str = table["sdk"]
         self._types: Mapping[str, Mapping[str, _Type]] = table["types"]
         self._request: str = table["request"]
-        self._known = {
-            name: {key.rstrip("?"): each for key, each in keys.items()} for name, keys in self._types.items()
-        }
+        self._is_proto = bool(table.get("proto_json"))
+        self._spellings = (str, _snake) if self._is_proto else (str,)
+        self._known = {name: self._keys(keys) for name, keys in self._types.items()}
         self._required = {
-            name: [key for key in keys if key[-1:] not in ("?", "*")] for name, keys in self._types.items()
+            name: [key for key in keys if key[-1:] not in ("?", "*", "!")]
+            for name, keys in self._types.items()
         }
         self.keys = frozenset(self._known[self._request])
         self.required = frozenset(self._required[self._request])
+
+    def _keys(self, keys: Mapping[str, _Type]) -> dict[str, _Type]:
+        """What may stand at the keys of a type, however they are written."""
+        return {
+            spell(key.rstrip("?")): each
+            for key, each in keys.items()
+            if key != "!"
+            for spell in self._spellings
+        }
 
     def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
         """What of a whole request is not as the table says: first what is missing, then by its keys."""
@@ -88,12 +111,20 @@ class Schema:
         elif isinstance(wanted, str):
             yield from self._of_named(value, wanted, place)
         elif "in" in wanted:
-            if value not in wanted["in"] or isinstance(value, bool) != isinstance(wanted["in"][0], bool):
+            if not self._is_one_of(value, wanted["in"]):
                 yield Misfit(place, "value-unknown", f"{shown(value)}, none of {_listed(wanted['in'])}")
         elif "each" in wanted:
-            yield from self._of_items(value, wanted["each"], place)
+            yield from self._of_items(value, wanted, place)
+        elif "is" in wanted:
+            found = list(self._of_named(value, wanted["is"], place))
+            yield from found or _of_bounds(value, wanted, place)
         else:
             yield from self._of_values(value, wanted["map"], place)
+
+    def _is_one_of(self, value: Any, values: Sequence[Any]) -> bool:
+        if self._is_proto and not isinstance(value, bool):
+            return isinstance(value, int) or (isinstance(value, str) and value.upper() in values)
+        return value in values and isinstance(value, bool) == isinstance(values[0], bool)
 
     def _of_named(self, value: Any, wanted: str, place: Place) -> Iterator[Misfit]:
         if wanted not in _PLAIN:
@@ -101,12 +132,13 @@ class Schema:
         elif not _is(value, wanted):
             yield Misfit(place, "value-invalid", f"{shown(value)}, and not {_KINDS[wanted]}")
 
-    def _of_items(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
+    def _of_items(self, value: Any, wanted: Mapping[str, _Type], place: Place) -> Iterator[Misfit]:
         if not isinstance(value, list):
             yield Misfit(place, "value-invalid", f"{shown(value)}, and not a list")
             return
+        yield from _of_bounds(value, wanted, place)
         for number, item in enumerate(value):
-            yield from self._of(item, wanted, (*place, number))
+            yield from self._of(item, wanted["each"], (*place, number))
 
     def _of_values(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
         if not isinstance(value, dict):
@@ -121,8 +153,10 @@ class Schema:
             return
         known = self._known[name]
         for key in self._required[name]:
-            if key not in value:
+            if not any(spell(key) in value for spell in self._spellings):
                 yield Misfit((*place, key), "key-missing", "missing")
+        if "!" in self._types[name] and len(value.keys() & known.keys()) != 1:
+            yield Misfit(place, "value-invalid", f"to have one of the keys {', '.join(known)}")
         others = known.get("*")
         for key, item in value.items():
             if key in known and key != "*":
@@ -134,7 +168,7 @@ class Schema:
 
     def _of_any(self, value: Any, wanted: Sequence[_Type], place: Place) -> Iterator[Misfit]:
         """What is wrong by the alternative that is meant, which an object says by its type or role."""
-        fitting = [each for each in wanted if _fits(value, each, self._types)]
+        fitting = [each for each in wanted if self._fits(value, each)]
         if not fitting:
             yield self._of_none(value, wanted, place)
             return
@@ -145,6 +179,16 @@ class Schema:
                 return
         # The fewest misfits: what comes nearest to one of them.
         yield from min((list(self._of(value, each, place)) for each in fitting), key=len)
+
+    def _fits(self, value: Any, wanted: _Type) -> bool:
+        """Whether a value is of the kind that is wanted, whatever it holds."""
+        if isinstance(wanted, str):
+            return isinstance(value, dict) if wanted in self._types else _is(value, wanted)
+        if "in" in wanted:
+            return self._is_one_of(value, wanted["in"])
+        if "is" in wanted:
+            return _is(value, wanted["is"])
+        return isinstance(value, list if "each" in wanted else dict)
 
     def _of_none(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
         """The misfit of a value that is of no kind that is wanted, or none of the few that there are."""
@@ -207,6 +251,21 @@ _KINDS = {
 }
 
 
+def _of_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
+    """What of a value is below the least or above the most, or not of the pattern."""
+    is_sized = isinstance(value, str | list)
+    size, least, most = len(value) if is_sized else value, wanted.get("least"), wanted.get("most")
+    if (least is not None and size < least) or (most is not None and size > most):
+        bounds = f"{least or 0} or more" if most is None else f"from {least or 0} to {most}"
+        yield Misfit(place, "value-out-of-range", f"{size}{' long' if is_sized else ''}, not {bounds}")
+    elif "like" in wanted and not re.fullmatch(wanted["like"], value):
+        yield Misfit(place, "value-out-of-range", f"{shown(value)}, which is not like {wanted['like']}")
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
+
+
 def _is(value: Any, kind: str) -> bool:
     if isinstance(value, bool) and kind not in ("boolean", "any"):
         return False
@@ -215,20 +274,13 @@ def _is(value: Any, kind: str) -> bool:
     return isinstance(value, _PLAIN[kind])
 
 
-def _fits(value: Any, wanted: _Type, types: Mapping[str, Any]) -> bool:
-    """Whether a value is of the kind that is wanted, whatever it holds."""
-    if isinstance(wanted, str):
-        return isinstance(value, dict) if wanted in types else _is(value, wanted)
-    if "in" in wanted:
-        return value in wanted["in"]
-    return isinstance(value, list if "each" in wanted else dict)
-
-
 def _kind(wanted: _Type, types: Mapping[str, Any]) -> str:
     if isinstance(wanted, str):
         return "an object" if wanted in types else _KINDS[wanted]
     if "in" in wanted:
         return _listed(wanted["in"])
+    if "is" in wanted:
+        return _KINDS[wanted["is"]]
     return "a list" if "each" in wanted else "an object"
 
 

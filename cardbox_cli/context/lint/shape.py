@@ -57,6 +57,11 @@ _rule(
     "write what is wanted there",
 )
 _rule(
+    "value-out-of-range",
+    "A number, a text or a list that is smaller or larger than the provider takes there.",
+    "write what is within the bounds that the message names",
+)
+_rule(
     "value-unknown",
     "A value, or the type of a part, that is none of those that there are.",
     "write one of those that the message names",
