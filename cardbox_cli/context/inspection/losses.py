@@ -41,8 +41,10 @@ class Loss(msgspec.Struct, frozen=True):
 
 def losses(request: Request, provider: str) -> list[Loss]:
     """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
+    record = provider_named(provider)
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
-    return losses_of(filter(may_lose, cards), request, provider_named(provider))
+    moved = [Loss(card_id, what) for card_id, what in record.lost_in_request(request)]
+    return moved + losses_of(filter(may_lose, cards), request, record)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:

@@ -39,12 +39,11 @@ class HistoryCall(msgspec.Struct, frozen=True, gc=False):
 class History:
     """The messages that cards make, in order, the role of each, and those of which rules ask more.
 
-    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
-    name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
-    results of tools without an id, `named_results` those
-    that somebody wrote the tool's name to, `with_originals` keep something of an original, `long_texts` are their
-    texts of `LONG` characters or more, `calls` their tool calls; `types`, `roles_of_cards` and `classes` of
-    contents are those that there are.
+    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a name,
+    `with_other_calls` tool calls that are not the very list of their cards, and the cards of `with_originals`
+    keep something of an original. Of cards: `unaddressed` are results of tools without an id, `named_results`
+    those that somebody wrote the tool's name to, `long_texts` are their texts of `LONG` characters or more,
+    `calls` their tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
     """
 
     def __init__(self, request: Request) -> None:
@@ -55,7 +54,7 @@ class History:
         self.named: list[CardMessage] = []
         self.with_other_calls: list[CardMessage] = []
         self.unaddressed: list[tuple[RequestEntry, Card]] = []
-        self.with_originals: list[Card] = []
+        self.with_originals: list[CardMessage] = []
         self.named_results: list[Card] = []
         self.long_texts: list[tuple[RequestEntry, str]] = []
         self.calls: list[HistoryCall] = []
@@ -70,12 +69,10 @@ class History:
                 self._note_message((entry, entry.slot.card, message))
 
     def _note_card(self, entry: RequestEntry, card: Card) -> None:
-        content, metadata = card.content, card.metadata
+        content = card.content
         self.types.add(card.type)
         self.roles_of_cards.add(card.role)
         self.classes.add(type(content))
-        if "source_message" in metadata or "source_blocks" in metadata:
-            self.with_originals.append(card)
         if card.tool_calls:
             self._note_calls(entry, card.tool_calls)
         if card.type == TOOL_RESULT:
@@ -107,6 +104,8 @@ class History:
             self.not_text.append(noted)
         elif not content or content.isspace():
             self.blank.append(noted)
+        if "source_message" in card.metadata or "source_blocks" in card.metadata:
+            self.with_originals.append(noted)
         if "name" in body:
             self.named.append(noted)
         calls = body.get("tool_calls")

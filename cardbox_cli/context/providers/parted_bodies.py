@@ -13,6 +13,7 @@ from cardbox_cli.context.messages import Message, NoMessage, never_a_message
 from cardbox_cli.context.providers.parted import Part, Parting, encode, parts_of
 from cardbox_cli.context.providers.provider import Body, SentMessage
 from cardbox_cli.context.providers.turns import gathered, placed, role_of, runs
+from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import Card, CardDraft
@@ -48,9 +49,9 @@ def merged(parting: Parting, messages: Iterable[Message]) -> Iterator[tuple[str,
             yield role, parts
 
 
-def sent(parting: Parting, messages: Sequence[Message]) -> Iterator[SentMessage]:
+def sent(parting: Parting, request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: system text first, then the parts of the others."""
-    made = in_parts(parting, messages)
+    made = in_parts(parting, request.messages)
     system = (place for place, message in enumerate(made) if message.body["role"] == "system")
     for number, place in enumerate(system, 1):
         yield SentMessage("system", number, made[place].body, [place])

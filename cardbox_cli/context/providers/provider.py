@@ -44,6 +44,7 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
 
     `holding` lists models by the tokens that they hold, as `bare_name` makes their names. `documents_costs`:
     whether the provider says what a plain message of the model costs beside its text.
+    `keeps_system`: whether system text within a history is what the model is made for.
     """
 
     recognises: Callable[[str], bool]
@@ -51,17 +52,21 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
     bare_name: Callable[[str], str] = bare_name
     tokenizer: Callable[[str], Tokenizer] = lambda _: ESTIMATE
     documents_costs: Callable[[str], bool] = lambda _: False
+    keeps_system: Callable[[str | None], bool] = lambda _: False
 
     def window(self, model: str) -> int | None:
         """How many tokens a model holds, None where that is not known.
 
         By the whole name but for the mark of a snapshot: what goes on in another way is another model.
         """
-        name = self.bare_name(model)
-        names = (name, _SNAPSHOT.sub("", name, count=1))
+        names = (self.bare_name(model), self.plain_name(model))
         return next(
             (tokens for each in names for tokens, known in self.holding.items() if each in known), None
         )
+
+    def plain_name(self, model: str) -> str:
+        """A model's name without what a gateway puts before it, and without the mark of a snapshot."""
+        return _SNAPSHOT.sub("", self.bare_name(model), count=1)
 
 
 def plain_request(beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -155,17 +160,19 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     Cards: `encode` makes a card the message that is sent, or says why it is none. `chat_original` is the
     message in the chat form that a card imported from this format keeps, None for any other card;
     `lost_in_chat` what of such a card the chat form leaves out, `lost_of_chat` what this format leaves out of
-    a card in the chat form, both in words.
+    a card in the chat form, both in words; `lost_in_request` what is lost of a request's messages besides,
+    with the cards they come from.
 
     Requests: `body` makes the JSON body of a request whose messages `encode` made, without a model where none
     is known. `renamed_calls` are the tool calls that get other ids in it. `steps` numbers the steps of a
     conversation that messages belong to, which calls and results must be neighbours in; -1 for one that is in
-    none. `sent` lists the messages as a prefix cache finds them; `message_keys` are the keys of the body that
-    hold them, `cached_parameters` those that stand before them in the cache. `runs_tool` tells the tools that
-    the provider runs itself, or alone knows.
+    none. `sent` lists the messages of a request as a prefix cache finds them; `message_keys` are the keys of
+    the body that hold them, the list last, `cached_parameters` those that stand before them in the cache.
+    `runs_tool` tells the tools that the provider runs itself, or alone knows.
 
-    `rules` names the module whose RULES are the lint's; `hottest` is the highest temperature. `answers` is
-    None for a provider whose answers are in another's format.
+    `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
+    request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
+    temperature. `answers` is None for a provider whose answers are in another's format.
     """
 
     name: str
@@ -176,11 +183,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     chat_original: Callable[[AnyCard], Body | None] = lambda _: None
     lost_in_chat: Callable[[Card], Iterable[str]] = lambda _: ()
     lost_of_chat: Callable[[Card], Iterable[str]] = lambda _: ()
+    lost_in_request: Callable[[Request], Iterable[tuple[str | None, str]]] = lambda _: ()
 
     body: Callable[[Request], Body]
     renamed_calls: Callable[[Sequence[Message]], Sequence[RenamedCall]] = lambda _: ()
     steps: Callable[[Sequence[Message]], list[int]]
-    sent: Callable[[Sequence[Message]], Iterable[SentMessage]]
+    sent: Callable[[Request], Iterable[SentMessage]]
     message_keys: Sequence[str] = ("system", "messages")
     cached_parameters: Sequence[str] = ()
     runs_tool: Callable[[Mapping[str, Any]], bool] = lambda _: False
@@ -188,5 +196,6 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     models: Models
     hottest: int = 2
     rules: str
+    schema: str = ""
     files: MessageFiles
     answers: Answers | None = None

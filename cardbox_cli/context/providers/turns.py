@@ -56,9 +56,10 @@ def placed(messages: Iterable[Message]) -> list[Message]:
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """The messages, in lists of neighbours of one role, which are sent as one."""
-    for _, run in groupby(messages, key=lambda message: message.body["role"]):
-        yield list(run)
+    """The messages, in lists of neighbours of one role, sent as one; each system text is its own."""
+    for role, run in groupby(messages, key=lambda message: message.body["role"]):
+        together = list(run)
+        yield from ([message] for message in together) if role == "system" else [together]
 
 
 def steps(messages: Sequence[Message]) -> list[int]:

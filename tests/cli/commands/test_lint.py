@@ -160,7 +160,7 @@ class TestCardLint:
     def test_tools_that_are_none_are_found(self, offline: Cbx, file: Callable[..., str]) -> None:
         for tools in ("x", [5]):
             result = offline("card", "lint", file(ASKED, tools=tools), "-o", "json")
-            assert [each["rule"] for each in result.json()] == ["tool-malformed"]
+            assert [each["rule"] for each in result.json()] == ["value-invalid"]
 
     def test_what_is_no_conversation(self, offline: Cbx, feed: Feed) -> None:
         feed("{}")

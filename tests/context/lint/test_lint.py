@@ -95,7 +95,7 @@ class TestRealConversations:
         repeated = 0
         for entries in conversations:
             request = request_of(entries, ComposeOptions(model="m"), encode=anthropic.encode)
-            messages, renamed = sent_conversation(request.messages)
+            messages, renamed = sent_conversation(request.messages, request.model)
             repeated += bool(renamed)
             called = [block["id"] for block in _blocks(messages, "tool_use")]
             answered = [block["tool_use_id"] for block in _blocks(messages, "tool_result")]

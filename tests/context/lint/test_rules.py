@@ -36,6 +36,7 @@ from tests.context.lint.cards import (
 )
 from tests.context.test_request import card
 from tests.conversations.anthropic_messages import CACHED
+from tests.test_lint_truth import rules_found
 
 RULES = {name: import_module(provider_named(name).rules).RULES for name in PROVIDERS}
 BOTH = ("openai", "anthropic")
@@ -69,6 +70,7 @@ ADAPTIVE = {"thinking": {"type": "adaptive"}}
 JSON_MODE = {"response_format": {"type": "json_object"}}
 OBJECT = {"type": "object", "properties": {}}
 FORCED = {"type": "function", "function": {"name": "f"}}
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TEXT_PART = {"type": "text", "text": "a"}
 USE = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "https://h/p.png"}}
@@ -84,7 +86,7 @@ def said(content: Any, role: str = "user", **more: Any) -> Card:
 
 
 def image(media_type: str) -> dict[str, Any]:
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": "AA=="}}
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": PNG}}
 
 
 def shown(*content: Any) -> Card:
@@ -179,7 +181,9 @@ CASES = [
     Case("not-expressible", (profile(max_tokens="9"), user()), None, (profile(max_tokens=9, max_completion_tokens=9), user()), A),
     Case("not-expressible", (profile(n=2), user()), None, (profile(max_tokens=4096), user()), A),
     Case("not-expressible", (profile(top_k=2), user()), None, (profile(n=2, user="u", logprobs=True, store=False), user()), C),
-    Case("no-messages", (profile(), system("a")), None, (profile(), user())),
+    Case("no-messages", (profile(), system("a")), None, (profile(), user()), A),
+    Case("no-messages", (), None, (profile(), system("a"))[:1], C),
+    Case("nothing-asked", (profile(), system("a")), None, (profile(), user()), C),
     # OpenAI
     Case("content-null", (message({"role": "user", "content": None}, "task.instruction", "user"),), 0,
          (user(), message({"role": "assistant", "content": None, "refusal": "No."}, "agent.thought", "assistant")), C),
@@ -216,8 +220,8 @@ CASES = [
     Case("tool-malformed", (user(), thought({**call(), "type": None}), result()), 1,
          (user(), thought({"id": "c", "type": "custom", "custom": {"name": "f", "input": ""}}), result()), C),
     Case("tool-malformed", (user(), thought({"id": "c", "type": "function"}), result()), 1, (user(), *PAIR), C),
-    Case("tool-malformed", (defined({}), user()), None, (tools("f"), user()), C),
-    Case("tool-malformed", (defined({"type": "web_search_20250305", "name": "web_search"}), user()), None,
+    Case("key-missing", (defined({}), user()), None, (tools("f"), user()), C),
+    Case("value-unknown", (defined({"type": "web_search_20250305", "name": "web_search"}), user()), None,
          (defined({"name": "f", "input_schema": OBJECT}, {"type": "custom", "custom": {"name": "g"}}), user()), C),
     Case("tool-malformed", (defined({"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}), user()), None,
          (defined({"type": "function", "function": {"name": "f", "parameters": OBJECT}}), user()), C),
@@ -253,8 +257,10 @@ CASES = [
     Case("block-malformed", (user(), blocks({"type": "thinking", "signature": "c2ln"})), 1,
          (user(), blocks({"type": "thinking", "thinking": "", "signature": "c2ln"})), A),
     Case("block-malformed", (user(), blocks({"type": "redacted_thinking"})), 1, (user(), blocks({"type": "redacted_thinking", "data": "b3A="})), A),
-    Case("image-type", (shown(image("image/tiff")),), 0, (shown(image("image/webp")),), A),
-    Case("image-type", (user(), thought(call()), answered(image("image/bmp"))), 2, (user(), thought(call()), answered(image("image/png"))), A),
+    Case("image-invalid", (shown(image("image/tiff")),), 0, (shown(image("image/png")),), A),
+    Case("image-invalid", (shown(image("image/webp")),), 0, (shown({"type": "image", "source": {"type": "url", "url": "https://h/p"}}),), A),
+    Case("image-invalid", (user(), thought(call()), answered(image("image/bmp"))), 2, (user(), thought(call()), answered(image("image/png"))), A),
+    Case("image-invalid", (said([{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}]),), 0, (said([{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}]),), C),
     Case("tool-malformed", (defined({"name": "f", "input_schema": {}}), user()), None, (tools("f"), user()), A),
     Case("tool-malformed", (defined({"name": "f", "input_schema": [OBJECT]}), user()), None,
          (defined({"name": "f", "input_schema": OBJECT}, {"type": "web_search_20250305", "name": "web_search"}), user()), A),
@@ -410,6 +416,8 @@ def test_a_layer_that_changes_with_the_query_stands_before_the_history() -> None
 def test_the_table_has_every_rule_of_every_provider() -> None:
     tabled = {(provider, case.rule) for case in CASES for provider in case.providers}
     tabled |= {(provider, "layer-before-history") for provider in BOTH}
+    # Those about what rendering never makes are proved on requests that were logged.
+    tabled |= {(provider, rule) for provider in RULES for rule in rules_found(provider)}
     assert tabled == {(provider, rule.id) for provider, rules in RULES.items() for rule in rules}
 
 

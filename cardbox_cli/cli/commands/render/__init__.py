@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.parameters import composing
-from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, PROFILE, REQUEST_FORMAT, STEP, TURN
+from cardbox_cli.cli.parameters.types import (
+    AGENT,
+    BOX,
+    BOX_OR_TURN,
+    PROFILE,
+    REQUEST_FORMAT,
+    STEP,
+    TURN,
+    OneOf,
+)
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -19,7 +28,7 @@ from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
+from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.requests.request import NEXT
@@ -92,6 +101,13 @@ def command(
     check: Annotated[
         bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
+    provider: Annotated[
+        str | None,
+        Option(
+            click_type=OneOf(lambda: HOSTS, what="provider"),
+            help="With --check, by the rules of a host that takes a provider's format: openai-compatible.",
+        ),
+    ] = None,
     explain: Annotated[
         bool, Option("--explain", help="Where each message comes from, and what was left out.")
     ] = False,
@@ -118,6 +134,8 @@ def command(
     """
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, profile, is_diff=diff is not None)
+    if provider is not None:
+        format_ = _format_of_host(provider, format_, check=check)
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
     if turn or agent:
         composing.check_query(query)
@@ -147,7 +165,7 @@ def command(
                 if of_turn is None
                 else requests.of_step(of_turn, at)
             )
-            answer = _request(shown, check=check, explain=explain, stats=stats)
+            answer = _request(shown, check=check, explain=explain, stats=stats, provider=provider)
     answer()
 
 
@@ -173,10 +191,10 @@ def _verification(requests: "Requests", turn: "TurnRequests", at: str | None) ->
     return partial(print_verified, turn.turn.agent_turn_id, step, verified)
 
 
-def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool) -> Answer:
+def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provider: str | None) -> Answer:
     from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
 
-    asked = ((check, _check), (explain, print_explained), (stats, print_stats))
+    asked = ((check, partial(_check, provider=provider)), (explain, print_explained), (stats, print_stats))
     show = next((each for is_asked, each in asked if is_asked), _print)
     _announce_notes(shown.notes)
     return partial(show, shown)
@@ -211,6 +229,16 @@ def _check_sources(
         raise UsageError("no request is named", hint="name boxes with --box, or a turn by --turn or --agent")
 
 
+def _format_of_host(provider: str, format_: str | None, *, check: bool) -> str:
+    """The format that a host takes. Raises UsageError for another, and without --check."""
+    taken = HOSTS[provider][0]
+    if not check:
+        raise UsageError("--provider is for --check", hint="add --check, or leave --provider out")
+    if format_ not in (None, taken):
+        raise UsageError(f"{provider} takes no {format_}", hint=f"leave --format out, or make it {taken}")
+    return taken
+
+
 def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -> None:
     """Raise UsageError for a step of no turn, and for steps that are named twice or not at all."""
     if at is not None and not is_turn:
@@ -226,11 +254,11 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
 # --- answers
 
 
-def _check(shown: "Shown") -> None:
+def _check(shown: "Shown", *, provider: str | None) -> None:
     from cardbox_cli.context.lint.check import lint
 
-    provider = provider_of(shown.format)
-    answer(lint(shown.entries, shown.request, provider, awaited=shown.awaited))
+    rules_of = provider or provider_of(shown.format)
+    answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
 def _print(shown: "Shown") -> None:

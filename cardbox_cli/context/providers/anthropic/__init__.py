@@ -12,8 +12,9 @@ PROVIDER = Provider(
     chat_original=encoding.chat_original,
     lost_in_chat=losses.in_chat,
     lost_of_chat=losses.of_chat,
+    lost_in_request=losses.in_request,
     body=body.body,
-    renamed_calls=lambda messages: body.conversation(messages)[1],
+    renamed_calls=lambda messages: body.conversation(messages, None)[1],
     steps=steps,
     sent=body.sent,
     # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
@@ -22,6 +23,7 @@ PROVIDER = Provider(
     models=models.MODELS,
     hottest=1,
     rules="cardbox_cli.context.providers.anthropic.rules",
+    schema="cardbox_cli.context.providers.anthropic",
     files=cards.FILES,
     answers=answers.ANSWERS,
 )

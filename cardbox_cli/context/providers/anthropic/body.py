@@ -5,17 +5,22 @@ Source: `anthropic.types.message_create_params` of the package `anthropic`.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any
+
+import msgspec
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import is_text, kind
-from cardbox_cli.context.providers.anthropic.blocks import Block, block_id
+from cardbox_cli.context.providers.anthropic.blocks import OF_SYSTEM_INSIDE, Block, block_id
 from cardbox_cli.context.providers.anthropic.encoding import NAME, as_blocks
+from cardbox_cli.context.providers.anthropic.models import takes_system_inside
 from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
 from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
 from cardbox_cli.context.providers.tools import function_of, tools_for
-from cardbox_cli.context.providers.turns import placed, runs
+from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import Request
+from cardbox_cli.model.layers import CHECKPOINT
 
 # The API requires max_tokens; this is sent where the profile names none.
 MAX_TOKENS = 4096
@@ -35,12 +40,11 @@ _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 def body(request: Request) -> Body:
     """The JSON body of `request`; without a model when none is known.
 
-    All system text stands in `system`, in its order: histories have no place for it. Only layers that stand
-    behind the history keep their place, as the user's text.
+    System text stands in `system`, in its order, as most models have no place for it within a history; there
+    it stays for those that have. Layers behind the history keep their place, as the user's text.
     """
-    placed_ones = placed(request.messages)
-    system = [message.body["content"] for message in placed_ones if message.body["role"] == "system"]
-    messages, _ = conversation(request.messages)
+    system = [message.body["content"] for message in parted(request.messages, request.model)[0]]
+    messages, _ = conversation(request.messages, request.model)
     return {
         **({} if request.model is None else {"model": request.model}),
         "max_tokens": _max_tokens(request.config),
@@ -52,9 +56,33 @@ def body(request: Request) -> Body:
     }
 
 
-def conversation(messages: Iterable[Message]) -> tuple[list[Message], list[RenamedCall]]:
-    """The messages without system text, each tool call under an id of its own; and what was renamed."""
-    return with_unique_ids([message for message in placed(messages) if message.body["role"] != "system"])
+def conversation(messages: Iterable[Message], model: str | None) -> tuple[list[Message], list[RenamedCall]]:
+    """The messages without the system text at the top, each tool call under an id of its own; and what was
+    renamed."""
+    return with_unique_ids(parted(messages, model)[1])
+
+
+def parted(messages: Iterable[Message], model: str | None) -> tuple[list[Message], list[Message]]:
+    """The system text at the top, and the other messages, the layers behind the history as the user's."""
+    system: list[Message] = []
+    others: list[Message] = []
+    stays, is_behind = takes_system_inside(model), False
+    for message in messages:
+        is_behind = is_behind or message.layer == CHECKPOINT
+        if message.body["role"] != "system":
+            others.append(message)
+        elif is_behind and message.layer != CHECKPOINT:
+            others.append(msgspec.structs.replace(message, body={**message.body, "role": "user"}))
+        else:
+            (others if stays and others else system).append(message)
+    return system, others
+
+
+def moved(messages: Iterable[Message], model: str | None) -> list[Message]:
+    """The system text that stands behind a message of the history, and is sent at the top."""
+    tops = {id(message) for message in parted(messages, model)[0]}
+    behind = dropwhile(lambda message: message.body["role"] == "system", messages)
+    return [message for message in behind if id(message) in tops]
 
 
 def results_first(block: Any) -> bool:
@@ -62,15 +90,16 @@ def results_first(block: Any) -> bool:
     return kind(block) != "tool_result"
 
 
-def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+def sent(request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: system text first, then the parts of the others."""
-    roles = [message.body["role"] for message in placed(messages)]
-    system = (place for place, role in enumerate(roles) if role == "system")
+    messages, model = request.messages, request.model
+    tops = {id(message) for message in parted(messages, model)[0]}
+    system = (place for place, message in enumerate(messages) if id(message) in tops)
     for number, place in enumerate(system, 1):
         yield SentMessage("system", number, _in_blocks(messages[place]), [place])
     # The conversation is every other message, in the same order.
-    places = (place for place, role in enumerate(roles) if role != "system")
-    for number, run in enumerate(runs(conversation(messages)[0]), 1):
+    places = (place for place, message in enumerate(messages) if id(message) not in tops)
+    for number, run in enumerate(runs(conversation(messages, model)[0]), 1):
         parts = [(_in_blocks(message), [next(places)]) for message in run]
         if run[0].body["role"] == "user":
             parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
@@ -82,8 +111,10 @@ def _in_blocks(message: Message) -> Body:
 
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:
-    """One text; blocks where an original marks what to cache."""
-    blocks = [block for content in contents for block in as_blocks(content)]
+    """One text; blocks where an original marks what to cache. Nothing but text has a place there."""
+    blocks = [
+        block for content in contents for block in as_blocks(content) if kind(block) not in OF_SYSTEM_INSIDE
+    ]
     if all(is_text(block) and not block.get("cache_control") for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
     return [with_id(block, block_id) for block in blocks]
@@ -96,7 +127,7 @@ def _merged(run: Sequence[Message]) -> dict[str, Any]:
         content = [block for message in run for block in as_blocks(message.body["content"])]
     if role == "user" and not isinstance(content, str):
         content = sorted(content, key=results_first)
-    return {"role": role, "content": content}
+    return {**(run[0].body if role == "system" else {}), "role": role, "content": content}
 
 
 def runs_tool(tool: Mapping[str, Any]) -> bool:

@@ -27,6 +27,7 @@ from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import ToolResultContent
 
 NAME = "anthropic"
+_OF_SYSTEM_INSIDE = ("clear_at", "output_config")
 # The formats of files whose content blocks are Anthropic's.
 _FORMATS = (NAME, "claude-code")
 
@@ -124,7 +125,15 @@ def encode(card: Card) -> Body | NoMessage:
         content = [block for block in content if not _is_refused(block)]
     if not content or (isinstance(content, str) and not content.strip()):
         return NoMessage("nothing that Anthropic would take: empty, or thinking without its signature")
-    return {"role": role_of(card), "content": content if isinstance(content, str) else as_blocks(content)}
+    role = role_of(card)
+    message = {"role": role, "content": content if isinstance(content, str) else as_blocks(content)}
+    return {**_beside_text(card), **message} if role == "system" else message
+
+
+def _beside_text(card: Card) -> Body:
+    """What system text within the messages says beside its content: how long it holds, how to answer."""
+    around = sources.envelope(card, NAME, sources.MESSAGE) or {}
+    return {key: around[key] for key in _OF_SYSTEM_INSIDE if key in around}
 
 
 def _is_refused(block: Any) -> bool:

@@ -12,14 +12,33 @@ import msgspec
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT
 from cardbox_cli.context.parts import is_text, kind
-from cardbox_cli.context.providers.anthropic.blocks import blocks_of_content, has_files, is_call
-from cardbox_cli.context.providers.anthropic.encoding import is_of_own_format, own_blocks
+from cardbox_cli.context.providers.anthropic.blocks import (
+    OF_SYSTEM_INSIDE,
+    blocks_of_content,
+    has_files,
+    is_call,
+)
+from cardbox_cli.context.providers.anthropic.body import moved, parted
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks, is_of_own_format, own_blocks
 from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
+from cardbox_cli.context.request import Request
 from cardbox_cli.context.tool_calls import are_functions
-from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
+from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card
 
 _SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+
+
+def in_request(request: Request) -> Iterator[tuple[str | None, str]]:
+    """What of a request's order and of its system text is lost on the way to the top."""
+    for message in moved(request.messages, request.model):
+        place = request.places.get(message.card_id or "")
+        card = None if place is None else place.slot.card
+        if card is None or not card_type(card.type).is_late:
+            yield message.card_id, "system text within the history is moved to the top"
+    for message in parted(request.messages, request.model)[0]:
+        for name in {kind(block) for block in as_blocks(message.body["content"])} & {*OF_SYSTEM_INSIDE}:
+            yield message.card_id, f"a block of type {name!r} in system text is left out"
 
 
 def in_chat(card: Card) -> Iterator[str]:

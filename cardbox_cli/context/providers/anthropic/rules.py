@@ -11,16 +11,22 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
+from cardbox_cli.context.lint.images import image_format, image_problem
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import is_text, kind, text_at, tool_name
-from cardbox_cli.context.providers.anthropic import parameter_rules, thinking_rules
-from cardbox_cli.context.providers.anthropic.blocks import IMAGES
+from cardbox_cli.context.providers.anthropic import (
+    logged_rules,
+    model_rules,
+    parameter_rules,
+    thinking_rules,
+)
+from cardbox_cli.context.providers.anthropic.blocks import IMAGES, of_server
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks, own_blocks
-from cardbox_cli.context.providers.anthropic.models import takes_prefill
+from cardbox_cli.context.providers.anthropic.models import takes_prefill, wants_user_first
 from cardbox_cli.context.providers.anthropic.sent import SentMessages
 from cardbox_cli.context.providers.anthropic.tool_ids import is_allowed
 from cardbox_cli.context.providers.provider import RenamedCall
@@ -71,9 +77,10 @@ _OWN = Rules(_MESSAGES)
 
 @_OWN.error("first-message-not-user", remedy="begin the box with what the user said")
 def _first_message(subject: Subject) -> Iterator[Hit]:
-    """A first message, system text aside, that is not the user's."""
+    """A first message, system text aside, that is not the user's, for a model before Claude 4.5, or where
+    none is named."""
     sent = subject.view(SentMessages)
-    first = sent.at(0)
+    first = sent.at(0) if wants_user_first(subject.request.model) else None
     if first is not None and first.role != "user":
         yield sent.place_in(first, 0), "the first message is the assistant's, not the user's"
 
@@ -85,10 +92,10 @@ def _first_message(subject: Subject) -> Iterator[Hit]:
 )
 def _prefill(subject: Subject) -> Iterator[Hit]:
     """A last message of the assistant for a model that does not go on with it (Claude 4.6 and later), or
-    with thinking on."""
+    with thinking on. One with blocks of a server's tool may be the unfinished one of a `pause_turn`."""
     sent = subject.view(SentMessages)
     last = sent.prefill
-    if last is None or last.kinds[-1] == "tool_use":
+    if last is None or last.kinds[-1] == "tool_use" or any(map(of_server, last.kinds)):
         return
     model = subject.request.model
     if not takes_prefill(model):
@@ -172,14 +179,25 @@ def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
     return None
 
 
-@_OWN.error("image-type", source="Anthropic docs, Vision: image formats", remedy="convert the image")
-def _image_types(subject: Subject) -> Iterator[Hit]:
-    """An image of another type than JPEG, PNG, GIF and WebP."""
+@_OWN.error("image-invalid", source="Anthropic docs, Vision: image formats", remedy="convert the image")
+def _images(subject: Subject) -> Iterator[Hit]:
+    """An image of another type than JPEG, PNG, GIF and WebP, or whose bytes are none, or of another type than
+    it says."""
     images = [pair for pair in _within_results(subject) if kind(pair[0]) == "image"]
     for block, message in [*subject.view(SentMessages).blocks.get("image", []), *images]:
         source = block.get("source")
         if kind(source) == "base64" and (media_type := text_at(source, "media_type")) not in IMAGES:
             yield subject.place(message), f"an image is of type {media_type!r}, none of {', '.join(IMAGES)}"
+        elif kind(source) == "base64" and (problem := _bytes_problem(source)) is not None:
+            yield subject.place(message), f"an image cannot be read: {problem}"
+        elif kind(source) == "url" and not (text_at(source, "url") or "").startswith(("https://", "http://")):
+            yield subject.place(message), "the address of an image does not begin with https: or http:"
+
+
+def _bytes_problem(source: dict[str, Any]) -> str | None:
+    data, said = text_at(source, "data") or "", source["media_type"]
+    shown = image_format(data)
+    return image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
 
 
 @_OWN.error("text-blank", remedy="take the empty text out")
@@ -233,7 +251,7 @@ def _marks(block: Any) -> int:
 # --- tool calls
 
 
-@_OWN.warning("tool-id-repeated", source=_TOOL_USE)
+@_OWN.warning("tool-id-repeated", source=_TOOL_USE, logged="error")
 def _repeated_ids(subject: Subject) -> Iterator[Hit]:
     """A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike."""
     for change, repeats in _renamed(subject):
@@ -242,7 +260,7 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
             yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
-@_OWN.warning("tool-id-characters", source=_TOOL_USE)
+@_OWN.warning("tool-id-characters", source=_TOOL_USE, logged="error")
 def _id_characters(subject: Subject) -> Iterator[Hit]:
     """A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, with a
     number behind it where another id is the same then."""
@@ -276,8 +294,9 @@ def _names(subject: Subject) -> Iterator[Hit]:
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `input_schema` is no schema of an object."""
-    for number, tool in enumerate(subject.beside.get("tools", [])):
-        problem = schema_problem(tool["input_schema"], "input_schema") if "input_schema" in tool else None
+    for number, tool in enumerate(subject.tools):
+        has_schema = isinstance(tool, dict) and "input_schema" in tool
+        problem = schema_problem(tool["input_schema"], "input_schema") if has_schema else None
         if problem is not None:
             yield None, f"tool {number} {problem}"
 
@@ -302,7 +321,9 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
     history = subject.history
-    with_blocks = {card.card_id for card in history.with_originals if own_blocks(card) is not msgspec.UNSET}
+    with_blocks = {
+        card.card_id for _, card, _ in history.with_originals if own_blocks(card) is not msgspec.UNSET
+    }
     for call in history.calls:
         if call.function is None or call.entry.slot.card_id in with_blocks:
             continue  # blocks are sent as they came
@@ -314,10 +335,13 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
 RULES = (
     *exchanges.RULES.by("Anthropic docs, Handle tool calls: formatting requirements"),
     *contents.RULES.by(_MESSAGES),
+    *shape.RULES,
     *_OWN,
     *thinking_rules.RULES,
     *parameters.RULES.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
     *parameter_rules.RULES,
+    *model_rules.RULES,
+    *logged_rules.RULES,
     *economy.LIMITS.by("Anthropic docs, Models overview: context window"),
     *economy.CACHING.by("Anthropic docs, Prompt caching"),
 )

@@ -32,7 +32,7 @@ class SentMessages:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._messages, self.renamed = conversation(subject.request.messages)
+        self._messages, self.renamed = conversation(subject.request.messages, subject.request.model)
 
     @property
     def merged(self) -> Iterator[MergedMessage]:

@@ -25,5 +25,6 @@ PROVIDER = Provider(
     models=models.MODELS,
     hottest=1,
     rules="cardbox_cli.context.providers.bedrock_converse.rules",
+    schema="cardbox_cli.context.providers.bedrock_converse",
     files=cards.FILES,
 )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import name_problem
@@ -76,6 +76,7 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 RULES = (
     *exchanges.RULES.by("Amazon Bedrock user guide, Call a tool with the Converse API"),
     *contents.RULES.by(_MESSAGES),
+    *shape.RULES,
     *_OWN,
     *parameters.RULES.by("Amazon Bedrock API reference, InferenceConfiguration"),
     *economy.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),

@@ -24,5 +24,6 @@ PROVIDER = Provider(
     runs_tool=requests.runs_tool,
     models=models.MODELS,
     rules="cardbox_cli.context.providers.gemini.rules",
+    schema="cardbox_cli.context.providers.gemini",
     files=cards.FILES,
 )

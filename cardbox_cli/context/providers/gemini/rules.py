@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import tool_name
@@ -64,6 +64,7 @@ def _unsigned_calls(subject: Subject) -> Iterator[Hit]:
 RULES = (
     *exchanges.RULES.by(_CALLING),
     *contents.RULES.by(_CONTENT),
+    *shape.RULES,
     *_OWN,
     *parameters.RULES.by("Gemini API reference, GenerationConfig"),
     *economy.LIMITS.by("Gemini API docs, Gemini models: token limits"),

@@ -14,9 +14,11 @@ PROVIDER = Provider(
     steps=body.steps,
     sent=body.sent,
     # OpenAI docs, "Prompt caching": tools and a schema for the answer stand before the messages.
+    message_keys=("messages",),
     cached_parameters=("response_format",),
     models=models.MODELS,
     rules="cardbox_cli.context.providers.openai.rules",
+    schema="cardbox_cli.context.providers.openai",
     files=cards.FILES,
     answers=answers.ANSWERS,
 )

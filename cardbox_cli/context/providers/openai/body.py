@@ -65,10 +65,10 @@ def joined(messages: Iterable[Message]) -> Iterator[Body]:
         yield reduce(_joined, (part.body for part in others), first.body) if others else first.body
 
 
-def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+def sent(request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: system text is among them."""
     end = 0
-    for number, run in enumerate(runs(messages), 1):
+    for number, run in enumerate(runs(request.messages), 1):
         [body] = joined(run)
         start, end = end, end + len(run)
         yield SentMessage("messages", number, body, list(range(start, end)))

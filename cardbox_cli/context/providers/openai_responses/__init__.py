@@ -24,5 +24,6 @@ PROVIDER = Provider(
     # A model's name says nothing of which of the two APIs is asked.
     models=Models(recognises=lambda _: False, holding={}),
     rules="cardbox_cli.context.providers.openai_responses.rules",
+    schema="cardbox_cli.context.providers.openai_responses",
     files=cards.FILES,
 )

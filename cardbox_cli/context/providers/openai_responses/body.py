@@ -90,8 +90,9 @@ def _as_said(item: Part, role: str) -> Part:
     return item
 
 
-def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+def sent(request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: instructions first, then the items."""
+    messages = request.messages
     made = list(_each(messages))
     instructions = [place for place, each in enumerate(made) if isinstance(each, str)]
     for number, place in enumerate(instructions, 1):

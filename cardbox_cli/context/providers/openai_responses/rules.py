@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
 from cardbox_cli.context.lint.rule import Hit, LintRule, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem
@@ -66,6 +66,7 @@ def _unless_continued(rule: LintRule) -> LintRule:
 RULES = (
     *(_unless_continued(each) for each in exchanges.RULES.by(_INPUT) if each.id not in _NO_RULES),
     *contents.RULES.by(_INPUT),
+    *shape.RULES,
     *_OWN,
     *parameters.RULES.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
     *economy.LIMITS.by("OpenAI docs, Models: context window"),

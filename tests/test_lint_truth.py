@@ -1,0 +1,105 @@
+"""The mutations of `make lint-truth`, made of small requests, and the small requests that providers judged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lint_truth.checking import UNREADABLE, errors
+from lint_truth.mutations import mutations_of
+from lint_truth.mutations.mutation import Mutation
+from lint_truth.recorded import PROVIDERS as APIS
+
+Body = dict[str, Any]
+
+_OBJECT = {"type": "object", "properties": {"city": {"type": "string"}}}
+_CALL = {"id": "call_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+_USE = {"type": "tool_use", "id": "toolu_0", "name": "f", "input": {}}
+
+# Sound requests to each provider: each mutation breaks one of them at least.
+SOUND: dict[str, list[Body]] = {
+    "openai": [
+        {
+            "model": "gpt-4o",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "How warm is it?"},
+                {"role": "assistant", "content": None, "tool_calls": [_CALL]},
+                {"role": "tool", "tool_call_id": "call_0", "content": "12"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": _OBJECT}}],
+            "temperature": 0.5,
+        },
+        {
+            "model": "gpt-4",
+            "messages": [{"role": "user", "content": "How warm is it?"}],
+            "functions": [{"name": "f", "parameters": _OBJECT}],
+        },
+    ],
+    "anthropic": [
+        {
+            "model": "claude-sonnet-4-5",
+            "max_tokens": 64,
+            "system": "Be brief.",
+            "messages": [
+                {"role": "user", "content": "How warm is it?"},
+                {"role": "assistant", "content": [_USE]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_0", "content": "12"}]},
+            ],
+            "tools": [{"name": "f", "input_schema": _OBJECT}],
+        },
+    ],
+}  # fmt: skip
+# What no request shows: without a model it is no request, but messages.
+MISSED = {("openai", "no model")}
+
+EACH = [
+    pytest.param(provider, mutation, id=f"{provider}-{mutation.name}")
+    for provider in SOUND
+    for mutation in mutations_of(provider)
+]
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "lint-cases.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+
+def rules_found(provider: str) -> set[str]:
+    """The rules that find an error in what mutations make of sound requests."""
+    broken = [each for mutation in mutations_of(provider) for each in _broken(provider, mutation)]
+    return {rule for each in broken for rule in errors(each, provider)} - {UNREADABLE}
+
+
+def _broken(provider: str, mutation: Mutation) -> list[Body]:
+    return [each for request in SOUND[provider] if (each := mutation.of(request)) is not None]
+
+
+@pytest.mark.parametrize(
+    ("provider", "request_body"), [(name, each) for name in SOUND for each in SOUND[name]]
+)
+def test_the_requests_to_break_are_sound(provider: str, request_body: Body) -> None:
+    assert errors(request_body, provider) == {}
+
+
+@pytest.mark.parametrize(("provider", "mutation"), EACH)
+def test_what_is_broken_on_purpose_is_found(provider: str, mutation: Mutation) -> None:
+    broken = _broken(provider, mutation)
+    assert broken
+    found = [bool(errors(each, provider)) for each in broken]
+    assert found == [(provider, mutation.name) not in MISSED] * len(broken)
+
+
+@pytest.mark.parametrize("provider", SOUND)
+def test_there_are_enough_mutations_each_with_a_name_and_a_source(provider: str) -> None:
+    names = [mutation.name for mutation in mutations_of(provider)]
+    assert len(names) == len(set(names)) >= 60
+    assert all(mutation.source for mutation in mutations_of(provider))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+def test_small_requests_are_judged_as_their_provider_did(case: dict[str, Any]) -> None:
+    provider = APIS[case["api"]]
+    if provider not in SOUND:
+        pytest.skip("no format of cbx")
+    assert sorted(errors(case["request"], provider)) == case["expected"]
