@@ -125,8 +125,10 @@ def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
 def _of_schema(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
     """What a schema is called, where the format has no place for it."""
     schema = value.get("json_schema") if isinstance(value, dict) else None
-    sent = _json(body) if isinstance(schema, dict) else ""
-    for key in _LABELS if isinstance(schema, dict) else ():
+    if not isinstance(schema, dict):
+        return
+    sent = _json(body)
+    for key in _LABELS:
         label = schema.get(key)
         if isinstance(label, str) and _json(label) not in sent:
             yield f"the {key!r} of the parameter {name!r} is not sent"

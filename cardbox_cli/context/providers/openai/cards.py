@@ -18,6 +18,8 @@ from cardbox_cli.model.card_types import INSTRUCTION, RENDERED_PROMPT, THOUGHT, 
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
 
+# The formats of files whose messages are kept in the chat form.
+_FORMATS = (NAME, "langchain", "sharegpt", "otel")
 _TYPES = {
     "user": INSTRUCTION,
     "assistant": THOUGHT,
@@ -34,7 +36,7 @@ _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 def original(card: Card | CardDraft) -> Body | None:
     """The message as it came that cards cannot hold, if this card keeps one."""
     source = card.metadata.get(sources.MESSAGE)
-    if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) != NAME:
+    if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) not in _FORMATS:
         return None
     return dict(source) if isinstance(source.get("role"), str) else None
 

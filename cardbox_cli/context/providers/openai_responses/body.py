@@ -38,7 +38,8 @@ def encode_card(card: Card) -> Body | NoMessage:
 
 def _text(item: Part) -> str:
     content = item.get("content")
-    return content if isinstance(content, str) else "\n".join(text_at(part, "text") or "" for part in content)
+    parts = content if isinstance(content, list) else []
+    return content if isinstance(content, str) else "\n".join(text_at(part, "text") or "" for part in parts)
 
 
 def body(request: Request) -> Body:
@@ -124,7 +125,7 @@ def _tool(tool: dict[str, Any]) -> Body:
     if tool.get("type") == "custom":
         return {**tool.get("custom", {}), "type": "custom"}
     described = {} if function.description is None else {"description": function.description}
-    own = {
+    own: dict[str, Any] = {
         key: function.others[key] for key in ("defer_loading", "allowed_callers") if key in function.others
     }
     schema = function.schema or _OBJECT
