@@ -93,7 +93,7 @@ def _beside(conversation: Conversation, source: Provider) -> dict[str, Any]:
 def _messages(
     conversation: Conversation, source: Provider, first: Mapping[str, RequestEntry]
 ) -> Iterator[tuple[RequestEntry, Any]]:
-    """The messages as they stand in the file, each with the place of the card that it begins, or goes on with.
+    """The messages as they stand in the file, each with the place of the card that it begins or goes on.
 
     One text in their place is no message.
     """

@@ -7,7 +7,8 @@ from cardbox_cli.context.lint import contents, economy, exchanges, parameters, s
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import name_problem
-from cardbox_cli.context.parts import text_at, tool_name
+from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.providers.bedrock_converse import request_rules
 from cardbox_cli.context.providers.bedrock_converse.blocks import kind_of
 
 _MESSAGES = "Amazon Bedrock API reference, Message"
@@ -60,7 +61,7 @@ def _ids(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("content-malformed", remedy="give the block one of the kinds that ContentBlock has")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
-    """A block that is none of the kinds that the API has, or a blank text."""
+    """A block that is none of the kinds that the API has."""
     for entry, _, message in subject.history.not_text:
         for block in message.body["content"]:
             name = kind_of(block)
@@ -69,8 +70,6 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
                     ", ".join(repr(key) for key in sorted(block)[:4]) if isinstance(block, dict) else "none"
                 )
                 yield entry, f"a block has no kind that Bedrock knows; its keys: {keys}"
-            elif name == "text" and not (text_at(block, "text") or "").strip():
-                yield entry, "a text is blank"
 
 
 RULES = (
@@ -78,6 +77,7 @@ RULES = (
     *contents.RULES.by(_MESSAGES),
     *shape.RULES,
     *_OWN,
+    *request_rules.RULES,
     *parameters.RULES.by("Amazon Bedrock API reference, InferenceConfiguration"),
     *economy.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
     *economy.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
