@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from cardbox_cli.conversations.conversation import Format
     from cardbox_cli.conversations.json_documents import Documents
     from cardbox_cli.conversations.recognition import Recognised
+    from cardbox_cli.model.cards import Card
 
 # The formats that are no provider's messages, and the module whose FORMAT each is.
-OTHERS = {"claude-code": "cardbox_cli.conversations.claude_code"}
+OTHERS = {
+    "claude-code": "cardbox_cli.conversations.claude_code",
+    "langchain": "cardbox_cli.conversations.langchain",
+    "sharegpt": "cardbox_cli.conversations.sharegpt",
+    "otel": "cardbox_cli.conversations.otel",
+}
+# Those of them that are only read.
+READ_ONLY = ("sharegpt", "otel")
 
 
 def format_names() -> tuple[str, ...]:
@@ -32,6 +42,18 @@ def format_named(name: str) -> "Format":
     from cardbox_cli.conversations.messages import messages_format
 
     return messages_format(provider_named(name))
+
+
+def exported_names() -> tuple[str, ...]:
+    """The names of the formats that a box can be exported to."""
+    return tuple(name for name in format_names() if name not in READ_ONLY)
+
+
+def exporter_named(name: str) -> "Callable[[Iterable[Card]], Iterator[str]]":
+    """What makes the text of a file of this format, one of `exported_names`."""
+    export = format_named(name).export
+    assert export is not None, name
+    return export
 
 
 def choose_format(name: str | None, documents: "Documents") -> "Recognised":

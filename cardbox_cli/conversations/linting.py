@@ -4,7 +4,7 @@ A conversation's cards are those that importing makes; what stands beside its me
 request, counts as its model, tools and parameters.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -103,7 +103,8 @@ def _messages(
     if isinstance(listed, str):
         return
     entry: RequestEntry | None = None
-    for number, message in enumerate(listed if is_list(listed) else _listed(conversation, source)):
+    messages: Iterable[Any] = listed if listed and is_list(listed) else _listed(conversation, source)
+    for number, message in enumerate(messages):
         entry = first.get(str(number), entry)
         if entry is not None:
             yield entry, message

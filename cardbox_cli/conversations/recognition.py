@@ -14,7 +14,7 @@ from cardbox_cli.errors import InvalidConversation
 
 
 class Recognised(NamedTuple):
-    """The format of a file, and by what it is known; None where it bears no mark, or was named."""
+    """The format of a file, and by what it is known, None where it was named."""
 
     format: Format
     evidence: str | None = None
@@ -28,6 +28,11 @@ class _Marked(NamedTuple):
     evidence: str
 
 
+# How many values without a mark are remembered until one has a mark: a file may have any number of them.
+_REMEMBERED = 1000
+_UNMARKED = "nothing marks another format"
+
+
 def recognise(documents: Documents, formats: Sequence[Format], default: Format) -> Recognised:
     """The format of a file by its marks; of several formats in one value the first that is asked.
 
@@ -39,23 +44,20 @@ def recognise(documents: Documents, formats: Sequence[Format], default: Format) 
     for place, value in documents:
         refuse_strangers(place, value)
         marked = _mark(place, value, ask)
-        if marked is None:
-            if len(plain) < _REMEMBERED:
-                plain.append((place, value))
+        if found is None and marked is None:
+            plain += [(place, value)] if len(plain) < _REMEMBERED else []
         elif found is None:
             found = marked
+        elif marked is None:
+            _check_may_be(found, place, value, formats, default)
         elif found.format.name != marked.format.name:
             raise _mixture(found, marked)
-        if found is not None and marked is None and not _may_be(found.format, value, formats):
-            raise _mixture(found, _Marked(place, default, "messages"))
-    for place, value in plain if found is not None else ():
-        if not _may_be(found.format, value, formats):
-            raise _mixture(_Marked(place, default, "messages"), found)
-    return Recognised(default) if found is None else Recognised(found.format, _words(found))
-
-
-# Values without a mark that are remembered until one has a mark: a file of them alone may be of any length.
-_REMEMBERED = 1000
+    if found is None:
+        return Recognised(default, _UNMARKED)
+    for place, value in plain:
+        _check_may_be(found, place, value, formats, default)
+    line = found.place.removeprefix(documents.name).removeprefix(":")
+    return Recognised(found.format, f"line {line}: {found.evidence}" if line else found.evidence)
 
 
 def _mark(place: str, value: Any, formats: Sequence[Format]) -> _Marked | None:
@@ -66,9 +68,14 @@ def _mark(place: str, value: Any, formats: Sequence[Format]) -> _Marked | None:
     return None
 
 
-def _may_be(format: Format, value: Any, formats: Sequence[Format]) -> bool:
-    """Whether a value without a mark may be in a format: it fits there, or nowhere else."""
-    return format.fits(value) or not any(each.fits(value) for each in formats)
+def _check_may_be(found: _Marked, place: str, value: Any, formats: Sequence[Format], default: Format) -> None:
+    """Raise InvalidConversation for a value without a mark that is in another format than what was found: it
+    does not fit there, and does elsewhere."""
+    if found.format.fits(value):
+        return
+    other = next((each for each in (default, *formats) if each.fits(value)), None)
+    if other is not None:
+        raise _mixture(found, _Marked(place, other, "by its shape"))
 
 
 def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
@@ -77,10 +84,6 @@ def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
         f"{other.format.name} ({other.evidence})",
         hint="give a file for each format; nothing was imported",
     )
-
-
-def _words(found: _Marked) -> str:
-    return f"{found.place}: {found.evidence}"
 
 
 def check_named(documents: Documents, named: Format, formats: Sequence[Format]) -> None:

@@ -216,6 +216,7 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        kept = (card for _, card, _ in history.with_originals)
-        return [*kept, *(card for _, card in subject.without_message if may_lose(card))]
+        originals = (card for _, card, _ in history.with_originals)
+        kept = {card.card_id: card for card in (*originals, *history.named_results)}
+        return [*kept.values(), *(card for _, card in subject.without_message if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))

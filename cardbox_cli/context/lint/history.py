@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Request, RequestEntry
+from cardbox_cli.context.sources import is_named_result
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
@@ -40,9 +41,9 @@ class History:
 
     Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a name,
     `with_other_calls` tool calls that are not the very list of their cards, and the cards of `with_originals`
-    keep something of an original. Of cards: `unaddressed` are results of tools without an id, `long_texts`
-    are their texts of `LONG` characters or more, `calls` their tool calls; `types`, `roles_of_cards` and
-    `classes` of contents are those that there are.
+    keep something of an original. Of cards: `unaddressed` are results of tools without an id, `named_results`
+    those that somebody wrote the tool's name to, `long_texts` are their texts of `LONG` characters or more,
+    `calls` their tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
     """
 
     def __init__(self, request: Request) -> None:
@@ -54,6 +55,7 @@ class History:
         self.with_other_calls: list[CardMessage] = []
         self.unaddressed: list[tuple[RequestEntry, Card]] = []
         self.with_originals: list[CardMessage] = []
+        self.named_results: list[Card] = []
         self.long_texts: list[tuple[RequestEntry, str]] = []
         self.calls: list[HistoryCall] = []
         self.types: set[str] = set()
@@ -87,6 +89,8 @@ class History:
                 self._pairer.called(len(self.messages), call.id)
 
     def _note_answer(self, entry: RequestEntry, card: Card) -> None:
+        if is_named_result(card):
+            self.named_results.append(card)
         if card.tool_call_id:
             self._pairer.answered(len(self.messages), card.tool_call_id)
         else:

@@ -15,7 +15,8 @@ import msgspec
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT, NoMessage, never_a_message, standard_body
 from cardbox_cli.context.parts import is_text, kind, text_part
-from cardbox_cli.context.providers.chat import chat_body
+from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
+from cardbox_cli.context.providers.data_urls import file_of
 from cardbox_cli.context.providers.provider import AnyCard, Body
 from cardbox_cli.context.providers.turns import role_of
 from cardbox_cli.context.sources import imported_card, keep, same_json
@@ -43,9 +44,10 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     `is_thought` tells the parts that hold thinking, `is_plain` those that are what an assistant says.
     `words` is the text of a part as a reader wants it, "" for none. `call` is the tool call in the chat form
     that a part is, its id "" where it has none, `answered` the call that a part is the result of; both are
-    None for any other. `files` are the content parts in the chat form that a part with files is, none for any other.
+    None for any other. `files` are the content parts in the chat form that a part with files is.
     `make` gives the parts of a message in the chat form, which may be the result of a tool that failed; what
-    it cannot say becomes text. `has_custom_calls`: a call of a custom tool is more than text.
+    it cannot say becomes text. `has_custom_calls`: a call of a custom tool is more than text; `has_detail`:
+    an image says how closely to look; `names_results`: a result names its tool.
 
     `lost` says what the chat form leaves out of a part that is neither thinking nor known here alone.
     """
@@ -60,6 +62,8 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     files: Callable[[Part], list[dict[str, Any]]]
     make: Callable[[Body, bool], list[Part]]
     has_custom_calls: bool = False
+    has_detail: bool = False
+    names_results: bool = False
     lost: Callable[[Part], Iterable[str]] = lambda _: ()
 
 
@@ -211,10 +215,12 @@ def lost_of_chat(parting: Parting, card: Card) -> Iterator[str]:
         return  # sent as it came, or in no chat form
     body = chat_body(card)
     is_result = body["role"] in ("tool", "function")
+    # cbx itself names the tools of all results, which their calls do, too.
+    is_said = parting.names_results or not (sources.is_named_result(card) and card.tool_call_id)
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             yield f"{key!r} is sent as text"
-        elif value and key not in _SENT_KEYS and not (key == "name" and is_result):
+        elif value and key not in _SENT_KEYS and not (key == "name" and is_result and is_said):
             yield f"the message's {key!r} is not sent"
     if not parting.has_custom_calls and not are_functions(body.get("tool_calls")):
         yield "a tool call that is no function's is sent as text"
@@ -224,17 +230,15 @@ def lost_of_chat(parting: Parting, card: Card) -> Iterator[str]:
 
 
 def _lost_of_part(parting: Parting, role: str, part: Any) -> Iterator[str]:
+    yield from unsent_keys(part)
     if is_text(part):
-        if set(part) - {"type", "text"}:
-            yield f"the keys {_named(set(part) - {'type', 'text'})} of a text are not sent"
         return
     made = parting.make({"role": role, "content": [part]}, False)
     if not any(map(parting.files, made)):
         yield f"a part of type {kind(part)!r} is sent as text"
-    value = part.get(kind(part)) if isinstance(part, dict) else None
-    if isinstance(value, dict) and value.get("detail") not in (None, "auto"):
-        yield "the 'detail' of an image is not sent"
-
-
-def _named(keys: Iterable[str]) -> str:
-    return ", ".join(repr(key) for key in sorted(keys))
+        return
+    file = file_of(part)
+    if file is not None and file[2] is not None and file[2] not in str(made):
+        yield "the name of a file is not sent"
+    if not parting.has_detail:
+        yield from unsent_detail(part)

@@ -108,9 +108,10 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     `roles` are those that messages may have, `shape` is what these are like. `marks_beside` and
     `marks_message` say, in words, by what the things beside the messages, or a message, are of no other
-    format; None for what bears no mark. `system_keys` are where a system prompt stands beside the messages, the first one being
-    usual, and `draft_system` makes its card of the key and the value. `gather` joins messages that are stored
-    as one, each with the number of its first. `problem` says what keeps a value from being a message, where more than the role can.
+    format; None for what bears no mark. `system_keys` are where a system prompt stands beside the messages,
+    the first one being usual, and `draft_system` makes its card of the key and the value. `gather` joins
+    messages that are stored as one, each with the number of its first. `problem` says what keeps a value from
+    being a message, where more than the role can.
 
     `draft` makes the cards of a message, ids left open; `keep_original` gives the first card what `export`
     needs to give back the second. `export` gives what stands beside the messages, and these. `read_request`

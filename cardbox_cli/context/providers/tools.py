@@ -44,10 +44,12 @@ def _is_flat(tool: Mapping[str, Any]) -> bool:
 
 
 def chat_tool(function: Function) -> dict[str, Any]:
-    """The definition as OpenAI's chat completions have it, what else it says beside the function."""
+    """The definition as OpenAI's chat completions have it; flat, where it says more than these can."""
     said = {"description": function.description, "parameters": function.schema, "strict": function.strict}
     inner = {"name": function.name, **{key: value for key, value in said.items() if value is not None}}
-    return {"type": "function", "function": inner, **function.others}
+    if function.others:
+        return {"type": "function", **inner, **function.others}
+    return {"type": "function", "function": inner}
 
 
 def tools_for(request: Request, provider: str) -> list[dict[str, Any]]:

@@ -150,7 +150,7 @@ class _Import:
         if follows and documents.is_blank:
             raise _TooYoung(f"{self._name} is empty so far")
         module, evidence = choose_format(self._format, documents)
-        self._taken_as = module.name if evidence is None else f"{module.name} ({evidence})"
+        self._taken_as = module.name if evidence is None else f"{module.name}: {evidence}"
         conversations = module.read(documents, at=self._at)
         with session().database() as database:
             imported = import_conversations(

@@ -63,7 +63,7 @@ def _findings(
 
     with open_file(file) as opened:
         documents = Documents(Source(opened, source_name(file)))
-        module, _ = choose_format(wanted, documents)
+        module, evidence = choose_format(wanted, documents)
         own = module.provider
         findings: list[LintFinding] = []
         providers: set[str] = set()
@@ -76,5 +76,5 @@ def _findings(
             others = (
                 "" if providers <= {own} or format_ else f", checked for {' and '.join(sorted(providers))}"
             )
-            announce(f"taken as {module.name}{others}")
+            announce(f"taken as {module.name}: {evidence}{others}")
         return findings

@@ -19,6 +19,7 @@ PROVIDER = Provider(
     sent=body.sent,
     # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
     cached_parameters=("tool_choice", "thinking"),
+    runs_tool=body.runs_tool,
     models=models.MODELS,
     hottest=1,
     rules="cardbox_cli.context.providers.anthropic.rules",

@@ -3,7 +3,8 @@
 Source: `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 
@@ -12,10 +13,11 @@ import msgspec
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import is_text, kind
 from cardbox_cli.context.providers.anthropic.blocks import OF_SYSTEM_INSIDE, Block, block_id
-from cardbox_cli.context.providers.anthropic.encoding import as_blocks
+from cardbox_cli.context.providers.anthropic.encoding import NAME, as_blocks
 from cardbox_cli.context.providers.anthropic.models import takes_system_inside
 from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
 from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
+from cardbox_cli.context.providers.tools import function_of, tools_for
 from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.layers import CHECKPOINT
@@ -30,6 +32,8 @@ SAME_PARAMETERS = (
     *("diagnostics", "cache_control"),
 )
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_VERSIONED = re.compile(r"_20\d{6}$|^mcp_toolset$")
+_TIERS = ("auto", "standard_only")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
@@ -46,7 +50,7 @@ def body(request: Request) -> Body:
         "max_tokens": _max_tokens(request.config),
         **({"system": _system(system)} if system else {}),
         "messages": [_merged(run) for run in runs(messages)],
-        **({"tools": [_tool(tool) for tool in request.tools]} if request.tools else {}),
+        **({"tools": tools} if (tools := [_tool(tool) for tool in tools_for(request, NAME)]) else {}),
         **_tool_choice(request),
         **_parameters(request.config),
     }
@@ -126,14 +130,20 @@ def _merged(run: Sequence[Message]) -> dict[str, Any]:
     return {**(run[0].body if role == "system" else {}), "role": role, "content": content}
 
 
+def runs_tool(tool: Mapping[str, Any]) -> bool:
+    """Whether it is a tool of Anthropic's, which has a version in its type."""
+    return "input_schema" not in tool and _VERSIONED.search(kind(tool)) is not None
+
+
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool definition; one that is stored as OpenAI writes it, with parameters, is translated."""
-    function = tool["function"] if isinstance(tool.get("function"), dict) else tool
-    if "input_schema" in tool or (function is tool and "parameters" not in tool and "type" in tool):
+    function = None if "input_schema" in tool else function_of(tool)
+    if function is None:
         return tool
-    schema = function.get("parameters") or {"type": "object", "properties": {}}
-    kept = {key: function[key] for key in ("name", "description", "strict") if function.get(key) is not None}
-    return {**kept, "input_schema": schema}
+    said = {"description": function.description, "strict": function.strict}
+    kept = {key: value for key, value in said.items() if value is not None}
+    schema = function.schema or {"type": "object", "properties": {}}
+    return {"name": function.name, **kept, "input_schema": schema}
 
 
 def _tool_choice(request: Request) -> dict[str, Any]:
@@ -148,7 +158,9 @@ def _tool_choice(request: Request) -> dict[str, Any]:
 def _choice(choice: Any) -> dict[str, Any] | None:
     if isinstance(choice, dict):
         function = choice.get("function")
-        return {"type": "tool", "name": function.get("name")} if isinstance(function, dict) else choice
+        if isinstance(function, dict):
+            return {"type": "tool", "name": function.get("name")}
+        return choice if choice.get("type") in ("tool", *_CHOICES.values()) else None
     return {"type": _CHOICES[choice]} if isinstance(choice, str) and choice in _CHOICES else None
 
 
@@ -160,6 +172,8 @@ def _max_tokens(config: dict[str, Any]) -> int:
 def _parameters(config: dict[str, Any]) -> dict[str, Any]:
     """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
     parameters = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
+    if parameters.get("service_tier") not in (None, *_TIERS):
+        del parameters["service_tier"]  # another provider's
     stop = config.get("stop")
     if stop:
         parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)

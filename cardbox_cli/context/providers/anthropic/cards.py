@@ -41,7 +41,7 @@ _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
 def _marks_beside(beside: Mapping[str, Any]) -> str | None:
     """By what stands there: a system prompt, a tool's input_schema, a model with the limit that it needs."""
     if _SYSTEM in beside:
-        return f"{_SYSTEM!r} stands there"
+        return f"{_SYSTEM!r} stands beside the messages"
     tools = beside.get("tools")
     has_schema = isinstance(tools, list) and any(
         isinstance(tool, dict) and "input_schema" in tool for tool in tools
@@ -51,7 +51,7 @@ def _marks_beside(beside: Mapping[str, Any]) -> str | None:
     # What a gateway serves in another format has the name of whose model it is before that of the model.
     model = text_at(beside, "model") or ""
     is_own = model.startswith("claude-") and "max_tokens" in beside
-    return f"the model is {model!r}, and 'max_tokens' stands there" if is_own else None
+    return f"the model is {model!r}, and there is 'max_tokens'" if is_own else None
 
 
 def _marks_message(message: Any) -> str | None:

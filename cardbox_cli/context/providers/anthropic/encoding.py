@@ -32,10 +32,14 @@ _OF_SYSTEM_INSIDE = ("clear_at", "output_config")
 _FORMATS = (NAME, "claude-code")
 
 
+def is_of_own_format(card: AnyCard) -> bool:
+    """Whether it was imported from a file with Anthropic's blocks."""
+    return card.metadata.get(sources.FORMAT) in _FORMATS
+
+
 def own_blocks(card: AnyCard) -> Any:
     """What stood as content in an Anthropic message, if this card keeps it; else `UNSET`."""
-    is_own = card.metadata.get(sources.FORMAT) in _FORMATS
-    return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_own else msgspec.UNSET
+    return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_of_own_format(card) else msgspec.UNSET
 
 
 def chat_original(card: AnyCard) -> Body | None:

@@ -168,11 +168,7 @@ def lost(block: Part) -> Iterator[str]:
         return  # a mark of what to cache changes no answer
     if name == "toolResult":
         yield from _lost_of_result(block[name])
-    elif (name in ("image", "document", "video", "audio") and file_of_block(block) is None) or name in (
-        "guardContent",
-        "searchResult",
-        "citationsContent",
-    ):
+    elif name not in ("", "text", "toolUse") and file_of_block(block) is None:
         yield f"a block of the kind {name!r} is sent as text"
     elif not name:
         yield "a block of an unknown kind is left out"

@@ -87,14 +87,17 @@ def runs_tool(tool: Mapping[str, Any]) -> bool:
     return "type" not in tool and ("systemTool" in tool or "cachePoint" in tool)
 
 
+_NAMES = {"maxTokens": "max_tokens", "stopSequences": "stop", "topP": "top_p"}
+
+
 def read_request(beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The llm_config and the tools of a request: what every format has a name for, and the rest as it is."""
     config: dict[str, Any] = {}
     tools: list[dict[str, Any]] = []
     for key, value in beside.items():
         if key == "inferenceConfig" and isinstance(value, dict):
-            names = {"maxTokens": "max_tokens", "stopSequences": "stop", "topP": "top_p"}
-            config |= {names.get(name, name): each for name, each in value.items()}
+            for name, each in value.items():
+                config[_NAMES.get(name) or name] = each
         elif key == "toolConfig" and isinstance(value, dict):
             given = value.get("tools")
             tools = (

@@ -46,7 +46,7 @@ def _marks_message(message: Any) -> str | None:
 
 
 def _marks_beside(beside: Mapping[str, Any]) -> str | None:
-    return next((f"{key!r} stands there" for key in _OWN_KEYS if key in beside), None)
+    return next((f"{key!r} stands beside the messages" for key in _OWN_KEYS if key in beside), None)
 
 
 FILES = MessageFiles(

@@ -83,7 +83,7 @@ def generation_config(config: dict[str, Any]) -> Body:
     limit = next((config[key] for key in ("max_tokens", "max_completion_tokens") if config.get(key)), None)
     if limit is not None:
         found["maxOutputTokens"] = limit
-    stop = config.get("stop")
+    stop = config.get("stop") or config.get("stop_sequences")
     if stop:
         found["stopSequences"] = [stop] if isinstance(stop, str) else stop
     own = config.get("generationConfig")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from cardbox_cli.context.parts import kind
 from cardbox_cli.context.providers.gemini.body import named_part
 from cardbox_cli.context.providers.gemini.parts import NAME, PARTING
 from cardbox_cli.context.providers.gemini.requests import read_request
@@ -48,13 +49,15 @@ def _named(messages: Iterable[Body]) -> Iterator[Body]:
     names: dict[str, str] = {}
     for message in messages:
         parts = message.get("parts")
-        is_list = isinstance(parts, list)
-        yield {**message, "parts": [named_part(part, names) for part in parts]} if is_list else message
+        if isinstance(parts, list):
+            message = {**message, "parts": [named_part(part, names) for part in parts]}
+        yield message
 
 
 def _is_message(value: Any) -> bool:
-    """Whether it is a content: an object with a list of parts, and no other content."""
-    return isinstance(value, dict) and isinstance(value.get("parts"), list) and "content" not in value
+    """Whether it is a content: an object with a list of parts, which have no type, and no other content."""
+    parts = value.get("parts") if isinstance(value, dict) and "content" not in value else None
+    return isinstance(parts, list) and not any(kind(part) for part in parts)
 
 
 def _problem(message: Any) -> str | None:
@@ -70,7 +73,12 @@ def _marks_message(message: Any) -> str | None:
 
 def _marks_beside(beside: Mapping[str, Any]) -> str | None:
     return next(
-        (f"{key!r} stands there" for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None
+        (
+            f"{key!r} stands beside the messages"
+            for key in (*_SYSTEM_KEYS, "generationConfig")
+            if key in beside
+        ),
+        None,
     )
 
 

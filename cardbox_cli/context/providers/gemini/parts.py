@@ -132,9 +132,8 @@ def _part(part: Any) -> Part | None:
         return {"text": part["text"]} if part["text"].strip() else None
     file = file_of(part)
     if file is not None:
-        media_type, data, name = file
-        named = {"displayName": name} if name and media_type.partition("/")[0] == "application" else {}
-        return {"inlineData": {"mimeType": media_type, "data": data, **named}}
+        media_type, data, _ = file
+        return {"inlineData": {"mimeType": media_type, "data": data}}
     address = address_of(part)
     if address is not None and address.startswith(("https://", "http://", "gs://")):
         return {"fileData": {"fileUri": address, "mimeType": _image_type(address)}}
@@ -205,5 +204,6 @@ PARTING = Parting(
     answered=answered_by,
     files=lambda part: [file] if (file := file_of_part(part)) else [],
     make=make,
+    names_results=True,
     lost=lost,
 )

@@ -5,7 +5,7 @@ from cardbox_cli.context.providers.openai import answers, body, cards, models
 from cardbox_cli.context.providers.provider import Provider
 
 PROVIDER = Provider(
-    name=cards.NAME,
+    name=body.NAME,
     title="OpenAI",
     sends="a chat-completions body",
     encode=chat_message,

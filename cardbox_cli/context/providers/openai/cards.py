@@ -11,14 +11,15 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, standard_body
 from cardbox_cli.context.parts import kind, text_at, texts_in
 from cardbox_cli.context.providers.chat import chat_body, chat_message
-from cardbox_cli.context.providers.openai.body import joined
+from cardbox_cli.context.providers.openai.body import NAME, joined
 from cardbox_cli.context.providers.provider import Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.model.card_types import INSTRUCTION, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
 
-NAME = "openai"
+# The formats of files whose messages are kept in the chat form.
+_FORMATS = (NAME, "langchain", "sharegpt", "otel")
 _TYPES = {
     "user": INSTRUCTION,
     "assistant": THOUGHT,
@@ -35,7 +36,7 @@ _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 def original(card: Card | CardDraft) -> Body | None:
     """The message as it came that cards cannot hold, if this card keeps one."""
     source = card.metadata.get(sources.MESSAGE)
-    if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) != NAME:
+    if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) not in _FORMATS:
         return None
     return dict(source) if isinstance(source.get("role"), str) else None
 

@@ -11,7 +11,7 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.parted import Part, encode, own_parts
 from cardbox_cli.context.providers.provider import Body, SentMessage
-from cardbox_cli.context.providers.tools import choice_of, function_of, tools_for
+from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, tools_for
 from cardbox_cli.context.providers.turns import placed
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
@@ -38,7 +38,8 @@ def encode_card(card: Card) -> Body | NoMessage:
 
 def _text(item: Part) -> str:
     content = item.get("content")
-    return content if isinstance(content, str) else "\n".join(text_at(part, "text") or "" for part in content)
+    parts = content if isinstance(content, list) else []
+    return content if isinstance(content, str) else "\n".join(text_at(part, "text") or "" for part in parts)
 
 
 def body(request: Request) -> Body:
@@ -49,6 +50,8 @@ def body(request: Request) -> Body:
     instructions, items = _split(request.messages)
     tools = [_tool(tool) for tool in tools_for(request, NAME)]
     same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
+    if same.get("service_tier") == "standard_only":
+        del same["service_tier"]  # another provider's
     return {
         **({} if request.model is None else {"model": request.model}),
         **({"instructions": "\n\n".join(instructions)} if instructions else {}),
@@ -122,7 +125,7 @@ def _tool(tool: dict[str, Any]) -> Body:
     if tool.get("type") == "custom":
         return {**tool.get("custom", {}), "type": "custom"}
     described = {} if function.description is None else {"description": function.description}
-    own = {
+    own: dict[str, Any] = {
         key: function.others[key] for key in ("defer_loading", "allowed_callers") if key in function.others
     }
     schema = function.schema or _OBJECT
@@ -136,13 +139,25 @@ def _tool(tool: dict[str, Any]) -> Body:
     }
 
 
+def _choice(choice: Any) -> Any:
+    """The choice of a tool in the words of the Responses."""
+    if not isinstance(choice, dict):
+        return choice
+    allowed = choice.get("allowed_tools")
+    if isinstance(allowed, dict):
+        tools = allowed.get("tools")
+        named = [
+            {"type": "function", "name": choice_of(each)} if choice_of(each) else each for each in tools or ()
+        ]
+        return {**allowed, "type": "allowed_tools", "tools": named}
+    if choice.get("type") in ("function", "tool"):
+        return {"type": "function", "name": choice_of(choice)}
+    return choice_mode(choice) or choice
+
+
 def _of_tools(config: dict[str, Any]) -> Body:
-    choice = config.get("tool_choice")
+    chosen = _choice(config.get("tool_choice"))
     parallel = config.get("parallel_tool_calls")
-    wanted = (
-        choice_of(choice) if isinstance(choice, dict) and choice.get("type") in ("function", "tool") else None
-    )
-    chosen = choice if wanted is None else {"type": "function", "name": wanted}
     return {
         **({} if chosen is None else {"tool_choice": chosen}),
         **({} if parallel is None else {"parallel_tool_calls": parallel}),

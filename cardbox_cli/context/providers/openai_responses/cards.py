@@ -132,7 +132,7 @@ def _marks_beside(beside: Mapping[str, Any]) -> str | None:
         return None
     found = next((key for key in _OWN_KEYS if key in beside), None)
     if found is not None:
-        return f"{found!r} stands there"
+        return f"{found!r} stands beside 'input'"
     return "'input' stands beside 'model'" if isinstance(beside.get("model"), str) else None
 
 

@@ -199,5 +199,6 @@ PARTING = Parting(
     files=chat_parts,
     make=make,
     has_custom_calls=True,
+    has_detail=True,
     lost=lost,
 )

@@ -71,6 +71,11 @@ def _text(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choice(value: Any) -> Any:
+    if kind(value) == "allowed_tools":
+        tools = value.get("tools")
+        named = [_choice(each) for each in tools] if isinstance(tools, list) else tools
+        allowed = {key: each for key, each in value.items() if key != "type"}
+        return {"type": "allowed_tools", "allowed_tools": {**allowed, "tools": named}}
     name = text_at(value, "name")
     return {"type": "function", "function": {"name": name}} if kind(value) == "function" and name else value
 
