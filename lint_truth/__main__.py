@@ -12,7 +12,7 @@ from cardbox_cli.context.providers.registry import PROVIDERS
 from lint_truth.checking import errors
 from lint_truth.mutations import mutations_of
 from lint_truth.mutations.mutation import Mutation
-from lint_truth.recorded import FOLDERS, Recorded, cases, folder, recorded
+from lint_truth.recorded import FOLDERS, SENSES, Recorded, cases, folder, recorded
 from lint_truth.recorded import PROVIDERS as APIS
 
 # How many accepted requests each mutation is made of, and the share of what is made that must be found.
@@ -110,7 +110,7 @@ def _judge(made: Score, each: Recorded) -> None:
 
 def _judge_case(made: Score, each: Recorded) -> None:
     found = errors(each.request, each.provider)
-    if sorted(found) != sorted(each.expected or []):
+    if {SENSES.get(rule, rule) for rule in found} != set(each.expected or []):
         made.wrong.append(f"{each.place} ({each.why}): {_told(found) or 'nothing was found'}")
 
 

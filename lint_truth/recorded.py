@@ -26,6 +26,9 @@ _NOT_IN_THE_BODY = {
     "Error while downloading": "an address that gives no image",
 }
 
+# Rules of other names that find what a case expects.
+SENSES = {"role-unknown": "role-refused"}
+
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """A request as it was sent. `refused` is what the provider said, None where it was accepted; `expected`

@@ -65,8 +65,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     `keyspace` begins the keys of its conversations, so that one file taken as two formats makes two boxes.
     `marks` says, in words, by what a value of a file is in this format and in no other, None where it bears
-    no mark; `fits` tells whether a value without a mark may be in it, `reads` a value that would be understood
-    from one that would only be kept, where there are such. `tells_all`: where it speaks, others are not asked.
+    no mark; `fits` tells whether a value without a mark may be in it, `reads` a value that would be
+    understood from one that would only be kept, where there are such. `tells_all`: where it speaks, others
+    are not asked.
     `draft` makes the cards of an entry, whose ids are the importer's business, and raises InvalidConversation
     naming the entry's place; `draft_request` those of what is kept of a request.
     `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text

@@ -4,7 +4,7 @@ A conversation's cards are those that importing makes; what stands beside its me
 request, counts as its model, tools and parameters.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
+from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.conversations.importing import Drafted, drafts_of
 from cardbox_cli.conversations.json_window import held
@@ -83,17 +84,18 @@ def lint_conversation(
 
 def _beside(conversation: Conversation, source: Provider) -> dict[str, Any]:
     """What stands beside the messages: all of it where that is a request, else what the lint may look at."""
-    own = {key: value for key, value in conversation.beside.items() if key != source.files.shape.key}
+    key = source.files.shape.key
+    own = {name: each for name, each in conversation.beside.items() if name != key or not is_list(each)}
     if not is_request(source, own):
         parameters = unique(name for each in providers() for name in each.files.parameters)
-        own = {key: own[key] for key in ("model", "tools", *parameters) if key in own}
-    return {key: held(value) for key, value in own.items()}
+        own = {name: own[name] for name in ("model", "tools", *parameters) if name in own}
+    return {name: held(each) for name, each in own.items()}
 
 
 def _messages(
     conversation: Conversation, source: Provider, first: Mapping[str, RequestEntry]
 ) -> Iterator[tuple[RequestEntry, Any]]:
-    """The messages as they stand in the file, each with the place of the card that it begins or extends.
+    """The messages as they stand in the file, each with the place of the card that it begins or goes on.
 
     One text in their place is no message.
     """
@@ -101,7 +103,8 @@ def _messages(
     if isinstance(listed, str):
         return
     entry: RequestEntry | None = None
-    for number, message in enumerate(_listed(conversation, source) if listed is None else listed):
+    messages: Iterable[Any] = listed if listed and is_list(listed) else _listed(conversation, source)
+    for number, message in enumerate(messages):
         entry = first.get(str(number), entry)
         if entry is not None:
             yield entry, message

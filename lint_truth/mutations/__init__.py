@@ -7,6 +7,9 @@ from lint_truth.mutations.mutation import Mutation
 _MODULES = {
     "openai": "lint_truth.mutations.openai",
     "anthropic": "lint_truth.mutations.anthropic",
+    "openai-responses": "lint_truth.mutations.openai_responses",
+    "gemini": "lint_truth.mutations.gemini",
+    "bedrock-converse": "lint_truth.mutations.bedrock_converse",
 }
 
 

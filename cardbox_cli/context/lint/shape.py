@@ -83,11 +83,10 @@ def _of_logged(subject: Subject) -> Iterator[_Found]:
     schema, key = _schema(subject), subject.provider.message_keys[-1]
     for number, (entry, message) in enumerate(subject.logged.messages):
         yield from ((entry, misfit) for misfit in schema.misfits_of_item(key, number, message))
-    beside = {name: value for name, value in subject.logged.beside.items() if name != key}
     if subject.logged.is_request:
-        yield from ((None, misfit) for misfit in schema.misfits({**beside, key: []}))
+        yield from ((None, misfit) for misfit in schema.misfits({key: [], **subject.logged.beside}))
     else:
-        yield from _of_parameters(schema, beside)
+        yield from _of_parameters(schema, subject.logged.beside)
 
 
 def is_request(provider: Provider, beside: Mapping[str, Any]) -> bool:

@@ -7,7 +7,8 @@ from cardbox_cli.context.lint import contents, economy, exchanges, parameters, s
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import name_problem
-from cardbox_cli.context.parts import text_at, tool_name
+from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.providers.bedrock_converse import request_rules
 from cardbox_cli.context.providers.bedrock_converse.blocks import kind_of
 from cardbox_cli.context.tool_calls import arguments_of
 
@@ -61,7 +62,7 @@ def _ids(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("content-malformed", remedy="give the block one of the kinds that ContentBlock has")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
-    """A block that is none of the kinds that the API has, or a blank text."""
+    """A block that is none of the kinds that the API has."""
     for entry, _, message in subject.history.not_text:
         for block in message.body["content"]:
             name = kind_of(block)
@@ -70,8 +71,6 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
                     ", ".join(repr(key) for key in sorted(block)[:4]) if isinstance(block, dict) else "none"
                 )
                 yield entry, f"a block has no kind that Bedrock knows; its keys: {keys}"
-            elif name == "text" and not (text_at(block, "text") or "").strip():
-                yield entry, "a text is blank"
 
 
 @_OWN.warning("arguments-invalid")
@@ -91,6 +90,7 @@ RULES = (
     *contents.RULES.by(_MESSAGES),
     *shape.RULES,
     *_OWN,
+    *request_rules.RULES,
     *(
         each
         for each in parameters.RULES.by("Amazon Bedrock API reference, InferenceConfiguration")

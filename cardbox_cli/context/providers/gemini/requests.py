@@ -54,7 +54,9 @@ def _generation(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _choice(value: Any) -> Any:
     """The choice of a tool as every format has it; None for what says more."""
-    calling = at(value, "functionCallingConfig") or (value or {}).get("function_calling_config")
+    if not isinstance(value, dict):
+        return None
+    calling = at(value, "functionCallingConfig") or value.get("function_calling_config")
     if not isinstance(calling, dict) or len(value) > 1:
         return None
     mode, names = _MODES.get(text_at(calling, "mode") or ""), calling.get("allowedFunctionNames")

@@ -7,6 +7,7 @@ from cardbox_cli.context.lint import contents, economy, exchanges, parameters, s
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.providers.gemini import request_rules
 from cardbox_cli.context.providers.gemini.parts import at, kind_of
 from cardbox_cli.context.tool_calls import arguments_of
 
@@ -79,6 +80,7 @@ RULES = (
     *contents.RULES.by(_CONTENT),
     *shape.RULES,
     *_OWN,
+    *request_rules.RULES,
     *(each for each in parameters.RULES.by("Gemini API reference, GenerationConfig") if each.id in _SHARED),
     *economy.LIMITS.by("Gemini API docs, Gemini models: token limits"),
     *economy.CACHING.by("Gemini API docs, Context caching"),

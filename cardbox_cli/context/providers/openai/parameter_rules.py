@@ -32,7 +32,7 @@ _MOST_STOPS = 4
 _MOST_METADATA = 16
 # Of what may be no longer than that: metadata's keys and values, and who the user is.
 _LONGEST_KEY, _LONGEST_VALUE, _LONGEST_USER = 64, 512, 128
-_SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @RULES.error("parameter-out-of-range", remedy="set another value in the profile's llm_config")
@@ -48,13 +48,14 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     stops = sent.get("stop")
     if isinstance(stops, list) and len(stops) > _MOST_STOPS:
         yield None, f"there are {len(stops)} stop texts, not up to {_MOST_STOPS}"
-    yield from _metadata(sent.get("metadata"))
+    yield from metadata_hits(sent.get("metadata"))
     user = text_at(sent, "safety_identifier")
     if user is not None and len(user) > _LONGEST_USER:
         yield None, f"safety_identifier has {len(user)} characters, not up to {_LONGEST_USER}"
 
 
-def _metadata(pairs: Any) -> Iterator[Hit]:
+def metadata_hits(pairs: Any) -> Iterator[Hit]:
+    """What is too much or too long of `metadata`."""
     if not isinstance(pairs, dict):
         return
     if len(pairs) > _MOST_METADATA:
@@ -108,7 +109,7 @@ def _empty_lists(subject: Subject) -> Iterator[Hit]:
 def _schema_names(subject: Subject) -> Iterator[Hit]:
     """A `json_schema` whose name is not 1 to 64 letters, digits, `_` and `-`."""
     name = text_at(_answer_schema(subject), "name")
-    if name is not None and not _SCHEMA_NAME.fullmatch(name):
+    if name is not None and not SCHEMA_NAME.fullmatch(name):
         yield None, f"the name {name!r} of the json_schema is not 1 to 64 letters, digits, _ and -"
 
 

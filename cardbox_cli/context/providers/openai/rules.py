@@ -254,11 +254,12 @@ def _images(subject: Subject) -> Iterator[Hit]:
         content = message.body.get("content")
         for part in content if isinstance(content, list) else ():
             url = text_at(part.get("image_url"), "url") if kind(part) == "image_url" else None
-            if url is not None and (problem := _url_problem(url)) is not None:
+            if url is not None and (problem := url_problem(url)) is not None:
                 yield entry, f"an image cannot be read: {problem}"
 
 
-def _url_problem(url: str) -> str | None:
+def url_problem(url: str) -> str | None:
+    """What keeps the URL of an image from being one that OpenAI reads; None for such a one."""
     if url.startswith(("http://", "https://")):
         return None
     head, comma, data = url.partition(",")

@@ -10,6 +10,7 @@ from cardbox_cli.context.lint.rule import Hit, LintRule, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem
 from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.providers.openai_responses import request_rules
 from cardbox_cli.context.providers.openai_responses.items import kind_of
 
 _INPUT = "OpenAI API reference, Create a model response: input"
@@ -68,6 +69,7 @@ RULES = (
     *contents.RULES.by(_INPUT),
     *shape.RULES,
     *_OWN,
+    *request_rules.RULES,
     *parameters.RULES.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
     *economy.LIMITS.by("OpenAI docs, Models: context window"),
     *economy.CACHING.by("OpenAI docs, Prompt caching"),
