@@ -61,6 +61,15 @@ def _fits(value: Any) -> bool:
     return all(map(_is_line, value)) and bool(value) if isinstance(value, list) else _is_line(value)
 
 
+def _reads(value: Any) -> bool:
+    """Whether a line is more than an event of nobody knows what: it names its session, or bears a message."""
+    return is_list(value) or _names_session(value) is not None or _is_message(_message_in(value))
+
+
+def _message_in(line: Any) -> Any:
+    return line.get("message") if isinstance(line, dict) else None
+
+
 def _is_line(line: Any) -> bool:
     return text_at(line, "type") is not None and "role" not in line and "messages" not in line
 
@@ -208,6 +217,7 @@ FORMAT = Format(
     keyspace=(NAME,),
     marks=_marks,
     fits=_fits,
+    reads=_reads,
     read=_read,
     draft=_draft,
     keep_original=anthropic.keep_original,

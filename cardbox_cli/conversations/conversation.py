@@ -65,9 +65,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     `keyspace` begins the keys of its conversations, so that one file taken as two formats makes two boxes.
     `marks` says, in words, by what a value of a file is in this format and in no other, None where it bears
-    no mark; `fits` tells whether a value without a mark may be in it. `tells_all`: where it speaks, others
-    are not asked. `draft` makes the cards of an entry, whose ids are the importer's business, and raises
-    InvalidConversation naming the entry's place; `draft_request` those of what is kept of a request.
+    no mark; `fits` tells whether a value without a mark may be in it, `reads` a value that would be
+    understood from one that would only be kept, where there are such. `tells_all`: where it speaks, others
+    are not asked.
+    `draft` makes the cards of an entry, whose ids are the importer's business, and raises InvalidConversation
+    naming the entry's place; `draft_request` those of what is kept of a request.
     `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text
     of a file with what cards hold, in pieces, and may iterate over the cards more than once.
     `names_itself_later`: a conversation that grows may still have no id of its own.
@@ -83,6 +85,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     keep_original: Callable[[CardDraft, CardDraft], CardDraft]
     export: Callable[[Iterable[Card]], Iterator[str]] | None
     draft_request: Callable[[FileEntry], list[CardDraft]] | None = None
+    reads: Callable[[Any], bool] | None = None
     tells_all: bool = True
     names_itself_later: bool = False
 

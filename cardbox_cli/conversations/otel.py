@@ -1,8 +1,8 @@
 """Spans of OpenTelemetry that hold what a model was sent and what it answered. Read only.
 
 A span is a conversation: its instructions, its input and its output, as the semantic conventions for
-generative AI write them into attributes (`gen_ai.input.messages` and the like), in OTLP's JSON or as an object
-of attributes, their values as JSON or as JSON in a text.
+generative AI write them into attributes (`gen_ai.input.messages` and the like), in OTLP's JSON or as an
+object of attributes, their values as JSON or as JSON in a text.
 """
 
 from collections.abc import Iterator, Mapping

@@ -88,18 +88,26 @@ def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
 
 def check_named(documents: Documents, named: Format, formats: Sequence[Format]) -> None:
     """Raise InvalidConversation for a file that bears the marks of another format, which leave no doubt, and
-    none of the format that it is said to be in."""
+    none of the format that it is said to be in; and for one that this would mostly leave unread."""
     others = [each for each in formats if each.tells_all and each.name != named.name]
+    is_marked, unread, total = False, 0, 0
     for place, value in documents:
         refuse_strangers(place, value)
-        if named.marks(value) is not None:
+        is_marked = is_marked or named.marks(value) is not None
+        if is_marked and named.reads is None:
             return
-        marked = _mark(place, value, others)
+        marked = None if is_marked else _mark(place, value, others)
         if marked is not None:
             raise InvalidConversation(
                 f"{place} is in the format {marked.format.name}, not {named.name}: {marked.evidence}",
                 hint=f"--from {marked.format.name} reads it",
             )
+        total, unread = total + 1, unread + (named.reads is not None and not named.reads(value))
+    if unread * 2 > total:
+        raise InvalidConversation(
+            f"{documents.name}: {unread} of {total} lines say nothing in the format {named.name}",
+            hint="name the format that they are in with --from; nothing was imported",
+        )
 
 
 # --- formats that cbx knows by name alone

@@ -44,7 +44,8 @@ def _temperature(subject: Subject) -> Iterator[Hit]:
     """A temperature below 0 or above the highest that the provider takes."""
     if not subject.request.config:
         return
-    heat, most = number_of(subject.beside.get("temperature")), subject.provider.hottest
+    heat = number_of(value_at(subject.beside, subject.provider.temperature_at))
+    most = subject.provider.hottest
     if heat is not None and not 0 <= heat <= most:
         yield None, f"the temperature is {heat}, not from 0 to {most}"
 

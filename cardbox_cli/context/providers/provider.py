@@ -172,7 +172,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
     request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
-    temperature. `answers` is None for a provider whose answers are in another's format.
+    temperature, `temperature_at` the dotted name that it is sent under. `answers` is None for a provider
+    whose answers are in another's format.
     """
 
     name: str
@@ -195,6 +196,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     models: Models
     hottest: int = 2
+    temperature_at: str = "temperature"
     rules: str
     schema: str = ""
     files: MessageFiles

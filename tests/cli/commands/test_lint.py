@@ -46,7 +46,9 @@ def box(cbx: Cbx, file: Callable[..., str]) -> Callable[..., str]:
 class TestCardLint:
     def test_a_sound_file_is_clean(self, offline: Cbx, file: Callable[..., str]) -> None:
         sound = file(ASKED, CALLED, ANSWERED)
-        assert offline("card", "lint", sound, "-o", "json") == Result(0, "[]\n", "taken as openai\n")
+        assert offline("card", "lint", sound, "-o", "json") == Result(
+            0, "[]\n", "taken as openai: a message has 'tool_calls'\n"
+        )
         assert offline("card", "lint", sound, "--from", "openai") == Result(0, "", "nothing found\n")
 
     @pytest.mark.parametrize("columns", [80, 140])
@@ -156,7 +158,8 @@ class TestCardLint:
     ) -> None:
         result = offline("card", "lint", file(ASKED, CALLED, **beside), *options, "-o", "json")
         assert {each["provider"] for each in result.json()} == {provider}
-        told = {"anthropic": "taken as openai, checked for anthropic\n", "openai": "taken as openai\n"}
+        taken = "taken as openai: a message has 'tool_calls'"
+        told = {"anthropic": f"{taken}, checked for anthropic\n", "openai": f"{taken}\n"}
         assert result.err.startswith("" if "--from" in options else told[provider])
 
     def test_tools_that_are_none_are_found(self, offline: Cbx, file: Callable[..., str]) -> None:

@@ -42,7 +42,10 @@ from tests.test_lint_truth import rules_found
 RULES = {name: import_module(provider_named(name).rules).RULES for name in PROVIDERS}
 SHARED = (exchanges.RULES, contents.RULES, parameters.RULES, economy.LIMITS, economy.CACHING, shape.RULES)
 BOTH = ("openai", "anthropic")
-A, C = ("anthropic",), ("openai",)
+ALL = (*BOTH, "openai-responses", "gemini", "bedrock-converse")
+# Those where a result must follow its call, and those that have no object of parameters within the body.
+STRICT, FLAT = (*BOTH, "gemini", "bedrock-converse"), (*BOTH, "openai-responses")
+A, C, R, G, B = ("anthropic",), ("openai",), ("openai-responses",), ("gemini",), ("bedrock-converse",)
 INHERITED = "inherit_context a (box 1)"
 
 Cards = tuple[Card | RequestEntry, ...]
@@ -55,7 +58,7 @@ class Case(NamedTuple):
     broken: Cards
     position: int | None
     sound: Cards
-    providers: tuple[str, ...] = BOTH
+    providers: tuple[str, ...] = ALL
     model: str | None = None
 
 
@@ -63,6 +66,7 @@ class Case(NamedTuple):
 FULL = 8_192 - 7
 LONG = "All quiet on the western front. " * 20
 PAIR = (thought(call()), result())
+REASONING = {"type": "reasoning", "id": "r", "summary": []}
 WORKER = card("sys.profile", JsonContent({"name": "w", "process": "mapreduce_worker"}), "system")
 BLANK_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": " "}]}
 WORDS_RESULT = {**BLANK_RESULT, "content": [{"type": "text", "text": "ok"}]}
@@ -107,6 +111,18 @@ def answered(*content: Any) -> Card:
     return msgspec.structs.replace(blocks(made, card_type="tool.result", role="tool"), tool_call_id="c")
 
 
+def kept(source_format: str, *parts: Any, card_type: str = "agent.thought", role: str = "assistant") -> Card:
+    """A card that keeps parts of this format."""
+    metadata = {"source_format": source_format, "source_blocks": list(parts)}
+    return card(card_type, TextContent("x"), role, metadata=metadata)
+
+
+def called(signature: dict[str, Any]) -> Card:
+    """Gemini's call of the function "f", with what vouches for its thought."""
+    part = {"functionCall": {"id": "c", "name": "f", "args": {}}, **signature}
+    return msgspec.structs.replace(kept("gemini", part), tool_calls=[call()])
+
+
 def defined(*definitions: dict[str, Any]) -> Card:
     return card("sys.tools", ToolContent(list(definitions)), "system")
 
@@ -145,7 +161,7 @@ CASES = [
     Case("result-without-call", (user(), result(), thought(call()), result()), 1, (user(), *PAIR, *PAIR)),
     Case("result-repeated", (user(), *PAIR, result()), 3, (user(), *PAIR, thought(call()), result())),
     Case("result-not-after-call", (user(), thought(call()), user("wait"), thought(text="Hm."), result()), 4,
-         (user(), thought(call("a"), call("b")), result("b"), result("a"))),
+         (user(), thought(call("a"), call("b")), result("b"), result("a")), STRICT),
     Case("result-not-after-call", (user(), thought(call()), user("wait"), result()), 3,
          (user(), thought(call()), result(), user("wait")), C),
     Case("result-not-after-call", (user(), thought(call()), user("wait"), thought(text="Hm."), result()), 4,
@@ -153,7 +169,7 @@ CASES = [
     Case("result-not-after-call", (user(), card("agent.thought", TextContent(""), "system", tool_calls=[call()]), result()), 2,
          (user(), *PAIR), A),
     Case("result-not-after-call", (user(), thought(call("a"), call("b")), result("a"), user(), thought(text="Hm."), result("b")), 5,
-         (user(), thought(call("a"), call("b")), result("a"), result("b"), user(), thought(text="Hm."))),
+         (user(), thought(call("a"), call("b")), result("a"), result("b"), user(), thought(text="Hm.")), STRICT),
     Case("exchange-split", (user(), placed(thought(call()), rule=INHERITED)), 1,
          (user(), *(placed(each, rule=INHERITED) for each in PAIR))),
     Case("exchange-split", (user(), placed(result(), rule=INHERITED)), 1,
@@ -325,8 +341,8 @@ CASES = [
     Case("temperature-out-of-range", (profile(temperature=1.5), user()), None, (profile(temperature=1), user()), A),
     Case("temperature-out-of-range", (profile(temperature=Decimal("2.10")), user()), None, (profile(temperature=Decimal("0.10")), user())),
     Case("temperature-out-of-range", (profile(temperature=-1), user()), None, (profile(temperature=0), user())),
-    Case("tool-choice-unknown", (profile(tool_choice=FORCED), tools("g"), user()), None, (profile(tool_choice=FORCED), tools("f"), user())),
-    Case("tool-choice-unknown", (profile(tool_choice=FORCED), tools("g"), user()), None, (profile(tool_choice=FORCED), user())),
+    Case("tool-choice-unknown", (profile(tool_choice=FORCED), tools("g"), user()), None, (profile(tool_choice=FORCED), tools("f"), user()), FLAT),
+    Case("tool-choice-unknown", (profile(tool_choice=FORCED), tools("g"), user()), None, (profile(tool_choice=FORCED), user()), FLAT),
     Case("json-unsaid", (profile(**JSON_MODE), user()), None, (profile("Answer in Json.", **JSON_MODE), user()), C),
     Case("json-unsaid", (profile(**JSON_MODE), said([TEXT_PART])), None, (profile(**JSON_MODE), said([TEXT_PART, {"type": "text", "text": "as JSON"}])), C),
     Case("reasoning-parameters", (profile(max_tokens=9), user()), None, (profile(max_completion_tokens=9), user()), C, "o3-mini"),
@@ -358,6 +374,27 @@ CASES = [
     Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("f"), tools("g"), user())),
     Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools("g", "f"), user())),
     Case("tool-order", (tools("g"), tools("f"), user()), 1, (tools(), tools("g", "f"), user())),
+    # OpenAI's Responses
+    Case("tool-name-invalid", (tools("x" * 129), user()), None, (tools("x" * 128), user()), R),
+    Case("tool-name-invalid", (user(), thought(call(name="a.b")), result()), 1, (user(), thought(call(name="a-b")), result()), R),
+    Case("arguments-invalid", (user(), thought(call(arguments="[1]")), result()), 1, (user(), *PAIR), R),
+    Case("reasoning-last", (user(), kept("openai-responses", REASONING, card_type="agent.reasoning")), 1,
+         (user(), kept("openai-responses", REASONING, card_type="agent.reasoning"), thought(text="Done.")), R),
+    Case("result-without-call", (user(), result()), 1, (profile(previous_response_id="r"), user(), result()), R),
+    # Gemini
+    Case("tool-name-invalid", (tools("1x"), user()), None, (tools("a.b:c-d"), user()), G),
+    Case("tool-name-invalid", (user(), thought(call(name="a b")), result()), 1, (user(), thought(call(name="a.b")), result()), G),
+    Case("content-malformed", (kept("gemini", {"hologram": {}}, role="user"),), 0, (kept("gemini", {"text": "a"}, role="user"),), G),
+    Case("content-malformed", (kept("gemini", "a", role="user"),), 0, (user(), kept("gemini", {"thoughtSignature": "s"})), G),
+    Case("thought-signature-missing", (user(), called({"thoughtSignature": "s"}), result(), called({}), result()), 3,
+         (user(), called({}), result()), G),
+    Case("arguments-invalid", (user(), thought(call(arguments="{")), result()), 1, (user(), *PAIR), (*G, *B)),
+    # Bedrock
+    Case("first-not-user", (system("s"), thought(text="Hello.")), 1, (system("s"), user(), thought(text="Hello.")), B),
+    Case("tool-name-invalid", (tools("a.b"), user()), None, (tools("a-b"), user()), B),
+    Case("tool-name-invalid", (user(), thought(call(name="a b")), result()), 1, (user(), thought(call(name="ab")), result()), B),
+    Case("tool-id-invalid", (user(), thought(call("a.b")), result("a.b")), 1, (user(), *PAIR), B),
+    Case("content-malformed", (kept("bedrock-converse", {"hologram": {}}, role="user"),), 0, (kept("bedrock-converse", {"text": "a"}, role="user"),), B),
 ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ PROVIDER = Provider(
     runs_tool=body.runs_tool,
     models=models.MODELS,
     hottest=1,
+    temperature_at="inferenceConfig.temperature",
     rules="cardbox_cli.context.providers.bedrock_converse.rules",
     schema="cardbox_cli.context.providers.bedrock_converse",
     files=cards.FILES,

@@ -10,6 +10,7 @@ from cardbox_cli.context.lint.tools import name_problem
 from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.providers.bedrock_converse import request_rules
 from cardbox_cli.context.providers.bedrock_converse.blocks import kind_of
+from cardbox_cli.context.tool_calls import arguments_of
 
 _MESSAGES = "Amazon Bedrock API reference, Message"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -72,13 +73,29 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"a block has no kind that Bedrock knows; its keys: {keys}"
 
 
+@_OWN.warning("arguments-invalid")
+def _raw_arguments(subject: Subject) -> Iterator[Hit]:
+    """A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`."""
+    for call in subject.history.calls:
+        arguments = None if call.function is None else call.function.get("arguments")
+        if arguments_of(arguments) is None:
+            yield call.entry, f"the arguments of {call.name!r} are sent as text: they are no JSON object"
+
+
+# The choice of a tool is looked at with the other parameters of the body.
+_SHARED = ("temperature-out-of-range",)
+
 RULES = (
     *exchanges.RULES.by("Amazon Bedrock user guide, Call a tool with the Converse API"),
     *contents.RULES.by(_MESSAGES),
     *shape.RULES,
     *_OWN,
     *request_rules.RULES,
-    *parameters.RULES.by("Amazon Bedrock API reference, InferenceConfiguration"),
+    *(
+        each
+        for each in parameters.RULES.by("Amazon Bedrock API reference, InferenceConfiguration")
+        if each.id in _SHARED
+    ),
     *economy.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
     *economy.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
 )

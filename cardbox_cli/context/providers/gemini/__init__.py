@@ -23,6 +23,7 @@ PROVIDER = Provider(
     cached_parameters=("toolConfig",),
     runs_tool=requests.runs_tool,
     models=models.MODELS,
+    temperature_at="generationConfig.temperature",
     rules="cardbox_cli.context.providers.gemini.rules",
     schema="cardbox_cli.context.providers.gemini",
     files=cards.FILES,

@@ -9,6 +9,7 @@ from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.providers.gemini import request_rules
 from cardbox_cli.context.providers.gemini.parts import at, kind_of
+from cardbox_cli.context.tool_calls import arguments_of
 
 _CONTENT = "Gemini API reference, Content: parts"
 _CALLING = "Gemini API docs, Function calling"
@@ -62,13 +63,25 @@ def _unsigned_calls(subject: Subject) -> Iterator[Hit]:
         yield entry, "a function is called without a thought signature"
 
 
+@_OWN.warning("arguments-invalid")
+def _raw_arguments(subject: Subject) -> Iterator[Hit]:
+    """A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`."""
+    for call in subject.history.calls:
+        arguments = None if call.function is None else call.function.get("arguments")
+        if arguments_of(arguments) is None:
+            yield call.entry, f"the arguments of {call.name!r} are sent as text: they are no JSON object"
+
+
+# The choice of a tool is looked at with the other parameters of the body.
+_SHARED = ("temperature-out-of-range",)
+
 RULES = (
     *exchanges.RULES.by(_CALLING),
     *contents.RULES.by(_CONTENT),
     *shape.RULES,
     *_OWN,
     *request_rules.RULES,
-    *parameters.RULES.by("Gemini API reference, GenerationConfig"),
+    *(each for each in parameters.RULES.by("Gemini API reference, GenerationConfig") if each.id in _SHARED),
     *economy.LIMITS.by("Gemini API docs, Gemini models: token limits"),
     *economy.CACHING.by("Gemini API docs, Context caching"),
 )

@@ -114,6 +114,7 @@ def make(body: Body, failed: bool) -> list[Part]:
         return [_output(body, texts_in(content))]
     items: list[Part] = []
     said = _content(content, role)
+    said = said if not isinstance(said, str) or said.strip() else ""
     if isinstance(refusal := body.get("refusal"), str) and refusal and not said:
         said = refusal
     if said:

@@ -68,8 +68,9 @@ def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
     return {}, (message for message in messages if isinstance(message, dict))
 
 
-def _marks(message: Any) -> bool:
-    return isinstance(message, dict) and message.get("role") == "toy"
+def _marks(message: Any) -> str | None:
+    is_own = isinstance(message, dict) and message.get("role") == "toy"
+    return "a message has the role 'toy'" if is_own else None
 
 
 PROVIDER = Provider(
