@@ -207,6 +207,8 @@ def _no_messages(subject: Subject) -> Iterator[Hit]:
 @RULES.warning("not-expressible")
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
     """What the provider's format cannot say: it is left out, or sent as mere text."""
+    if subject.logged is not None:
+        return  # nothing is made of it
     for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
         yield subject.request.places.get(loss.card_id or ""), loss.what
 

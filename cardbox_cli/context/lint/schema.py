@@ -156,7 +156,8 @@ class Schema:
             if not any(spell(key) in value for spell in self._spellings):
                 yield Misfit((*place, key), "key-missing", "missing")
         if "!" in self._types[name] and len(value.keys() & known.keys()) != 1:
-            yield Misfit(place, "value-invalid", f"to have one of the keys {', '.join(known)}")
+            words = f"an object, and not one with exactly one of the keys {', '.join(known)}"
+            yield Misfit(place, "value-invalid", words)
         others = known.get("*")
         for key, item in value.items():
             if key in known and key != "*":
