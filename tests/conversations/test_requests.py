@@ -202,7 +202,7 @@ _documents = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(document=_documents)
 def test_any_request_comes_back_and_is_sent_anywhere(document: tuple[str, dict[str, Any]]) -> None:
     name, request = document
