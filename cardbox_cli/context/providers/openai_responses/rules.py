@@ -11,8 +11,10 @@ from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem
 from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.providers.openai_responses import request_rules
+from cardbox_cli.context.providers.openai_responses.items import kind_of
 
 _INPUT = "OpenAI API reference, Create a model response: input"
+_CONVERSATION = "OpenAI docs, Conversation state"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 # What says that the conversation began elsewhere, where its calls may stand.
 _CONTINUING = ("previous_response_id", "conversation")
@@ -41,6 +43,15 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
         problem = None if call.function is None else arguments_problem(call.function.get("arguments"))
         if problem is not None:
             yield call.entry, f"the arguments of {call.name!r} are {problem}"
+
+
+@_OWN.error("reasoning-last", source=_CONVERSATION, remedy="add the item that followed the reasoning")
+def _dangling_reasoning(subject: Subject) -> Iterator[Hit]:
+    """Reasoning without the item that followed it, as the last one of the input."""
+    for entry, _, message in subject.history.messages[-1:]:
+        content = message.body["content"]
+        if isinstance(content, list) and content and kind_of(content[-1]) == "reasoning":
+            yield entry, "the last item is reasoning, without what followed it"
 
 
 def _unless_continued(rule: LintRule) -> LintRule:
