@@ -197,10 +197,9 @@ def _history_left_out(subject: Subject) -> Iterator[Hit]:
 @RULES.error("no-messages", remedy="render a box that holds the conversation, too")
 def _no_messages(subject: Subject) -> Iterator[Hit]:
     """A request without any message, or without one besides system text where that has a place of its own."""
-    roles = [message.body.get("role") for message in subject.request.messages]
-    if not roles:
+    if not subject.request.messages:
         yield None, "the request has no message"
-    elif len(subject.provider.message_keys) > 1 and all(role in SYSTEM_ROLES for role in roles):
+    elif len(subject.provider.message_keys) > 1 and subject.is_system_alone:
         yield None, "the request has no message besides system text"
 
 
