@@ -66,22 +66,22 @@ def find_messages(
 
 
 def lists_within(
-    value: Any, shapes: Sequence[MessageShape], holder: Any = None, depth: int = 0
+    value: Any, shapes: Sequence[MessageShape], holder: Any = None, depth: int = 0, key: str = ""
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Every list in a value that messages of one of these shapes stand in, with the object that holds it.
 
     What may be one text instead is given with its object, too.
     """
     beside = holder if isinstance(holder, dict) else {}
-    if any(_is_message_list("", value, shape) for shape in shapes):
+    if any(_is_message_list(key, value, shape) for shape in shapes):
         yield value, beside
     elif depth <= _DEPTH and isinstance(value, dict):
-        for key, item in value.items():
+        for name, item in value.items():
             if isinstance(item, str):
-                if any(shape.takes_text and shape.key == key for shape in shapes):
+                if any(shape.takes_text and shape.key == name for shape in shapes):
                     yield [], value
             else:
-                yield from lists_within(item, shapes, value, depth + 1)
+                yield from lists_within(item, shapes, value, depth + 1, name)
     elif depth <= _DEPTH and is_list(value):
         for item in _parts(value):
             yield from lists_within(item, shapes, None, depth + 1)

@@ -90,7 +90,8 @@ class _Files:
             return None
         apart = (files.shape.key, *files.system_keys)
         rest = {key: held(value) for key, value in beside.items() if key not in apart}
-        is_request = any(key in rest for key in ("model", "tools", *files.parameters, *files.request_keys))
+        named = ("model", "tools", *files.parameters, *files.request_keys)
+        is_request = bool(rest) if files.shape.is_own else any(key in rest for key in named)
         return FileEntry(_REQUEST, rest, f"{found.place}: request") if is_request else None
 
     def draft(self, entry: FileEntry) -> list[CardDraft]:

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from cardbox_cli.context.messages import OF_ONE_FORMAT
-from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
+from cardbox_cli.context.parts import kind, tool_name
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.context.request import Request
@@ -58,6 +58,8 @@ def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> li
 
 
 def _of_card(card: Card, provider: Provider) -> Iterator[str]:
+    if never_a_message(card) is not None:
+        return
     for each in providers():
         if each.name != provider.name:
             yield from each.lost_in_chat(card)
@@ -92,7 +94,7 @@ def _of_tools(request: Request, provider: Provider) -> Iterator[str]:
     for tool in request.tools:
         body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
         if body == provider.body(bare):
-            yield f"the tool {tool_name(tool) or next(iter(tool), '')!r} is not sent"
+            yield f"the tool {tool_name(tool) or kind(tool) or next(iter(tool), '')!r} is not sent"
             continue
         sent = _json(body)
         for key, value in tool.items():

@@ -86,7 +86,7 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
         """The cards of a message, the first of which keeps what else than the usual stands around it."""
         parts = message.get(self.parts_key)
         around = {**message, self.parts_key: []} if isinstance(parts, list) else message
-        if same_json(around, self.envelope_of(role)):
+        if parts and same_json(around, self.envelope_of(role)):
             return cards
         return [keep(cards[0], self.parting.name, source_message=around), *cards[1:]]
 

@@ -43,6 +43,11 @@ def _is_flat(tool: Mapping[str, Any]) -> bool:
     return "input_schema" in tool or tool.get("type") == "function" or "parameters" in tool
 
 
+def is_custom(tool: Mapping[str, Any]) -> bool:
+    """Whether it is a tool that takes any text, which OpenAI's formats alone have."""
+    return tool.get("type") == "custom" and isinstance(tool.get("custom"), dict)
+
+
 def chat_tool(function: Function) -> dict[str, Any]:
     """The definition as OpenAI's chat completions have it; flat, where it says more than these can."""
     said = {"description": function.description, "parameters": function.schema, "strict": function.strict}

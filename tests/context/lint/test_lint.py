@@ -47,27 +47,13 @@ from cardbox_cli.model.content import (
     ToolResultContent,
 )
 from cardbox_cli.model.pairing import pair_calls
-from tests import (
-    anthropic_types,
-    bedrock_types,
-    gemini_types,
-    jsonb_values,
-    openai_types,
-    responses_types,
-)
+from tests import jsonb_values
 from tests.context.lint.cards import call, places, result, thought, user
 from tests.context.providers.test_anthropic import messages as sent
 from tests.context.test_request import card
 from tests.conversations import anthropic_messages
 from tests.conversations.reading import documents_in
-
-CHECK_BODY = {
-    "openai": openai_types.check_body,
-    "anthropic": anthropic_types.check_body,
-    "openai-responses": responses_types.check_body,
-    "gemini": gemini_types.check_body,
-    "bedrock-converse": bedrock_types.check_body,
-}
+from tests.provider_types import CHECK_BODY
 
 
 @pytest.fixture(scope="module")

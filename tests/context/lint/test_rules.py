@@ -66,7 +66,6 @@ class Case(NamedTuple):
 FULL = 8_192 - 7
 LONG = "All quiet on the western front. " * 20
 PAIR = (thought(call()), result())
-REASONING = {"type": "reasoning", "id": "r", "summary": []}
 WORKER = card("sys.profile", JsonContent({"name": "w", "process": "mapreduce_worker"}), "system")
 BLANK_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": " "}]}
 WORDS_RESULT = {**BLANK_RESULT, "content": [{"type": "text", "text": "ok"}]}
@@ -378,8 +377,6 @@ CASES = [
     Case("tool-name-invalid", (tools("x" * 129), user()), None, (tools("x" * 128), user()), R),
     Case("tool-name-invalid", (user(), thought(call(name="a.b")), result()), 1, (user(), thought(call(name="a-b")), result()), R),
     Case("arguments-invalid", (user(), thought(call(arguments="[1]")), result()), 1, (user(), *PAIR), R),
-    Case("reasoning-last", (user(), kept("openai-responses", REASONING, card_type="agent.reasoning")), 1,
-         (user(), kept("openai-responses", REASONING, card_type="agent.reasoning"), thought(text="Done.")), R),
     Case("result-without-call", (user(), result()), 1, (profile(previous_response_id="r"), user(), result()), R),
     # Gemini
     Case("tool-name-invalid", (tools("1x"), user()), None, (tools("a.b:c-d"), user()), G),

@@ -10,7 +10,7 @@ import msgspec
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.gemini.parts import NAME, PARTING, at
+from cardbox_cli.context.providers.gemini.parts import NAME, PARTING, UNNAMED, at
 from cardbox_cli.context.providers.parted import Part
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
 from cardbox_cli.context.providers.provider import Body
@@ -71,7 +71,7 @@ def named_part(part: Part, names: dict[str, str]) -> Part:
     call_id, name = text_at(call, "id"), text_at(call, "name")
     if call_id and name:
         names[call_id] = name
-    if not isinstance(answer, dict) or answer.get("name"):
+    if not isinstance(answer, dict) or answer.get("name") != UNNAMED:
         return part
     answered = text_at(answer, "id") or ""
     return {**part, "functionResponse": {**answer, "name": names.get(answered) or answered or "tool"}}

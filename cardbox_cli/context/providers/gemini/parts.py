@@ -34,6 +34,8 @@ _SNAKES = {
     "displayName": "display_name",
     "thoughtSignature": "thought_signature",
 }
+# The name of a result until that of its call is known: no card can hold such a text.
+UNNAMED = "\0"
 # Under which keys a function's answer is a text alone: the one that is written, and Google's own package's.
 _ANSWER, _FAILURE = "output", "error"
 
@@ -172,7 +174,7 @@ def _response(body: Body, text: str, failed: bool) -> Part:
     return {
         "functionResponse": {
             **named,
-            "name": name or "",
+            "name": name or UNNAMED,
             "response": {_FAILURE if failed else _ANSWER: text},
         }
     }

@@ -22,7 +22,8 @@ _NAMES = {"maxOutputTokens": "max_tokens", "stopSequences": "stop"} | {
     name: key for key, name in GENERATION.items()
 }
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none"}
-_TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
+# The types of a schema, which may also be written as their numbers from 1.
+_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 
 
 def runs_tool(tool: Mapping[str, Any]) -> bool:
@@ -94,4 +95,6 @@ def _json_schema(schema: Any) -> Any:
         return schema
     made = {key: _json_schema(value) for key, value in schema.items()}
     sort = schema.get("type")
+    if type(sort) is int and 0 < sort <= len(_TYPES):
+        sort = _TYPES[sort - 1]
     return {**made, "type": sort.lower()} if isinstance(sort, str) and sort in _TYPES else made

@@ -3,6 +3,7 @@
 from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.context.providers.openai import answers, body, cards, models
 from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.tools import is_custom
 
 PROVIDER = Provider(
     name=body.NAME,
@@ -16,6 +17,7 @@ PROVIDER = Provider(
     # OpenAI docs, "Prompt caching": tools and a schema for the answer stand before the messages.
     message_keys=("messages",),
     cached_parameters=("response_format",),
+    runs_tool=is_custom,
     models=models.MODELS,
     rules="cardbox_cli.context.providers.openai.rules",
     schema="cardbox_cli.context.providers.openai",

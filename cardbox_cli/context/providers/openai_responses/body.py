@@ -11,7 +11,7 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.parted import Part, encode, own_parts
 from cardbox_cli.context.providers.provider import Body, SentMessage
-from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, tools_for
+from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, is_custom, tools_for
 from cardbox_cli.context.providers.turns import placed
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
@@ -120,10 +120,10 @@ def steps(messages: Sequence[Message]) -> list[int]:
 def _tool(tool: dict[str, Any]) -> Body:
     """A tool definition; OpenAI's own are sent as they are."""
     function = function_of(tool)
+    if is_custom(tool):
+        return {**tool["custom"], "type": "custom"}
     if function is None:
         return tool
-    if tool.get("type") == "custom":
-        return {**tool.get("custom", {}), "type": "custom"}
     described = {} if function.description is None else {"description": function.description}
     own: dict[str, Any] = {
         key: function.others[key] for key in ("defer_loading", "allowed_callers") if key in function.others

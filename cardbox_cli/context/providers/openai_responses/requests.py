@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cardbox_cli.context.parts import kind, text_at
-from cardbox_cli.context.providers.tools import chat_tool, function_of
+from cardbox_cli.context.providers.tools import chat_tool, function_of, is_custom
 
 # The tools that OpenAI runs for the Responses alone, and those that are asked for in its words.
 _OWN_TOOLS = frozenset(
@@ -27,7 +27,7 @@ _OWN_TOOLS = frozenset(
 
 def runs_tool(tool: Mapping[str, Any]) -> bool:
     """Whether it is a tool that only the Responses have."""
-    return kind(tool) in _OWN_TOOLS
+    return kind(tool) in _OWN_TOOLS or is_custom(tool)
 
 
 def read_request(beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
