@@ -75,7 +75,7 @@ class Workbench:
 
 def cbx(*words: str) -> list[str]:
     """The command line that runs `cbx` as its console script does, with this interpreter and this source."""
-    return [sys.executable, "-c", "from cardbox_cli.cli.main import script; script()", *words]
+    return [sys.executable, "-c", "from cardbox_cli.entry import script; script()", *words]
 
 
 def peer(name: str, *words: str) -> list[str]:

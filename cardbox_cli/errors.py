@@ -51,6 +51,10 @@ class BadRequest(InvalidInput, code="bad-request"):
     """A pack was asked for with arguments or a recipe that its rules refuse."""
 
 
+class NotAllowed(InvalidInput, code="not-allowed"):
+    """An agent asked for what its profile, or what it can see, does not allow."""
+
+
 class InvalidRecipe(InvalidInput, code="invalid-recipe"):
     """A handover recipe does not say what a recipe may say; `details["problems"]` lists every place."""
 

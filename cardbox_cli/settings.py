@@ -354,6 +354,7 @@ class Limit(NamedTuple):
 COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
 RESULT_SIZE = Limit(16, "MiB", "The result of one tool call, printed by a command or reported.")
 INPUT_SIZE = Limit(64, "MiB", "A file or standard input that a command reads whole, such as `@FILE`.")
+VALUE_SIZE = Limit(64, "MiB", "A JSON value that must be held: a line (its lists aside), or a message.")
 PIPE_SIZE = Limit(4096, "MiB", "A pipe of cards or of a conversation, which is copied before it is read.")
 TURN_LOGS = Limit(1, "MiB", "What is kept of the stderr of all commands of a turn; the oldest goes first.")
 LOG_AGE = Limit(30, "days", "How old the stderr of a turn's commands is when `cbx db gc` purges it.")
@@ -365,6 +366,6 @@ FOREIGN_SILENCE = Limit(
     300, "s", "How long workers of other systems, which send no heartbeats, are believed."
 )
 LIMITS = (
-    *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE, YAML_SIZE),
-    *(RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
+    *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
+    *(YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
 )

@@ -1,12 +1,19 @@
 """The mutations of `make lint-truth`, made of small requests, and the small requests that providers judged."""
 
+import copy
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lint_truth.checking import UNREADABLE, errors
+from cardbox_cli.context.lint.schema import schema_of
+from cardbox_cli.context.providers.registry import HOSTS, provider_named
+from cardbox_cli.errors import CbxError
+from lint_truth.checking import UNREADABLE, errors, findings
 from lint_truth.mutations import mutations_of
 from lint_truth.mutations.mutation import Mutation
 from lint_truth.recorded import PROVIDERS as APIS
@@ -103,6 +110,23 @@ CASES = [
     for line in (Path(__file__).parent / "lint-cases.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 
+# What may stand anywhere, and at the top.
+KEYS = (
+    "type",
+    "text",
+    "role",
+    "content",
+    "parts",
+    "name",
+    "function",
+    "id",
+    "source",
+    "input",
+    "json",
+    "tools",
+)
+PARAMETERS = {name: sorted(schema_of(provider_named(name).schema).keys) for name in SOUND}
+
 
 def rules_found(provider: str) -> set[str]:
     """The rules that find an error in what mutations make of sound requests."""
@@ -143,3 +167,36 @@ def test_small_requests_are_judged_as_their_provider_did(case: dict[str, Any]) -
         pytest.skip("no format of cbx")
     found = {SENSES.get(rule, rule) for rule in errors(case["request"], provider)}
     assert found == set(case["expected"])
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from(["", " ", "a", "type", "text", "data:,"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The places within a value, itself not among them."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [each for key, item in items for each in ((*place, key), *_places(item, (*place, key)))]
+
+
+@pytest.mark.parametrize("provider", SOUND)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_nothing_that_may_stand_in_a_request_breaks_the_lint(provider: str, data: st.DataObject) -> None:
+    request = copy.deepcopy(data.draw(st.sampled_from(SOUND[provider])))
+    *above, key = data.draw(st.sampled_from(_places(request)))
+    holder = request
+    for step in above:
+        holder = holder[step]
+    holder[key] = data.draw(JSON)
+    if data.draw(st.booleans()):
+        request[data.draw(st.sampled_from(PARAMETERS[provider]))] = data.draw(JSON)
+    for rules_of in (provider, *HOSTS, *SOUND):
+        with suppress(CbxError):  # no conversation of the format
+            assert all(each.message for each in findings(request, provider, rules_of=rules_of))

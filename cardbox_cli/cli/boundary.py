@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
@@ -12,13 +11,12 @@ import click
 from cardbox_cli.cli.escaping import printable
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import CbxError, InvalidInput, UsageError
+from cardbox_cli.model.text.visible_text import one_entry
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 _COMMITTED = "what was done until then is committed"
-# Where a further line of a text begins as lines of cbx do.
-_OF_CBX = re.compile(r"(?<=[\n\r])(?=(?:error|hint|warning|next|by|fix)\b)")
 
 
 def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> int:
@@ -117,15 +115,10 @@ def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
 
 
 def _as_text(error: CbxError) -> str:
-    lines = [f"error: {_own_lines(error.message)}"]
+    lines = [one_entry(f"error: {error.message}")]
     if error.hint:
-        lines.append(f"hint: {_own_lines(error.hint)}")
+        lines.append(one_entry(f"hint: {error.hint}"))
     return printable("\n".join(lines))
-
-
-def _own_lines(text: str) -> str:
-    """`text` without a line that passes for another of cbx: what it quotes may hold any."""
-    return _OF_CBX.sub("  ", text)
 
 
 def _as_json(error: CbxError) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.files import exclusive, replacing, sweep_files
+from cardbox_cli.files import exclusive, open_to_read, replacing, sweep_files
 from cardbox_cli.home import check_home, default_home, make_home
 
 LAST = "@last"
@@ -60,7 +60,8 @@ def _read(file: Path) -> list[dict[str, str]]:
     """The entries of the file. What is no text in them, or no entry at all, is passed over."""
     try:
         check_home(file.parent)
-        entries = json.loads(file.read_text(encoding="utf-8"))
+        with open_to_read(file) as stream:
+            entries = json.loads(stream.read())
     except (OSError, ValueError, RecursionError):
         return []
     return [

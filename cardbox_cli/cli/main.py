@@ -24,16 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
 
 
-def script() -> None:
-    """The console script. Its completion in a shell runs it, too."""
+def script() -> int:
+    """The console script; its exit code. Its completion in a shell runs it, too."""
     open_closed_streams()
     if COMPLETING in os.environ:
         from cardbox_cli.cli.completion.candidates import answer
 
-        sys.exit(answer(os.environ[COMPLETING]))
+        return answer(os.environ[COMPLETING])
     code = main()
     import signal  # which has been loaded by now, if at all
 
     # All is done and said; nothing is left that an interrupt could end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(code)
+    return code

@@ -14,6 +14,7 @@ import click
 
 from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.text.visible_text import one_entry
 from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT
 
 if TYPE_CHECKING:
@@ -231,9 +232,12 @@ def session_or_none() -> Session | None:
 
 
 def announce(message: str) -> None:
-    """Tell the person something that is not data, after the data so far. Nothing in it acts on a terminal."""
+    """Tell the person something that is not data, after the data so far.
+
+    Nothing in it acts on a terminal, and no further line of it passes for another message.
+    """
     sys.stdout.flush()
-    print(printable(message), file=sys.stderr, flush=True)
+    print(printable(one_entry(message)), file=sys.stderr, flush=True)
 
 
 def _stored(name: str, *declarations: str, **attributes: Any) -> click.Option:

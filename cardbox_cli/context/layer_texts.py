@@ -9,6 +9,7 @@ from typing import Any
 
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.text.visible_text import indented
 from cardbox_cli.model.todo import TodoItem
 
 # Of one card a layer has so many characters at most: it is a hint, and the request holds more than it.
@@ -17,7 +18,7 @@ LONGEST = 2000
 
 def todo_text(items: Sequence[TodoItem]) -> str:
     """A todo list, a line for each item and further lines of it indented."""
-    lines = [f"- [{'x' if item.done else ' '}] " + item.text.replace("\n", "\n      ") for item in items]
+    lines = [_entry(f"- [{'x' if item.done else ' '}] ", item.text) for item in items]
     return "\n".join(["Todo list:", *lines]) if lines else ""
 
 
@@ -34,8 +35,13 @@ def experience_text(cards: Sequence[Card]) -> str:
 def _listed(heading: str, cards: Iterable[Card]) -> str:
     # A last thought and the deliverable that was made of it have one text.
     texts = dict.fromkeys(text for text in map(_text, cards) if text)
-    entries = [f"[{number}] {text}" for number, text in enumerate(map(_bounded, texts), 1)]
+    entries = [_entry(f"[{number}] ", text) for number, text in enumerate(map(_bounded, texts), 1)]
     return "\n\n".join([heading, *entries]) if entries else ""
+
+
+def _entry(mark: str, text: str) -> str:
+    """`text` behind its mark, further lines below it: no line of it passes for one of another's."""
+    return mark + indented(text, " " * len(mark)).removeprefix(" " * len(mark))
 
 
 def _text(card: Card) -> str:

@@ -14,6 +14,7 @@ from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_id
+from cardbox_cli.model.ids import fault_of_new_id
 
 # Which of some tool-call ids the project holds already.
 Held = Callable[[Sequence[str]], Collection[str]]
@@ -67,10 +68,14 @@ def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
+def last_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
+    """The calls of the last of a turn's own cards that makes any."""
+    return next((calls for card in reversed(own) if (calls := calls_of(card))), [])
+
+
 def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
     """How a turn of these cards ends where a result of its last thought's calls says that it does."""
-    thoughts = [card for card in own if calls_of(card)]
-    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
+    asked = {call.tool_call_id for call in last_calls(own)}
     return ended_by(card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked)
 
 
@@ -84,9 +89,10 @@ def ended_by(results: Iterable[Card]) -> EndStatus | None:
 
 
 def own_ids(given: Sequence[str], held: Held) -> list[str]:
-    """The ids of calls as they are stored: new ones for those that are empty, overlong, held, or repeated."""
-    fit = [call_id for call_id in given if call_id.strip() and len(call_id) <= _LONGEST]
-    taken = set(held(fit)) if fit else set()
+    """The ids of calls as they are stored: new ones for those that no new id may be, or that are overlong,
+    held, or repeated. People type them, and print a line for each."""
+    fit = {call_id for call_id in given if len(call_id) <= _LONGEST and fault_of_new_id(call_id) is None}
+    taken = set(held(list(fit))) if fit else set()
     ids = []
     for call_id in given:
         ids.append(call_id if call_id in fit and call_id not in taken else new_id("tc"))

@@ -25,6 +25,7 @@ TOOL_RESULT = "tool.result"
 PROFILE = "sys.profile"
 RENDERED_PROMPT = "sys.rendered_prompt"
 TOOLS = "sys.tools"
+MUST_END_WITH = "sys.must_end_with_required"
 PARENT_POINTER = "meta.parent_pointer"
 SUMMARY = "context.compression"
 STORED_LAYER = "context.layer"
@@ -74,6 +75,7 @@ CARD_TYPES: dict[str, CardType] = {
     PROFILE: CardType("system", "nothing", "makes the system prompt"),
     RENDERED_PROMPT: CardType("system", is_snapshot=True),
     TOOLS: CardType("system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=_tools),
+    MUST_END_WITH: CardType("system", is_late=True),
     PARENT_POINTER: CardType("system", is_late=True, names_others=True),
     RESULT_FIELDS: CardType("system", is_late=True, content_of=fields_schema),
     SUMMARY: CardType("system", "nothing", f"joins the layer {COMPRESSION}", layer=COMPRESSION),

@@ -38,6 +38,16 @@ class JsonContent(_Content, frozen=True):
     data: dict[str, Any] | list[Any]
 
 
+# The kind of JSON that stands in the place of a deliverable, and says why there is none.
+FALLBACK = "fallback_deliverable"
+
+
+def is_fallback(content: object) -> bool:
+    """Whether it stands in the place of a deliverable."""
+    data = content.data if isinstance(content, JsonContent) else None
+    return isinstance(data, dict) and data.get("kind") == FALLBACK
+
+
 class FieldSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One field that a result must contain."""
 

@@ -34,6 +34,7 @@ from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.heads import HeadStore
+from cardbox_cli.store.projects import check_first_write
 
 if TYPE_CHECKING:
     from cardbox_cli.model.diff.boxes import BoxDiff
@@ -156,12 +157,10 @@ class BoxStore(ProjectStore):
         return msgspec.structs.replace(decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
-        """A new box with the same ids and this box as its parent."""
+        """A new box with the same ids and provenance, and this box as its parent."""
         with self.database.transaction():
             box = self.get(box_id)
-            return self.create(
-                box.card_ids, parent_ids=[box.box_id], title=title or box.title, allow_dangling=True
-            )
+            return self.derive(msgspec.structs.replace(box, title=title or box.title), box.card_ids)
 
     def derive(self, box: Box, card_ids: Sequence[str]) -> Box:
         """A new box of these ids, with the title and the provenance of `box`, which is its parent.
@@ -321,6 +320,7 @@ class BoxStore(ProjectStore):
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
         """The box, written; None where its id is taken."""
+        check_first_write(self.database, self.project_id)
         written = self._value(
             "insert_box",
             box_id=box_id,

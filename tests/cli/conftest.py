@@ -116,7 +116,7 @@ class Shell:
         """A running `cbx`, its streams piped. Ctrl-C reaches it however the tests were started."""
         code = (
             "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "from cardbox_cli.cli.main import script; script()"
+            "from cardbox_cli.entry import script; script()"
         )
         with subprocess.Popen(
             [sys.executable, "-c", code, *arguments],

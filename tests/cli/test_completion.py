@@ -200,8 +200,8 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_verbs_and_options_need_no_database_driver(self, shell: Shell, command: str) -> None:
-        # What follows `cbx why` at once is a turn, which only the database knows.
-        for end in ("-",) if command == "why" else ("", "-"):
+        # What follows these at once is a turn or a profile, which only the database knows.
+        for end in ("-",) if command in ("why", "launch", "ask") else ("", "-"):
             code = f"os.environ['_CBX_LINE'] = 'cbx {command} {end}'; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
             assert set(self.imported(shell, code).split()[1:]) <= {"msgspec"}
 

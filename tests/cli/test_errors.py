@@ -186,6 +186,15 @@ TABLE = [
         {"problems": [{"argument": "instruction", "message": "argument 'instruction' is missing"}]},
     ),
     Row(
+        errors.NotAllowed,
+        a_turn,
+        ("tool", "call", "launch_principal", "--turn", "{turn}"),
+        4,
+        "not-allowed",
+        "the profile of agent 'clerk' does not allow the handler 'launch_principal'",
+        "its allowed_internal_tools lists those that it does",
+    ),
+    Row(
         errors.InvalidRecipe,
         a_recipe_with_two_slips,
         ("handover", "validate", "slips.yaml"),
@@ -432,7 +441,8 @@ def test_each_kind_says_just_this_as_text_and_as_json(row: Row, stage: Stage) ->
     command, message, hint = filled([row.command, row.message, row.hint], names)
 
     as_text = stage.cbx(*command)
-    assert as_text.err == f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")
+    below = message.replace("\n", "\n  ")
+    assert as_text.err == f"error: {below}\n" + (f"hint: {hint}\n" if hint else "")
     assert (as_text.out != "") is (row.on_stdout is not None and not row.quiet_as_text)
 
     as_json = stage.cbx(*command, "-o", "json")

@@ -1,6 +1,7 @@
 """`@last`: what this person's command lines made, and nothing else."""
 
 import json
+import os
 import signal
 import stat
 from collections.abc import Callable
@@ -233,6 +234,13 @@ class TestTheFile:
     def test_one_that_is_broken_counts_as_empty(self, text: str, cbx: Cbx, home: Path) -> None:
         home.mkdir(0o700)
         (home / "last.json").write_text(text)
+        assert cbx("box", "show", "@last").code == 3
+        box = the_id(cbx, "box", "create")
+        assert last_box(cbx) == box
+
+    def test_a_named_pipe_in_its_place_stops_nobody(self, cbx: Cbx, home: Path) -> None:
+        home.mkdir(0o700)
+        os.mkfifo(home / "last.json")
         assert cbx("box", "show", "@last").code == 3
         box = the_id(cbx, "box", "create")
         assert last_box(cbx) == box

@@ -184,3 +184,27 @@ def wait_until(holds: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "it never came to that"
         times = times + 1 if holds() else 0
         time.sleep(0.02)
+
+
+class TestTheEndOfAProcess:
+    """A process is ended before the interpreter takes down what it holds; what others left for its end is done."""
+
+    @pytest.mark.parametrize(
+        "left",
+        [
+            "atexit.register(print, 'the last words')",
+            "weakref.finalize(kept, print, 'the last words')",
+            "threading.Timer(0.2, print, ['the last words']).start()",
+        ],
+    )
+    def test_what_is_left_for_the_end_is_done(self, shell: Shell, left: str) -> None:
+        code = (
+            "import atexit, sys, threading, weakref\n"
+            "class Kept: pass\n"
+            "kept = Kept()\n"
+            f"{left}\n"
+            "from cardbox_cli.entry import script; sys.argv[1:] = ['--version']; script()"
+        )
+        told = succeed(shell.python(code))
+        assert told.startswith("cbx ")
+        assert told.endswith("\nthe last words\n")

@@ -33,6 +33,8 @@ MALFORMED = [
     f"postgresql://u:{SECRET}/db",
     f"postgresql://u:{SECRET}:{SECRET},host:5432",
     f"postgresql://u:{SECRET}%40host/db",
+    f"dbname=postgresql://u:{SECRET}@127.0.0.1/db",
+    f"host=127.0.0.1 port=1 user=postgresql://u:{SECRET}@127.0.0.1/db",
     SECRET,
 ]
 COMMANDS = [("box", "list"), ("db", "status"), ("db", "psql"), ("db", "init"), ("db", "upgrade")]

@@ -11,6 +11,7 @@ from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import WINDOW, Source
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import card_of
+from cardbox_cli.settings import VALUE_SIZE
 
 
 class _File:
@@ -28,11 +29,13 @@ class _File:
         os.close(self._number)
 
 
-def documents_in(text: str | bytes, name: str = "f", *, window: int = WINDOW) -> Documents:
+def documents_in(
+    text: str | bytes, name: str = "f", *, window: int = WINDOW, most: int = VALUE_SIZE.value << 20
+) -> Documents:
     """The documents of a file with this text."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     file: Any = _File(data)
-    return Documents(Source(file, name, window=window))
+    return Documents(Source(file, name, window=window, most=most))
 
 
 def entries_of(conversation: Conversation) -> list[RequestEntry]:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated
 
 from typer import Argument, Option
@@ -17,6 +18,10 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import Shell
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.settings import VALUE_SIZE
+
+# Bytes of a line.
+_MOST = VALUE_SIZE.value << 20
 
 
 @verb(
@@ -60,13 +65,15 @@ def _script(path: str) -> Iterator[Iterable[str]]:
     with open(os.devnull) as nothing:
         sys.stdin = nothing
         try:
-            yield _decoded(iter(lines.readline, b""))
+            yield _decoded(iter(partial(lines.readline, _MOST + 1), b""))
         finally:
             sys.stdin = source
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
+        if len(line) > _MOST:
+            raise InvalidInput(f"standard input:{number} is a line of more than {VALUE_SIZE}")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as exc:

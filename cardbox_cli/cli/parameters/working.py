@@ -36,6 +36,6 @@ TrustStored = Annotated[
     bool,
     Option(
         "--trust-stored-commands",
-        help="Run the commands that the project's tools are stored with, as on the embedded server.",
+        help="Run the commands that tools are stored with, as on an embedded server without root.",
     ),
 ]

@@ -11,6 +11,7 @@ from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.request import RequestEntry, no_history
 from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
+from cardbox_cli.model.layers import process_of
 
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
@@ -187,20 +188,26 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
     remedy="pack it by a recipe if it is input, or choose another kind of process",
 )
 def _history_left_out(subject: Subject) -> Iterator[Hit]:
-    """A card of a conversation, for a kind of process that takes no history: it is not sent."""
-    reason = no_history(subject.request.process)
+    """A card of a conversation, or of a layer, for a kind of process that takes none: it is not sent."""
+    process = process_of(subject.request.process)
+    if process.takes_history:
+        return
+    reason = no_history(process.name)
     for left in subject.request.left_out:
         if left.reason == reason:
             yield subject.request.places[left.card_id], f"is left out: {reason}"
+    for entry, card in subject.without_message:
+        layer = card_type(card.type).layer
+        if layer is not None and not process.may_take(layer):
+            yield entry, f"is left out: a {process.name} cannot have the layer {layer}"
 
 
 @RULES.error("no-messages", remedy="render a box that holds the conversation, too")
 def _no_messages(subject: Subject) -> Iterator[Hit]:
     """A request without any message, or without one besides system text where that has a place of its own."""
-    roles = [message.body.get("role") for message in subject.request.messages]
-    if not roles:
+    if not subject.request.messages:
         yield None, "the request has no message"
-    elif len(subject.provider.message_keys) > 1 and all(role in SYSTEM_ROLES for role in roles):
+    elif len(subject.provider.message_keys) > 1 and subject.is_system_alone:
         yield None, "the request has no message besides system text"
 
 

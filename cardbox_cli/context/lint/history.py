@@ -39,11 +39,10 @@ class HistoryCall(msgspec.Struct, frozen=True, gc=False):
 class History:
     """The messages that cards make, in order, the role of each, and those of which rules ask more.
 
-    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a name,
-    `with_other_calls` tool calls that are not the very list of their cards, and the cards of `with_originals`
-    keep something of an original. Of cards: `unaddressed` are results of tools without an id, `named_results`
-    those that somebody wrote the tool's name to, `long_texts` are their texts of `LONG` characters or more,
-    `calls` their tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
+    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
+    name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
+    results of tools without an id, `long_texts` are their texts of `LONG` characters or more, `calls` their
+    tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
     """
 
     def __init__(self, request: Request) -> None:
@@ -54,7 +53,7 @@ class History:
         self.named: list[CardMessage] = []
         self.with_other_calls: list[CardMessage] = []
         self.unaddressed: list[tuple[RequestEntry, Card]] = []
-        self.with_originals: list[CardMessage] = []
+        self._with_originals: list[int] = []
         self.named_results: list[Card] = []
         self.long_texts: list[tuple[RequestEntry, str]] = []
         self.calls: list[HistoryCall] = []
@@ -69,10 +68,12 @@ class History:
                 self._note_message((entry, entry.slot.card, message))
 
     def _note_card(self, entry: RequestEntry, card: Card) -> None:
-        content = card.content
+        content, metadata = card.content, card.metadata
         self.types.add(card.type)
         self.roles_of_cards.add(card.role)
         self.classes.add(type(content))
+        if "source_message" in metadata or "source_blocks" in metadata:
+            self._with_originals.append(len(self.messages))
         if card.tool_calls:
             self._note_calls(entry, card.tool_calls)
         if card.type == TOOL_RESULT:
@@ -104,8 +105,6 @@ class History:
             self.not_text.append(noted)
         elif not content or content.isspace():
             self.blank.append(noted)
-        if "source_message" in card.metadata or "source_blocks" in card.metadata:
-            self.with_originals.append(noted)
         if "name" in body:
             self.named.append(noted)
         calls = body.get("tool_calls")
@@ -113,6 +112,11 @@ class History:
             self.with_other_calls.append(noted)
         self.roles.append(body["role"])
         self.messages.append(noted)
+
+    @cached_property
+    def with_originals(self) -> list[CardMessage]:
+        """The messages whose cards keep something of an original."""
+        return [self.messages[place] for place in self._with_originals]
 
     @cached_property
     def pairing(self) -> Pairing:

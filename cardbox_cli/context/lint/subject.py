@@ -14,7 +14,7 @@ from cardbox_cli.context.lint.history import History
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.request import Request, RequestEntry
-from cardbox_cli.model.cards import Card
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 
 _View = TypeVar("_View")
 
@@ -100,6 +100,11 @@ class Subject:
         """The tools as the provider gets them, whatever they are."""
         tools = self.beside.get("tools")
         return tools if isinstance(tools, list) else []
+
+    @cached_property
+    def is_system_alone(self) -> bool:
+        """Whether no message is any other's than the system's."""
+        return all(message.body.get("role") in SYSTEM_ROLES for message in self.request.messages)
 
     @cached_property
     def gone(self) -> list[RequestEntry]:

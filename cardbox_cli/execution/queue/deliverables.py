@@ -8,7 +8,7 @@ from typing import Any
 from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, draft_card
-from cardbox_cli.model.content import JsonContent
+from cardbox_cli.model.content import FALLBACK, JsonContent
 from cardbox_cli.model.execution.turns import Fence
 
 
@@ -18,7 +18,7 @@ def fallback(
     """A deliverable for a turn that made none; `details` is shown to people, such as the end of stderr."""
     data = {
         "schema_version": 1,
-        "kind": "fallback_deliverable",
+        "kind": FALLBACK,
         "status": end_status,
         "partial": end_status != "success",
         "message": message,

@@ -101,8 +101,9 @@ class TurnRequests:
         snapshot = read_snapshot(step.metadata)
         profile = self._profile(step)
         format = format or _format_of(snapshot, [] if profile is None else profile.seen, options)
+        rules, own = self._rules(step), self._own(step, snapshot)
         found = restored_request(
-            self._request_box(step), profile, snapshot, format, options, self._rules(step)
+            self._request_box(step), profile, snapshot, format, options, rules=rules, own=own
         )
         notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
         if profile is None:
@@ -230,6 +231,15 @@ class TurnRequests:
         for position, card_id in enumerate(lists.get(context_id, ())):
             rules.setdefault(card_id, None if packed is None else packed.rule_of(position))
         return rules
+
+    def _own(self, step: Step, snapshot: StepSnapshot | None) -> frozenset[str]:
+        """What the turn has written, as far as its output box is there."""
+        output_id = step.output_box_id or self.turn.output_box_id or ""
+        written = self._boxes.id_lists([output_id]).get(output_id, [])
+        if snapshot is not None:
+            return frozenset(written[snapshot.output_start :])
+        record = self._turns.record(self.turn.agent_turn_id)
+        return frozenset(written[record.output_start or 0 if record else 0 :])
 
 
 def named_step(steps: Sequence[Step], at: str, turn_id: str) -> Step:

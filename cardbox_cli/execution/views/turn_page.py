@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from cardbox_cli.execution.views.timeline import Event, timeline
+from cardbox_cli.model.content import FALLBACK, is_fallback
 from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
@@ -21,6 +22,7 @@ from cardbox_cli.model.execution.turns import (
     Step,
     WaitingTool,
 )
+from cardbox_cli.model.result_fields import MISSING, asked_fields, lacking, missing_fields
 from cardbox_cli.store.views.turns import Remains, StoredTurn, TurnRow
 
 
@@ -50,6 +52,13 @@ class TurnSummary(_Result, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
+class TurnFinding(msgspec.Struct, frozen=True):
+    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+
+    rule: str
+    message: str
+
+
 class TurnView(_Result, frozen=True, kw_only=True):
     """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
 
@@ -60,6 +69,7 @@ class TurnView(_Result, frozen=True, kw_only=True):
     children: list[TurnSummary]
     timeline: list[Event]
     logs: list[LogTail]
+    findings: list[TurnFinding]
 
 
 class Branch(_Standing, frozen=True, kw_only=True):
@@ -106,7 +116,17 @@ def view(stored: StoredTurn) -> TurnView:
         children=[summary(child) for child in stored.children],
         timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
         logs=stored.logs,
+        findings=_findings(stored, short.end_status),
     )
+
+
+def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
+    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    if end_status not in ("success", "partial"):
+        return []
+    content = stored.deliverable.content if stored.deliverable else None
+    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback(content) else content)
+    return [TurnFinding(MISSING, lacking(missing))] if missing else []
 
 
 def tree(turns: list[TurnSummary]) -> list[Branch]:
@@ -188,7 +208,7 @@ def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
 def _fallback(content: Any) -> dict[str, Any]:
     """What a fallback deliverable says; {} of any other content."""
     data = content.get("data") if isinstance(content, dict) else None
-    return data if isinstance(data, dict) and data.get("kind") == "fallback_deliverable" else {}
+    return data if isinstance(data, dict) and data.get("kind") == FALLBACK else {}
 
 
 def _stated(data: dict[str, Any], key: str) -> EndStatus | None:

@@ -79,7 +79,7 @@ def read_answer(stdout: bytes, author: Author, held: Held, rules: AnswerRules = 
     """The cards that `stdout` is, by `author`; tool-call ids that the project holds are replaced."""
     try:
         answer = _answer(_decoded(stdout), author, held, rules)
-        _check_count(answer.calls, rules)
+        _check_count(len(answer.calls), rules)
         return answer
     except _Refused as refused:
         return BadAnswer(*refused.args)
@@ -108,7 +108,7 @@ def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer
     message = None if value is None else _message(value, rules)
     if value is not None and message is not None:
         usage = value.get("usage")
-        return _of_message(message, author, held, usage if isinstance(usage, dict) else None)
+        return _of_message(message, author, held, rules, usage if isinstance(usage, dict) else None)
     if rules.mode == "response":
         what = f"no {_whole(rules)} response and no message of an assistant"
         raise _Refused(INVALID, f"the output is {what}; {_BARE}")
@@ -126,9 +126,9 @@ def _check_storable(value: Any) -> None:
         raise _Refused(INVALID, f"the answer cannot be stored: {exc.path or 'it'} {exc.what}") from exc
 
 
-def _check_count(calls: Sequence[ToolCall], rules: AnswerRules) -> None:
-    if len(calls) > rules.most_calls:
-        what = f"the answer calls {len(calls)} tools, and one may call {rules.most_calls}"
+def _check_count(calls: int, rules: AnswerRules) -> None:
+    if calls > rules.most_calls:
+        what = f"the answer calls {calls} tools, and one may call {rules.most_calls}"
         raise _Refused(TOO_MANY, f"{what}: {MAX_TOOL_CALLS.name} says how many")
 
 
@@ -203,12 +203,20 @@ def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
             raise _Refused(INVALID, f"{what}: name that format with --format")
 
 
-def _of_message(message: dict[str, Any], author: Author, held: Held, usage: dict[str, Any] | None) -> Answer:
+def _of_message(
+    message: dict[str, Any], author: Author, held: Held, rules: AnswerRules, usage: dict[str, Any] | None
+) -> Answer:
     """The cards of a message, in the format that it has marks of; else in the default one."""
     others = (each for each in providers() if each.name != DEFAULT)
     formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
     own = next(each for each in formats if each.is_own(message))
-    drafts = own.draft(message, lambda given: own_ids(given, held))
+
+    def new_ids(given: Sequence[str]) -> list[str]:
+        # Before anything is made of them: there may be as many as fit into an output.
+        _check_count(len(given), rules)
+        return own_ids(given, held)
+
+    drafts = own.draft(message, new_ids)
     return _finished(_thoughts(drafts, author), author, usage)
 
 

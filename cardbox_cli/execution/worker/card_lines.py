@@ -15,13 +15,23 @@ from cardbox_cli.execution.tool_calls import Author, Held, calls_of, own_ids
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, PLAN, THOUGHT
 from cardbox_cli.model.cards import CIRCUMSTANCES, CardDraft, draft_card, draft_from_mapping
-from cardbox_cli.model.content import ToolCallContent, ToolContent, ToolResultContent
+from cardbox_cli.model.content import (
+    FALLBACK,
+    ToolCallContent,
+    ToolContent,
+    ToolResultContent,
+    is_fallback,
+)
 from cardbox_cli.model.ids import new_card_id
 
 OWN_TYPES = (THOUGHT, PLAN, DELIVERABLE)
 
-# Metadata that says whose a card is, or what it is a message or a layer of.
-_NOT_ITS_OWN = CIRCUMSTANCES | {"tool_call_id", "function_name", "layer", "signature"}
+# Metadata that says whose a card is, what it is a message or a layer of, which cards it stands for, or how a
+# turn ended.
+_NOT_ITS_OWN = CIRCUMSTANCES | {
+    *("tool_call_id", "function_name", "layer", "signature", "semantic_type"),
+    *("edited_from", "covers", "partial", "stop_reason", "terminal_reason"),
+}
 _OF_IMPORTS = "source_"
 
 
@@ -67,6 +77,8 @@ def _by(author: Author, given: CardDraft) -> CardDraft:
     """The card as the agent's own: a new id, its role, its author, its turn and its step."""
     if isinstance(given.content, ToolContent | ToolCallContent | ToolResultContent):
         raise RefusedCard(f"a card of type {given.type} cannot hold a {type(given.content).__name__}")
+    if is_fallback(given.content):
+        raise RefusedCard(f"only a worker writes that a turn has no deliverable ({FALLBACK!r})")
     kept = {
         key: value
         for key, value in given.metadata.items()

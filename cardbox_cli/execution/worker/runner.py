@@ -16,6 +16,7 @@ import msgspec
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.must_end_with import NOT_OFFERED
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
@@ -24,10 +25,12 @@ from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
+from cardbox_cli.execution.worker.handler_calls import answer_handlers
 from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.results import result_of
 from cardbox_cli.execution.worker.steps import (
+    CannotEnd,
     IncompleteContext,
     InvalidLayers,
     TurnState,
@@ -44,6 +47,7 @@ from cardbox_cli.execution.worker.steps import (
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id
+from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.settings import (
     AGENT,
     CONTEXT_BOX,
@@ -60,7 +64,7 @@ from cardbox_cli.settings import (
 _T = TypeVar("_T")
 
 NO_BOX = "box_not_found"
-# How much of arguments that are no object is shown, in characters.
+# How much is shown of arguments that are no object, and of a name that no tool has, in characters.
 _SHOWN = 1000
 
 Kind = Literal["ended", "suspended", "lost", "handed_back"]
@@ -186,7 +190,8 @@ class Run:
     def _step(self, turn: TurnState) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
-            raise _Failed("max_steps_reached", f"the model had not finished after {program.max_steps} steps")
+            what = f"the model had not finished after {program.max_steps} steps{turn.end_rule().unfinished}"
+            raise _Failed("max_steps_reached", what)
         try:
             step = self._attempt(
                 lambda runtime: begin_step(runtime, turn, format=program.format, options=program.options)
@@ -196,6 +201,8 @@ class Run:
             raise _Failed(INCOMPLETE, str(exc), details) from exc
         except InvalidLayers as exc:
             raise _Failed("invalid_layers", str(exc)) from exc
+        except CannotEnd as exc:
+            raise _Failed(NOT_OFFERED, str(exc)) from exc
         except InvalidInput as exc:
             raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
@@ -221,16 +228,21 @@ class Run:
     # --- its tools
 
     def _answer_calls(self, turn: TurnState, calls: list[ToolCall]) -> Outcome | None:
-        """Run the commands of registered tools; the turn suspends for what somebody else answers."""
+        """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
         self._attempt(lambda runtime: enter(runtime, turn))
-        waiting = [call for call in calls if self._is_for_others(turn, call)]
+        handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
+        waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:
-            if call not in waiting:
+            if call not in handled and call not in waiting:
                 result = self._result(turn, call)
                 self._attempt(partial(add_result, turn=turn, draft=result))
+        if handled:
+            answer = partial(answer_handlers, turn=turn, row=self._work.row, calls=handled, others=waiting)
+            waiting = self._attempt(answer)
+        elif waiting:
+            self._attempt(lambda runtime: suspend(runtime, turn, self._work.row, waiting))
         if not waiting:
             return self._complete(turn)
-        self._attempt(lambda runtime: suspend(runtime, turn, self._work.row, waiting))
         ids = [call.tool_call_id for call in waiting]
         return self._outcome("suspended", f"waits for {', '.join(ids)}", waiting=ids)
 
@@ -238,7 +250,7 @@ class Run:
         tool = turn.tool(call.tool_name)
         command = None if tool is None else self._program.tools.of(tool)
         if tool is None or command is None:
-            failure = "unknown_tool", f"no tool {call.tool_name!r} is offered to this agent"
+            failure = "unknown_tool", f"no tool {call.tool_name[:_SHOWN]!r} is offered to this agent"
             return result_card(call, author_of(turn), failure=failure)
         if call.input is None:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"

@@ -7,14 +7,17 @@ Owns how a turn is taken in from its boxes, and what is still to be done of it. 
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
+from cardbox_cli.execution.queue import must_end_with
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.finishing import BY_RESULT, finish
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
@@ -56,6 +59,10 @@ class InvalidLayers(Exception):
     """Layers that are asked for and cannot be had."""
 
 
+class CannotEnd(Exception):
+    """Nothing that the model may call could end the turn."""
+
+
 class TurnState(TurnContext, frozen=True, kw_only=True):
     """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last."""
 
@@ -73,9 +80,18 @@ class TurnState(TurnContext, frozen=True, kw_only=True):
         """The calls that the turn has made and that have no result yet, in order."""
         return pending_calls(self.boxes.own)
 
+    @property
+    def profile(self) -> dict[str, Any]:
+        """What its profile says."""
+        return profile_of(present_cards(self.boxes.profile.slots))
+
     def tool(self, name: str) -> Tool | None:
         """The tool of this name, if the agent is offered it."""
         return next((tool for tool in self.tools if tool.tool_name == name), None)
+
+    def end_rule(self, tools: Sequence[dict[str, Any]] = ()) -> must_end_with.EndRule:
+        """By what the turn may end, whose model is offered tools of these definitions."""
+        return must_end_with.end_rule(self.profile, tools)
 
 
 class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,8 +139,8 @@ def _enter(runtime: Runtime, turn: TurnState, head: Head) -> None:
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
     """Begin a step, and keep what its model is about to see as its request box.
 
-    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, and InvalidInput for a
-    request that cannot be stored.
+    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, CannotEnd, and
+    InvalidInput for a request that cannot be stored.
     """
     with runtime.database.snapshot():
         settings = ProjectsStore(runtime.database).settings(runtime.project_id)
@@ -132,6 +148,9 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
         if lacking:
             raise IncompleteContext(lacking)
         asked = _composed(runtime, turn, settled(options, settings), format, settings)
+    fault = turn.end_rule(asked.request.tools).fault(turn.boxes.own)
+    if fault is not None:
+        raise CannotEnd(fault)
     step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
@@ -188,12 +207,20 @@ def understand(
 def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Answer) -> End | None:
     """Store the answer of a step; the end of the turn, where no call is left without a result.
 
-    Raises StaleEpoch, and CardConflict for a card whose id is taken.
+    An answer that may not end the turn is stored as thoughts, with a card that says so to the model. Raises
+    StaleEpoch, and CardConflict for a card whose id is taken.
     """
+    rule = turn.end_rule(step.asked.request.tools)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         own = _own_cards(runtime, turn)
-        new = _append(runtime, turn, answer.cards, own)
+        goes_on = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
+        if goes_on:
+            reminder = rule.reminder(runtime.project_id, _author(head, step.step_id))
+            cards = [*must_end_with.without_end(answer.cards), reminder]
+        else:
+            cards = answer.cards
+        new = _append(runtime, turn, cards, own)
         calls = pending_calls([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
@@ -204,7 +231,7 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
         )
         phase: Phase = "executing" if calls else "completed"
         runtime.publish_step(head, step.step_id, phase, [card.card_id for card in new])
-        return None if calls else end_turn(runtime, turn.fence, "success")
+        return None if calls or goes_on else finish(runtime, turn.fence, profile=turn.profile)
 
 
 def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
@@ -226,19 +253,32 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
             runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
             runtime.publish_step(head, turn.step_id, "completed")
         status = ended_by_last_calls(own)
+        if status == "success":
+            return finish(runtime, turn.fence, profile=turn.profile, message=BY_RESULT)
         if status is not None:
-            return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
-        output, start = turn.boxes.output.box_id, turn.boxes.output_start
-        if runtime.turns.last_deliverable(turn.fence.agent_turn_id, output, start):
-            return end_turn(runtime, turn.fence, "success")
+            return end_turn(runtime, turn.fence, status, message=BY_RESULT)
+        if turn.end_rule().allows_end(own) and _delivered(runtime, turn):
+            return finish(runtime, turn.fence, profile=turn.profile)
     return None
 
 
-def suspend(runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall]) -> None:
-    """Let the turn wait for the results of `calls`; its claimed row is done. Raises StaleEpoch."""
+def _delivered(runtime: Runtime, turn: TurnState) -> str | None:
+    """The turn's own deliverable, if it has written one."""
+    output, start = turn.boxes.output.box_id, turn.boxes.output_start
+    return runtime.turns.last_deliverable(turn.fence.agent_turn_id, output, start)
+
+
+def suspend(
+    runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall], *, at_least: float = 0
+) -> None:
+    """Let the turn wait for the results of `calls`, for so many seconds at least; its claimed row is done.
+
+    Raises StaleEpoch.
+    """
     settings = runtime.settings
     limits = [turn.tool(call.tool_name) for call in calls]
-    seconds = max((tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits)
+    times = [(tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits]
+    seconds = max(at_least, *times)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         step_id = turn.step_id or new_id("step")

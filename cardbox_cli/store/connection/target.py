@@ -42,6 +42,12 @@ class Target:
         """Whether this is the server that comes with cbx."""
         return self.conninfo is None
 
+    @property
+    def is_ours_alone(self) -> bool:
+        """Whether nobody else can write to it: not where root lends the embedded server an account, whose
+        processes are its superusers, or serves the home of another user."""
+        return self.embedded and os.geteuid() != 0
+
     def server(self) -> "EmbeddedServer":
         """The embedded server of this target's home."""
         from cardbox_cli.store.embedded import EmbeddedServer
@@ -170,7 +176,15 @@ def _parts(conninfo: str) -> dict[str, Any]:
         # Of postgresql://USER:PASSWORD, without a host, the password is the port.
         hint = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE has all parts of one"
         raise UsageError("the connection string is malformed: its port is no number up to 65535", hint=hint)
+    nested = next((name for name in _NAMES if "://" in str(parts.get(name) or "")), None)
+    if nested is not None:
+        # It would be shown, with the password that it may have.
+        hint = "give the address alone, without keywords before it"
+        raise UsageError(f"the connection string is malformed: its {nested} is an address", hint=hint)
     return parts
+
+
+_NAMES = ("dbname", "host", "user", "service")
 
 
 def _is_port(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.faults import passing
-from cardbox_cli.files import replacing, sweep_files
+from cardbox_cli.files import open_to_read, replacing, sweep_files
 from cardbox_cli.home import check_home
 from cardbox_cli.settings import RUNTIME_DIR
 
@@ -63,7 +63,8 @@ def read_record(home: Path) -> Location | None:
     try:
         check_home(home)
         place = record_file(home)
-        text = place.read_bytes()
+        with open_to_read(place) as file:
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:

@@ -113,12 +113,12 @@ class TestValidate:
         assert (result.code, result.out) == (4, "")
         assert result.err.splitlines() == [
             "error: one.yaml:1: descripton: unknown key; did you mean 'description'?",
-            "two.yaml: 2 problems",
+            "  two.yaml: 2 problems",
             result.err.splitlines()[2],
-            "two.yaml:2:1: description: expected a string, found the number 1",
+            "  two.yaml:2:1: description: expected a string, found the number 1",
             "hint: `cbx handover schema` prints what a recipe may say",
         ]
-        assert result.err.splitlines()[2].startswith("two.yaml:1:17: arguments.a.type: ")
+        assert result.err.splitlines()[2].startswith("  two.yaml:1:17: arguments.a.type: ")
         problems = offline("handover", "validate", "one.yaml", "two.yaml", "-o", "json").error["details"][
             "problems"
         ]

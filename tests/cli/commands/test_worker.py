@@ -104,6 +104,23 @@ def test_a_client_answers_from_the_request(cbx: Cbx, dispatch: Dispatch, shown: 
     assert step["metadata"]["llm_usage"].keys() == {"prompt_tokens", "completion_tokens"}
 
 
+def test_on_the_embedded_server_stored_commands_are_obeyed_where_it_is_the_callers_alone(
+    cbx: Cbx, dispatch: Dispatch, databases: Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root lends it an account, whose processes could have root run whatever they store."""
+    monkeypatch.delenv("CBX_DATABASE_URL")
+    monkeypatch.setenv("CBX_HOME", str(databases.server.home))
+    monkeypatch.setenv("CBX_PROJECT", "stored")
+    succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
+    succeed(cbx("tool", "add", "lookup", "--exec", "sed s/7/seven/"))
+    dispatch()
+    run = ("worker", "run", "--exec", CALLING, "-o", "jsonl", "--drain")
+    is_root = os.geteuid() == 0
+    assert [rest["status"] for rest in rests(cbx(*run))] == ["suspended" if is_root else "ended"]
+    dispatch(agent="other")
+    assert [rest["status"] for rest in rests(cbx(*run, "--trust-stored-commands"))] == ["ended"]
+
+
 def test_a_registered_command_answers_a_call(cbx: Cbx, dispatch: Dispatch) -> None:
     succeed(cbx("tool", "add", "lookup", "--exec", "sed s/7/seven/"))
     turn = dispatch()

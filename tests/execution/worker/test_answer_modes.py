@@ -1,6 +1,7 @@
 """What a model's text may not do, however its output is read: pure, so that every cut of it can be tried."""
 
 import json
+import time
 from typing import Any, get_args
 
 import pytest
@@ -30,6 +31,7 @@ def lines(*cards: Any) -> bytes:
     return "\n".join(map(json.dumps, cards)).encode()
 
 
+FALLBACK = {"__type__": "JsonContent", "data": {"kind": "fallback_deliverable", "status": "canceled"}}
 RESULT = {
     "__type__": "ToolResultContent",
     "status": "success",
@@ -146,6 +148,17 @@ def test_so_many_calls_and_no_more() -> None:
         assert "CBX_MAX_TOOL_CALLS" in found.message
 
 
+@pytest.mark.parametrize("mode", ["auto", "cards"])
+def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> None:
+    calls = [{**CALL, "id": f"c{number}"} for number in range(100_000)]
+    printed = message(content=None, tool_calls=calls) if mode == "auto" else lines(card(tool_calls=calls))
+    began = time.process_time()
+    found = read(printed, rules=AnswerRules(mode=mode))
+    assert isinstance(found, BadAnswer)
+    assert found.error_code == TOO_MANY
+    assert time.process_time() - began < 20
+
+
 class TestCards:
     rules = AnswerRules(mode="cards")
 
@@ -160,6 +173,13 @@ class TestCards:
             assert (each.role, each.metadata["author_id"]) == ("assistant", "ada")
             assert each.metadata["step_id"] == "step_1"
             assert each.card_id != "mine"
+
+    def test_how_a_turn_ended_and_what_a_card_stands_for_is_not_theirs_to_say(self) -> None:
+        said = dict.fromkeys(["partial", "stop_reason", "terminal_reason", "covers"], "x")
+        said |= dict.fromkeys(["edited_from", "semantic_type", "layer", "mood"], "sys.profile")
+        found = answer(lines(card("task.deliverable", metadata=said)), rules=self.rules)
+        [written] = found.cards
+        assert written.metadata.keys() & said.keys() == {"mood"}
 
     def test_calls_are_scheduled(self) -> None:
         found = answer(lines(card(tool_calls=[CALL, {**CALL, "id": "c2"}])), held={"c1"}, rules=self.rules)
@@ -179,6 +199,10 @@ class TestCards:
                 "a command writes no results, so that no card of its has a tool_call_id",
             ),
             (card(content=RESULT), "a card of type agent.thought cannot hold a ToolResultContent"),
+            (
+                card("task.deliverable", content=FALLBACK),
+                "only a worker writes that a turn has no deliverable ('fallback_deliverable')",
+            ),
             (card("task.deliverable", tool_calls=[CALL]), "only a card of type agent.thought calls tools"),
             ("text", "it is no object with a type and a content"),
             *(

@@ -154,7 +154,23 @@ def test_an_old_function_call_is_a_tool_call() -> None:
     assert call.tool_name == "look"
 
 
-@pytest.mark.parametrize("given", ["", " ", "held", "x" * 256, None, 7])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        " ",
+        "held",
+        "x" * 256,
+        None,
+        7,
+        "-rf",
+        "@last",
+        "tc_1\nerror: x",
+        "tc\x1b[2J",
+        "tc\u202e",
+        "tc\u2028",
+    ],
+)
 def test_ids_that_cannot_be_kept_are_replaced_in_call_and_thought_alike(given: Any) -> None:
     found = answer(message(content=None, tool_calls=[{**CALL, "id": given}]), held={"held"})
     thought, scheduled = found.cards

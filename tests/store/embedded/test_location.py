@@ -67,6 +67,13 @@ def test_a_lost_or_broken_record_loses_no_data(shared: EmbeddedServer, text: str
     assert json.loads(record.read_text())["major"] == 18
 
 
+def test_a_record_that_is_no_file_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    os.mkfifo(tmp_path / "embedded.json")
+    with pytest.raises(DatabaseUnavailable, match="named pipe"):
+        EmbeddedServer(tmp_path).status()
+
+
 def test_a_moved_home_takes_its_server_along(made_home: Path) -> None:
     EmbeddedServer(made_home).start()
     moved = made_home.with_name("elsewhere")

@@ -15,18 +15,17 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.context.formats import encoder_of
 from cardbox_cli.context.lint.check import provider_for
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, profile_of, request_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import Source, present_cards, tool_definitions
-from cardbox_cli.execution.requests.source import read_source
+from cardbox_cli.execution.requests.source import known_tools, read_source
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
-from cardbox_cli.store.tools import ToolStore
 
 _STEP, _TURN = "step_", "turn_"
 
@@ -106,9 +105,9 @@ class Requests:
 
     def _tools(self, profile: Source) -> list[dict[str, Any]]:
         """What a worker would offer beside this profile."""
-        return tool_definitions(
-            present_cards(profile.slots), ToolStore(self._database, self._project_id).all()
-        )
+        cards = present_cards(profile.slots)
+        tools = known_tools(self._database, self._project_id, profile_of(cards))
+        return tool_definitions(cards, tools)
 
     def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
         """The turn that is named, or that of an agent, which is then announced; None where neither is."""

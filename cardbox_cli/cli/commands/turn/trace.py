@@ -34,7 +34,7 @@ def command(turn: TurnId) -> None:
 
 
 def _print_tree(trace_id: str | None, tops: "list[Branch]") -> None:
-    output.print_text(f"trace {trace_id or '-'}")
+    output.print_text(flat(f"trace {trace_id or '-'}"))
     for top in tops:
         _print_branch(top, trace_id, "", "")
 

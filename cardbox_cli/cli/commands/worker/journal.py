@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.session import FORMATS, announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.model.text.visible_text import one_entry
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.worker.runner import Outcome
@@ -41,7 +40,7 @@ class Journal:
 
     def line(self, text: str) -> None:
         with self._writing():
-            announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {one_entry(text)}")
+            announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
 
     def ended(self, project_id: str, outcome: "Outcome") -> None:
         deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""

@@ -1,8 +1,9 @@
 """`cbx worker run`."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.worker.answers import AnswerMode
     from cardbox_cli.execution.worker.commands.program import Program
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
+    from cardbox_cli.store.connection.database import Database
 
 
 @verb(
@@ -90,7 +92,7 @@ def command(
     where = session().target()
     commands = ToolCommands(
         {} if tools is None else read_tool_commands(tools, where),
-        trusts_stored=where.embedded or trust_stored_commands,
+        trusts_stored=where.is_ours_alone or trust_stored_commands,
     )
     program = Program(
         command=exec_,
@@ -142,7 +144,6 @@ def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
 def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
-    from cardbox_cli.store.connection.database import Database
 
     target = session().target()
     journal = Journal(session().output)
@@ -150,7 +151,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
         worker = Worker(
             plan,
             settings,
-            connect=lambda: Database.open_target(target),
+            connect=_connecting(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
             listener=listener,
@@ -162,6 +163,20 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def _connecting(target: Target) -> "Callable[[], Database]":
+    """Connects to a database again and again. An embedded server is started for the first time alone."""
+    from cardbox_cli.store.connection.database import Database
+
+    was_open = Event()
+
+    def connect() -> Database:
+        database = Database.open_target(target, again=was_open.is_set())
+        was_open.set()
+        return database
+
+    return connect
 
 
 def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listener":

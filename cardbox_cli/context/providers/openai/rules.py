@@ -13,7 +13,6 @@ from cardbox_cli.context.lint.tools import arguments_problem, name_problem, sche
 from cardbox_cli.context.parts import kind, text_at, texts_in, tool_name
 from cardbox_cli.context.providers.openai import model_rules, parameter_rules
 from cardbox_cli.context.providers.openai.body import runs
-from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.handwritten.wording import json_kind
 
 _LONGEST_ID = 40
@@ -92,8 +91,7 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
 @_OWN.warning("nothing-asked", remedy="render a box that holds the conversation, too")
 def _nothing_asked(subject: Subject) -> Iterator[Hit]:
     """Nothing but system text, which OpenAI takes, as it stands among the messages."""
-    roles = [message.body.get("role") for message in subject.request.messages]
-    if roles and all(role in SYSTEM_ROLES for role in roles):
+    if subject.request.messages and subject.is_system_alone:
         yield None, "the request has no message besides system text"
 
 
