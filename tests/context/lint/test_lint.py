@@ -20,7 +20,7 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
 from cardbox_cli.context.providers.anthropic.body import conversation as sent_conversation
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks
-from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.context.providers.anthropic.rules.sent import SentMessages
 from cardbox_cli.context.providers.anthropic.tool_ids import allowed_ids, with_unique_ids
 from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.context.providers.provider import RenamedCall
