@@ -21,8 +21,8 @@ from langchain_core.messages import (
 
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
-from cardbox_cli.conversations.formats import choose_format, exporter_named, format_named
-from cardbox_cli.errors import InvalidConversation, UsageError
+from cardbox_cli.conversations.formats import choose_format, exporter_named, format_named, format_names
+from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from tests import jsonb_values
 from tests.conversations.conftest import Export, ImportText
@@ -274,24 +274,22 @@ _documents = st.recursive(
 @settings(max_examples=120, deadline=None)
 @given(documents=st.lists(_documents, min_size=1, max_size=3))
 def test_readers_read_or_refuse(documents: list[Any]) -> None:
-    """Whatever a file holds: conversations, or one error of the kind that names the place."""
+    """Whatever a file holds: conversations, or one error that names the place."""
     text = b"\n".join(map(exact_json.encode, documents))
-    for name in (
-        None,
-        "openai",
-        "gemini",
-        "openai-responses",
-        "bedrock-converse",
-        "langchain",
-        "sharegpt",
-        "otel",
-    ):
-        try:
-            found = choose_format(name, documents_in(text)).format
-            for conversation in found.read(documents_in(text)):
-                entries_of(conversation)
-        except InvalidConversation as refusal:
-            assert refusal.message.startswith("f")
+    for name in (None, *format_names()):
+        refusal = refusal_of(text, name)
+        assert refusal is None or refusal.startswith("f")
+
+
+def refusal_of(text: bytes, name: str | None) -> str | None:
+    """What reading a file says against it; None where that makes cards."""
+    try:
+        found = choose_format(name, documents_in(text)).format
+        for conversation in found.read(documents_in(text)):
+            entries_of(conversation)
+    except (InvalidConversation, InvalidCard) as refusal:
+        return refusal.message
+    return None
 
 
 def test_a_request_of_openais_is_of_no_other_format() -> None:
