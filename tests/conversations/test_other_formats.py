@@ -251,8 +251,17 @@ _documents = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["messages", "contents", "input", "parts", "content", "role", "type", "from", "value", "data"]
-                + [
+                [
+                    "messages",
+                    "contents",
+                    "input",
+                    "parts",
+                    "content",
+                    "role",
+                    "type",
+                    "from",
+                    "value",
+                    "data",
                     "conversations",
                     "attributes",
                     "gen_ai.input.messages",

@@ -49,7 +49,7 @@ def _is_assistants(item: Any) -> bool:
 def _draft(message: Any) -> list[CardDraft]:
     if isinstance(message, str):
         return [keep(imported_card(INSTRUCTION, message), NAME, source_message={_INPUT: message})]
-    items = message[_ITEMS] if _ITEMS in message else [message]
+    items = message.get(_ITEMS, [message])
     role = role_of_item(items[0])
     cards = draft_parts(PARTING, role, items)
     if role != "system":
