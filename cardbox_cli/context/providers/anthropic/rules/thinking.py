@@ -8,7 +8,7 @@ from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.providers.anthropic.blocks import of_server
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks, content_of
-from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.context.providers.anthropic.rules.sent import SentMessages
 from cardbox_cli.model.card_types import REASONING
 
 # The kinds of blocks that thinking comes in.
