@@ -57,7 +57,8 @@ def chat_original(card: AnyCard) -> Body | None:
 
 def _result_text(blocks: Any, text: Any) -> Any:
     """The text of a tool result, with a word for what is no text: tool messages hold nothing else."""
-    content = blocks[0].get("content") if isinstance(blocks, list) and len(blocks) == 1 else None
+    is_one = isinstance(blocks, list) and len(blocks) == 1 and isinstance(blocks[0], dict)
+    content = blocks[0].get("content") if is_one else None
     return plain_text(content) if isinstance(content, list) and content else text
 
 
