@@ -61,6 +61,10 @@ TABLES = [
     "cbx.logs",
     "cbx.audit",
     "cbx.project_settings",
+    "cbx.chats",
+    "cbx.chat_contexts",
+    "cbx.chat_runs",
+    "cbx.chat_steps",
     "cbx.schema_version",
 ]
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "ask": "Ask a fresh agent of a profile one question.",
     "worker": "Run turns by a command of yours; list the workers.",
     "reap": "Do what is overdue: expired leases, deadlines, promotions.",
+    "chat": "Answer chats; show and steer what they remember.",
     "render": "Show the exact LLM request of boxes or of a turn.",
     "turn": "List, show, trace, await, stop and free turns; report to them.",
     "inbox": "List, show, claim and give back what agents must process.",

@@ -163,6 +163,7 @@ class TestWhatIsOffered:
             ),
             *("M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]"),
             *("C[:desc]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),
+            *("JSON", "[CONTEXT]", "[NAME]", "[TEXT|@FILE]", "[KEY] TEXT"),
         }
         unknown = {
             (path, parameter.metavar)

@@ -16,6 +16,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
 from cardbox_cli.execution.worker.steps import enter, read_turn
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import InboxRow
@@ -162,7 +163,9 @@ class World:
         if task.kind != "run":
             return None
         program = Program(command=command)
-        return Run(lambda action: action(self.runtime), task, program, CancellationToken(), owner=owner).run()
+        return Run(
+            lambda action: action(self.runtime), TurnLedger(task, owner=owner), program, CancellationToken()
+        ).run()
 
     # --- what can be seen
 

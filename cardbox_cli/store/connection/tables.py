@@ -19,6 +19,9 @@ EXECUTION = (
 OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
 """What running turns needs of cbx's own."""
 
+CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
+"""What chats need."""
+
 KNOWN = (
     *ESSENTIAL,
     "public.projects",
@@ -28,6 +31,7 @@ KNOWN = (
     *OWN_EXECUTION,
     "cbx.logs",
     "cbx.project_settings",
+    *CHATS,
     "cbx.schema_version",
 )
 

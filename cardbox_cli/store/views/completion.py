@@ -10,6 +10,7 @@ from datetime import datetime
 
 from cardbox_cli.model.moments import unbounded
 from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.chats.heads import ChatStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.tools import ToolStore
@@ -57,6 +58,12 @@ def profile_names(database: Database, project_id: str) -> Pairs:
 def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
     """The first agents whose ids have this beginning, each with its worker target."""
     return database.rows("agent_ids_beginning", project_id=project_id, beginning=beginning, limit=RECENT)
+
+
+def chat_keys(database: Database, project_id: str, beginning: str) -> Pairs:
+    """The chats whose keys have this beginning, those last used first, each with when that was."""
+    chats = ChatStore(database, project_id).beginning(beginning, limit=RECENT)
+    return [(chat.chat_key, f"changed {_local(chat.updated_at)}") for chat in chats]
 
 
 def recent_turns(database: Database, project_id: str) -> Pairs:
