@@ -18,6 +18,7 @@ from benchmarks import (
     commands,
     delegate,
     fork_join,
+    formats,
     ingest,
     load,
     pack,
@@ -31,7 +32,10 @@ from benchmarks.workbench import Workbench
 
 ROWS = [
     row
-    for family in (startup, commands, ingest, append, load, pack, render, tokens, claim, delegate, fork_join)
+    for family in (
+        *(startup, commands, ingest, append, load, pack, render, formats, tokens),
+        *(claim, delegate, fork_join),
+    )
     for row in family.ROWS
 ]
 
