@@ -245,33 +245,16 @@ def test_a_span_has_no_key_of_messages() -> None:
 
 # --- anything at all
 
+_KEYS = (
+    *("messages", "contents", "input", "parts", "content", "role", "type", "from", "value", "data"),
+    *("conversations", "attributes", "gen_ai.input.messages", "spans", "lc", "kwargs", "system", "model"),
+)
 _documents = st.recursive(
     jsonb_values.values,
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "messages",
-                    "contents",
-                    "input",
-                    "parts",
-                    "content",
-                    "role",
-                    "type",
-                    "from",
-                    "value",
-                    "data",
-                    "conversations",
-                    "attributes",
-                    "gen_ai.input.messages",
-                    "spans",
-                    "lc",
-                    "kwargs",
-                    "system",
-                    "model",
-                ]
-            ),
+            st.sampled_from(_KEYS),
             inner | st.sampled_from(["user", "assistant", "human", "ai", "text", "function_call"]),
             max_size=4,
         )

@@ -46,10 +46,15 @@ def _is_assistants(item: Any) -> bool:
     return _is_item(item) and role_of_item(item) == "assistant"
 
 
+def _run(message: Any) -> list[Any] | None:
+    """The items that were gathered as one message; None for what is one item."""
+    return message[_ITEMS] if isinstance(message, dict) and message.keys() == {_ITEMS} else None
+
+
 def _draft(message: Any) -> list[CardDraft]:
     if isinstance(message, str):
         return [keep(imported_card(INSTRUCTION, message), NAME, source_message={_INPUT: message})]
-    items = message.get(_ITEMS, [message])
+    items = _run(message) or [message]
     role = role_of_item(items[0])
     cards = draft_parts(PARTING, role, items)
     if role != "system":
@@ -140,8 +145,8 @@ def _problem(item: Any) -> str | None:
     """What keeps a value from being an item."""
     if isinstance(item, str):
         return None
-    if isinstance(item, dict) and _ITEMS in item:
-        return next(filter(None, map(_problem, item[_ITEMS])), None)
+    if (run := _run(item)) is not None:
+        return next(filter(None, map(_problem, run)), None)
     if _is_chat(item) or not kind_of(item):
         return "an item has a type, or a role of OpenAI's Responses, and is no message of chat completions"
     if kind_of(item) == "message" and text_at(item, "role") not in _ROLES:
