@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from cardbox_cli.context.providers.registry import PROVIDERS
-from lint_truth.checking import errors
+from lint_truth.checking import errors, provider_of
 from lint_truth.mutations import mutations_of
 from lint_truth.mutations.mutation import Mutation
 from lint_truth.recorded import FOLDERS, SENSES, Recorded, cases, folder, recorded
@@ -100,6 +100,8 @@ def _judge(made: Score, each: Recorded) -> None:
         made.accepted += 1
         if found:
             made.wrong.append(f"{each.place} was accepted: {_told(found)}")
+        if (taken := provider_of(each.request)) != each.provider:
+            made.wrong.append(f"{each.place} is taken as a request to {taken}")
     elif each.hidden is not None:
         made.hidden += 1
     else:

@@ -1,14 +1,16 @@
 """What the lint says of the body of a request, as `cbx card lint` does."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
 
 from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.conversations.formats import format_named
+from cardbox_cli.conversations.formats import choose_format, format_named
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
-from cardbox_cli.conversations.linting import lint_conversation
+from cardbox_cli.conversations.linting import lint_conversation, provider_beside
 from cardbox_cli.errors import CbxError
 
 _PROJECT = "truth"
@@ -33,11 +35,25 @@ def findings(request: dict[str, Any], provider: str, *, rules_of: str | None = N
 
     Raises CbxError for what is no conversation of the format.
     """
+    with _documents(request) as documents:
+        return [
+            found
+            for conversation in format_named(provider).read(documents)
+            for found in lint_conversation(conversation, rules_of or provider, _PROJECT)
+        ]
+
+
+def provider_of(request: dict[str, Any]) -> str:
+    """For which provider a request is checked where nobody says for which."""
+    with _documents(request) as documents:
+        module, _ = choose_format(None, documents)
+        conversation = next(module.read(documents))
+        return provider_beside(conversation) or module.provider
+
+
+@contextmanager
+def _documents(request: dict[str, Any]) -> Iterator[Documents]:
     with TemporaryFile() as file:
         file.write(json.dumps(request).encode())
         file.flush()
-        return [
-            found
-            for conversation in format_named(provider).read(Documents(Source(file, "request")))
-            for found in lint_conversation(conversation, rules_of or provider, _PROJECT)
-        ]
+        yield Documents(Source(file, "request"))

@@ -2,6 +2,9 @@
 
 import copy
 import json
+import shutil
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from cardbox_cli.context.lint.schema import schema_of
 from cardbox_cli.context.providers.registry import HOSTS, provider_named
 from cardbox_cli.errors import CbxError
-from lint_truth.checking import UNREADABLE, errors, findings
+from lint_truth.checking import UNREADABLE, errors, findings, provider_of
 from lint_truth.mutations import mutations_of
 from lint_truth.mutations.mutation import Mutation
 from lint_truth.recorded import PROVIDERS as APIS
@@ -143,6 +146,7 @@ def _broken(provider: str, mutation: Mutation) -> list[Body]:
 )
 def test_the_requests_to_break_are_sound(provider: str, request_body: Body) -> None:
     assert errors(request_body, provider) == {}
+    assert provider_of(request_body) == provider
 
 
 @pytest.mark.parametrize(("provider", "mutation"), EACH)
@@ -200,3 +204,18 @@ def test_nothing_that_may_stand_in_a_request_breaks_the_lint(provider: str, data
     for rules_of in (provider, *HOSTS, *SOUND):
         with suppress(CbxError):  # no conversation of the format
             assert all(each.message for each in findings(request, provider, rules_of=rules_of))
+
+
+def test_where_the_recorded_requests_are_missing_it_says_so_and_fails(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a" / "b" / "c"
+    shutil.copytree(Path(__file__).parents[1] / "lint_truth", elsewhere / "lint_truth")
+    run = subprocess.run(
+        [sys.executable, "-m", "lint_truth"],
+        cwd=elsewhere,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (77, "")
+    assert run.stderr.startswith("lint-truth: the recorded requests are missing: no ")

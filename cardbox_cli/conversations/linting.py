@@ -33,8 +33,12 @@ from cardbox_cli.model.ids import unique
 def provider_beside(conversation: Conversation) -> str | None:
     """The provider that a conversation is a request to, as what stands beside its messages tells.
 
-    None where nothing tells.
+    None where nothing tells. Messages that look like no other provider's are a request to theirs, and so are
+    those beside which the system prompt stands as theirs does.
     """
+    own = provider_named(format_named(conversation.format).provider)
+    if own.files.shape.is_own or any(key in conversation.beside for key in own.files.system_keys):
+        return own.name
     for each in providers():
         if any(held(conversation.beside.get(key)) is not None for key in each.files.request_keys):
             return each.name
