@@ -33,7 +33,7 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
-from cardbox_cli.store.heads import HeadStore
+from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.projects import check_first_write
 
 if TYPE_CHECKING:
