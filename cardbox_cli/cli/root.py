@@ -24,6 +24,7 @@ COMMANDS = {
     "worker": "Run turns by a command of yours; list the workers.",
     "reap": "Do what is overdue: expired leases, deadlines, promotions.",
     "render": "Show the exact LLM request of boxes or of a turn.",
+    "cost": "Show what requests cost, what was sent in vain, and what mends it.",
     "turn": "List, show, trace, await, stop and free turns; report to them.",
     "inbox": "List, show, claim and give back what agents must process.",
     "why": "Explain why a turn stands still, and how to free it.",
