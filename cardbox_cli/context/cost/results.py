@@ -13,12 +13,14 @@ RULES = CostRules()
 
 # Smaller ones are not worth a word; and what was sent again only so often may be needed yet.
 _LEAST_TOKENS, _LEAST_SENDS = 100, 3
+# In so many messages after a result, so many words of it are no chance.
+_SOON, _SEVERAL = 4, 3
 
 
 @RULES.rule("unused-result", remedy="leave the call and its result out, or put a summary in their place")
 def _unused(subject: Subject) -> Iterator[Hit]:
-    """A tool's result that was sent again, three times in all or more, though no word that it brought was
-    used by the model afterwards."""
+    """A tool's result that was sent again, three times in all or more, though the model took no word of
+    it up: none that was new in it, and hardly any that the model had not written before."""
     known: set[str] = set()
     seen = 0
     places = {id(part): place for place, part in enumerate(subject.parts)}
@@ -29,15 +31,27 @@ def _unused(subject: Subject) -> Iterator[Hit]:
         for part in subject.parts[seen:place]:
             known |= words(said(part))
         seen = max(seen, place)
-        brought = words(use.text) - known - words(use.arguments)
-        if not any(subject.last_words.get(word, -1) > place for word in brought):
+        if not _is_used(subject, words(use.text) - words(use.arguments), known, place):
             yield Hit(
-                message=f"the result of {use.name} was sent {use.result.sends} times, and the model used "
-                "no word of it",
+                message=f"the result of {use.name} was sent {use.result.sends} times, and the model took "
+                "no word of it up",
                 tokens=use.result.again,
                 parts=[use.result],
                 mend=subject.mend([use]),
             )
+
+
+def _is_used(subject: Subject, brought: set[str], known: set[str], place: int) -> bool:
+    """Whether the model wrote a word of a result at `place` that was not `known` from anybody, or soon
+    several that it had not written itself."""
+    of_model = subject.written
+    soon = 0
+    for word in brought:
+        first, last = of_model.get(word, (-1, -1))
+        if last > place and word not in known:
+            return True
+        soon += place < first <= place + _SOON
+    return soon >= _SEVERAL
 
 
 @RULES.rule("read-again", remedy="keep the newest of the calls with its result, and leave the others out")
@@ -61,7 +75,7 @@ def _retried(subject: Subject) -> Iterator[Hit]:
     """A call that failed, made again word for word, and failed again in the same way."""
     for uses in _alike(use for use in subject.uses if use.failed):
         yield Hit(
-            message=f"{uses[0].name} failed {len(uses)} times, called and answering word for word the same",
+            message=f"{uses[0].name} failed {len(uses)} times, called in the same way, and answered the same",
             tokens=sum(use.result.total for use in uses[1:]),
             parts=[use.result for use in uses],
             mend=subject.mend(uses[:-1]),

@@ -2,24 +2,26 @@
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.cost.mending import Mend
+from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.pairing import Pairer
 
-# What tells a text from others: a word of so many letters, digits and signs of names and paths.
-_WORD = re.compile(r"[^\W_][\w.@/-]{3,}[\w/]")
+# What tells a text from others: words, pieces of names, and numbers.
+_WORD = re.compile(r"[^\W_]{3,}|\d{2}")
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool and its result; `call_id`, name and arguments as the card of the call has them.
+    """A call of a tool and its result. Arguments that say the same are the same text here.
 
     `is_alone`: its card makes this call and no other.
     """
@@ -80,7 +82,7 @@ class Subject:
                 if isinstance(call_id, str) and call_id:
                     pairer.called(place, call_id)
                     calls[place, call_id] = call
-            if isinstance(card.content, ToolResultContent) and card.tool_call_id:
+            if card.type == TOOL_RESULT and card.tool_call_id:
                 pairer.answered(place, card.tool_call_id)
         uses = [self._use(call, result, calls) for result, call in pairer.pairing().results.items()]
         return [use for use in uses if use is not None]
@@ -93,25 +95,25 @@ class Subject:
         function = made.get("function") if isinstance(made, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             return None
-        arguments = function.get("arguments")
-        content = answer.card.content
         return ToolUse(
             caller=caller,
             result=answer,
             name=function["name"],
-            arguments=arguments if isinstance(arguments, str) else exact_json.encode(arguments).decode(),
-            failed=_failed(content),
+            arguments=_spelled(arguments_text(function.get("arguments"))),
+            failed=_failed(answer.card),
             is_alone=len(caller.card.tool_calls or ()) == 1,
         )
 
     @cached_property
-    def last_words(self) -> dict[str, int]:
-        """The words that the model wrote, in texts and in arguments, each with the last place in `parts`."""
-        found: dict[str, int] = {}
+    def written(self) -> dict[str, tuple[int, int]]:
+        """The words that the model wrote, in texts and in arguments, each with the first and the last of the
+        places in `parts` where it did."""
+        found: dict[str, tuple[int, int]] = {}
         for place, part in enumerate(self.parts):
             if part.message.body.get("role") == "assistant" and part.card is not None:
                 calls = exact_json.encode(part.card.tool_calls).decode() if part.card.tool_calls else ""
-                found.update(dict.fromkeys(words(f"{said(part)} {calls}"), place))
+                for word in words(f"{said(part)} {calls}"):
+                    found[word] = (found[word][0] if word in found else place, place)
         return found
 
     def mend(self, uses_or_parts: Sequence[ToolUse | SentPart]) -> Mend | None:
@@ -136,15 +138,19 @@ class Subject:
 
 
 def words(text: str) -> set[str]:
-    """What a text consists of, in one case: words that are long enough to tell it from others."""
+    """What a text consists of, in one case: words and numbers that are long enough to tell it from others."""
     return set(_WORD.findall(text.lower()))
 
 
-def _failed(content: Any) -> bool:
+@lru_cache
+def _spelled(arguments: str) -> str:
+    """Arguments in one spelling; those that are no JSON object as they are. Agents call alike, and often."""
+    value = arguments_of(arguments)
+    return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()
+
+
+def _failed(card: Card) -> bool:
     """Whether a tool's result says that it failed; imported ones say so in their text alone."""
-    if not isinstance(content, ToolResultContent):
-        return False
-    if content.status != "success":
+    if isinstance(card.content, ToolResultContent) and card.content.status != "success":
         return True
-    text = content.result if isinstance(content.result, str) else ""
-    return text.lstrip()[:5].lower() == "error"
+    return card_text(card.content).lstrip()[:5].lower() == "error"

@@ -89,7 +89,7 @@ class _Reading:
             here = [
                 (step, lists[step.request_box_id or ""]) for step in steps if step.request_box_id in lists
             ]
-            self._read_cards({card_id for _, card_ids in here for card_id in card_ids})
+            self._read_cards(set().union(*(card_ids for _, card_ids in here)))
             for step, card_ids in here:
                 profile = self._profile(step.profile_box_id or self._turn.profile_box_id)
                 snapshot = read_snapshot(step.metadata)
