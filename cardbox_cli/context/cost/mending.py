@@ -24,10 +24,10 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _without(mend: Mend, options: str) -> str:
-    ids = " or ".join(f'. == "{card_id}"' for card_id in mend.card_ids)
-    unwanted = quoted(f".card_ids[] | select(({ids}) | not)")
+    unwanted = " ".join(f"-e {quoted(card_id)}" for card_id in mend.card_ids)
     box = quoted(mend.name)
-    return f"cbx box show {box} -o json {options} | jq -r {unwanted} | cbx box edit {box} --file - {options}"
+    ids = f"cbx box show {box} -o csv --columns full-id --no-header {options}"
+    return f"{ids} | grep -vxF {unwanted} | cbx box edit {box} --file - {options}"
 
 
 def _fit(mend: Mend, options: str) -> str:

@@ -16,7 +16,7 @@ from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, r
 from cardbox_cli.execution.requests.request import Source
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.requests.step_snapshots import StepSnapshot, read_snapshot, restored_request
-from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.boxes import Slot, decode_ids
 from cardbox_cli.model.card_types import PROFILE, card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import ToolContent
@@ -33,10 +33,14 @@ _AT_ONCE = 50
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a step's request: its ids, and what stands beside them."""
+    """What is stored of a step's request: its ids as JSON, and what stands beside them.
+
+    `added` are the ids behind those of the request before; None where it does not go on from that.
+    """
 
     step: Step
-    card_ids: list[str]
+    ids: str
+    added: list[str] | None
     profile: Source | None
     snapshot: StepSnapshot | None
     format: str
@@ -56,8 +60,9 @@ class _Reading:
         self._card_store = CardStore(database, project_id)
         self._steps = TurnStore(database, project_id).steps(turn.agent_turn_id)
         self._cards: dict[str, Card] = {}
+        self._before = ""
         self._profiles: dict[str | None, Source | None] = {None: None}
-        self._homes: dict[str, str] = {}
+        self._homes: dict[str, tuple[str, int]] = {}
 
     def requests(self) -> Iterator[Sent]:
         """The request of each step that has one stored."""
@@ -79,27 +84,27 @@ class _Reading:
         """In which of the turn's boxes each card stands: a request's own box is only a record of it."""
         pointers = [self._turn.output_box_id, self._turn.context_box_id]
         for box_id, card_ids in self._boxes.id_lists([each for each in pointers if each]).items():
-            self._homes.update(dict.fromkeys(card_ids, box_id))
+            for position, card_id in enumerate(card_ids):
+                self._homes.setdefault(card_id, (box_id, position))
 
     def _stored(self) -> Iterator[_Stored]:
         with_box = [step for step in self._steps if step.request_box_id is not None]
         for start in range(0, len(with_box), _AT_ONCE):
             steps = with_box[start : start + _AT_ONCE]
-            lists = self._boxes.id_lists([step.request_box_id or "" for step in steps])
-            here = [
-                (step, lists[step.request_box_id or ""]) for step in steps if step.request_box_id in lists
+            texts = self._boxes.id_texts([step.request_box_id or "" for step in steps])
+            found = [
+                self._of_step(step, ids) for step in steps if (ids := texts.get(step.request_box_id or ""))
             ]
-            self._read_cards(set().union(*(card_ids for _, card_ids in here)))
-            for step, card_ids in here:
-                profile = self._profile(step.profile_box_id or self._turn.profile_box_id)
-                snapshot = read_snapshot(step.metadata)
-                entries: Sequence[RequestEntry] = [] if profile is None else profile.seen
-                format = provider_for(entries) if snapshot is None else snapshot.format
-                yield _Stored(step=step, card_ids=card_ids, profile=profile, snapshot=snapshot, format=format)
+            self._read_cards([card_id for stored in found for card_id in stored.added or ()])
+            yield from found
 
-    def _read_cards(self, card_ids: set[str]) -> None:
-        found = self._card_store.get_many(sorted(card_ids - self._cards.keys())).cards
-        self._cards.update((card.card_id, card) for card in found)
+    def _of_step(self, step: Step, ids: str) -> _Stored:
+        added, self._before = _added(self._before, ids), ids
+        profile = self._profile(step.profile_box_id or self._turn.profile_box_id)
+        snapshot = read_snapshot(step.metadata)
+        entries: Sequence[RequestEntry] = [] if profile is None else profile.seen
+        format = provider_for(entries) if snapshot is None else snapshot.format
+        return _Stored(step=step, ids=ids, added=added, profile=profile, snapshot=snapshot, format=format)
 
     def _profile(self, box_id: str | None) -> Source | None:
         if box_id not in self._profiles:
@@ -107,16 +112,25 @@ class _Reading:
             self._profiles[box_id] = read_source(self._boxes, box_id or "") if there else None
         return self._profiles[box_id]
 
-    def _slots(self, stored: _Stored, start: int = 0) -> list[Slot]:
+    def _read_cards(self, card_ids: Sequence[str]) -> None:
+        """Read those of the cards that are not known yet."""
+        unknown = [card_id for card_id in card_ids if card_id not in self._cards]
+        if unknown:
+            found = self._card_store.get_many(unknown).cards
+            self._cards.update((card.card_id, card) for card in found)
+
+    def _slots(self, card_ids: Sequence[str]) -> list[Slot]:
+        """The places of a request, or of what is new in one."""
+        self._read_cards(card_ids)
         return [
-            Slot(start + place, card_id, card, "dangling" if card is None else "present")
-            for place, card_id in enumerate(stored.card_ids[start:])
+            Slot(place, card_id, card, "dangling" if card is None else "present")
+            for place, card_id in enumerate(card_ids)
             for card in [self._cards.get(card_id)]
         ]
 
     def _restored(self, stored: _Stored) -> Request:
         """The whole request, as `render` shows it; cards stand where the turn has them."""
-        source = Source(stored.step.request_box_id or "", self._slots(stored))
+        source = Source(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
         request = restored_request(
             source, stored.profile, stored.snapshot, stored.format, ComposeOptions()
         ).request
@@ -125,20 +139,23 @@ class _Reading:
 
     def _at_home(self, card_id: str, entry: RequestEntry) -> RequestEntry:
         home = self._homes.get(card_id)
-        return entry if home is None else msgspec.structs.replace(entry, box_id=home)
+        if home is None:
+            return entry
+        box_id, position = home
+        slot = msgspec.structs.replace(entry.slot, position=position)
+        return msgspec.structs.replace(entry, box_id=box_id, slot=slot)
 
     def _continued(self, stored: _Stored, before: _Stored, request: Request) -> Request | None:
         """The request before with the history's new messages; None where it must be made as a whole."""
-        length = len(before.card_ids)
         _, end = history_of(request.messages)
-        if not end or not _is_alike(stored, before) or stored.card_ids[:length] != before.card_ids:
+        if not end or stored.added is None or not _is_alike(stored, before):
             return None
         layers = {} if stored.snapshot is None else stored.snapshot.layers
         if stored.snapshot is not None and any(
             layers.get(each.name) != each.sha256 for each in request.layers
         ):
             return None
-        slots = self._slots(stored, length)
+        slots = self._slots(stored.added)
         if not all(slot.card is None or _is_plain(slot.card) for slot in slots):
             return None
         added = self._messages(slots, stored, request)
@@ -164,6 +181,16 @@ class _Reading:
         made = request_of(entries, ComposeOptions(share=False), encode=encoder_of(stored.format), own=own)
         history = [message for message in made.messages if message.layer == CHECKPOINT]
         return msgspec.structs.replace(made, messages=history)
+
+
+def _added(before: str, ids: str) -> list[str] | None:
+    """The ids by which a list goes on where the one before ends, both as JSON; None where it does not.
+
+    Postgres prints equal lists alike, so that long ones need not be read to be compared.
+    """
+    if len(before) > 2 and ids.startswith(f"{before[:-1]}, "):
+        return decode_ids(f"[{ids[len(before) + 1 :]}")
+    return [] if len(before) > 2 and ids == before else None
 
 
 def _joined(places: dict[str, RequestEntry], added: dict[str, RequestEntry]) -> dict[str, RequestEntry]:
