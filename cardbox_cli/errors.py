@@ -51,6 +51,10 @@ class BadRequest(InvalidInput, code="bad-request"):
     """A pack was asked for with arguments or a recipe that its rules refuse."""
 
 
+class NotAllowed(InvalidInput, code="not-allowed"):
+    """An agent asked for what its profile, or what it can see, does not allow."""
+
+
 class InvalidRecipe(InvalidInput, code="invalid-recipe"):
     """A handover recipe does not say what a recipe may say; `details["problems"]` lists every place."""
 
@@ -93,6 +97,10 @@ class AmbiguousId(Conflict, code="ambiguous-id"):
 
 class NotAccepted(CbxError, code="not-accepted", exit_code=6):
     """A dispatch was answered busy, rejected or error; `details["error_code"]` says why."""
+
+
+class Busy(CbxError, code="busy", exit_code=6):
+    """A run has the chat, and nobody wants to wait; `details` has the chat and the run."""
 
 
 class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):

@@ -16,7 +16,17 @@ from cardbox_cli.context.composer import compose
 from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.model.boxes import REPLACED, Slot
-from cardbox_cli.model.card_types import DELIVERABLE, INSTRUCTION, PARENT_POINTER, PROFILE, RESULT_FIELDS
+from cardbox_cli.model.card_types import (
+    CHAT_MEMORY,
+    CHAT_PERSONA,
+    DELIVERABLE,
+    INSTRUCTION,
+    PARENT_POINTER,
+    PROFILE,
+    RESULT_FIELDS,
+    STORED_LAYER,
+    SUMMARY,
+)
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.model.layers import (
@@ -38,6 +48,9 @@ TURN = "agent_turn_id"
 OUTPUT = "output"
 # What is asked and handed over, whoever put it into a box: no conversation.
 _HANDED_OVER = frozenset({INSTRUCTION, RESULT_FIELDS, DELIVERABLE, PARENT_POINTER})
+
+# What is system text by its type, and whoever wrote it.
+_LAYERS = frozenset({SUMMARY, STORED_LAYER, CHAT_PERSONA, CHAT_MEMORY})
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -113,12 +126,14 @@ def request_of(
     encode: Encode,
     collector: ContextCollector = WITHOUT_PROVIDERS,
     own: Container[str] = (),
+    takes_all: bool = False,
 ) -> Request:
     """The request that the cards of boxes make, in their order; a card counts once, at its first place.
 
     `encode` makes a card a message in some format. A process that takes no history gets what was packed for
-    it, and the cards of `own`: what the turn has done itself. System texts come from the profile, the layers
-    and what was put into the boxes: a card that a turn wrote is the user's where it would be one.
+    it, and the cards of `own`: what the turn has done itself; `takes_all` gives it all there is. System texts
+    come from the profile, the layers and what was put into the boxes: a card that a turn wrote is the user's
+    where it would be one.
 
     Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
     history ends with.
@@ -131,7 +146,7 @@ def request_of(
     collected = collector.collect(
         Collecting(
             slots=[entry.slot for entry in entries],
-            cards=cards,
+            cards=_makers(taken),
             types=taken.types,
             profile_box_id=None if profile_id is None else places[profile_id].box_id,
             here=options.asked,
@@ -140,7 +155,7 @@ def request_of(
             share=options.share,
         )
     )
-    history, without_message = _history(taken, process, encode, own)
+    history, without_message = _history(taken, process, encode, own, takes_all or process.takes_history)
     layout: Layout = "cache" if (options.layout or profile.get("layout")) == "cache" else "default"
     return Request(
         messages=compose(
@@ -198,7 +213,7 @@ def _take_in(entries: Sequence[RequestEntry]) -> _TakenIn:
 
 
 def _history(
-    taken: _TakenIn, process: Process, encode: Encode, own: Container[str]
+    taken: _TakenIn, process: Process, encode: Encode, own: Container[str], takes_all: bool
 ) -> tuple[list[Message], list[Omitted]]:
     """The messages that the cards make, in order, and why some make none."""
     messages: list[Message] = []
@@ -207,7 +222,7 @@ def _history(
         body = encode(card)
         if not isinstance(body, dict):
             left_out.append(_left_out(taken.places[card.card_id], body.reason))
-        elif process.takes_history or card.card_id in own or is_packed(taken.places[card.card_id]):
+        elif takes_all or card.card_id in own or is_packed(taken.places[card.card_id]):
             group = sources.group(card) if sources.GROUP in card.metadata else None
             if body.get("role") in SYSTEM_ROLES and _is_by_a_turn(card, own):
                 body = {**body, "role": "user"}
@@ -215,6 +230,13 @@ def _history(
         else:
             left_out.append(_left_out(taken.places[card.card_id], no_history(process.name)))
     return messages, left_out
+
+
+def _makers(taken: _TakenIn) -> list[Card]:
+    """The cards that layers are made of: what a turn wrote is no system text in the shape of a layer."""
+    if taken.types.isdisjoint(_LAYERS):
+        return taken.cards
+    return [card for card in taken.cards if card.type not in _LAYERS or TURN not in card.metadata]
 
 
 def _is_by_a_turn(card: Card, own: Container[str]) -> bool:

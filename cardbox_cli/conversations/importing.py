@@ -6,18 +6,19 @@ changed becomes a new box whose parent is the box before it. What a message mean
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from cardbox_cli.context.request import TURN
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
 from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CardDraft, card_text
+from cardbox_cli.model.cards import CardDraft, card_text, written_by
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import derived_from, derived_id
 from cardbox_cli.store.cards import Counts
@@ -57,18 +58,24 @@ def import_conversations(
     *,
     remap_tool_ids: bool = False,
     replace_bad_text: bool = False,
+    turn: Mapping[str, str] = {},
 ) -> Imported:
     """Import `conversations`, all or nothing, one entry of them in memory at a time.
 
     With `remap_tool_ids` tool calls get ids that are unique in the project; export still gives the originals.
     With `replace_bad_text` NUL characters and lone surrogates, which no database can hold, become U+FFFD.
+    `turn` is the metadata that names the turn whose cards they are, if one imports: they are none of what
+    others imported.
+
     Raises InvalidConversation or InvalidCard naming the place, CardConflict where a database that allows one
     result per tool-call id already has one.
     """
     with database.transaction():
         store = ImportStore(database, project_id)
         store.begin()
-        reading = _Reading(project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text)
+        reading = _Reading(
+            project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text, turn=turn
+        )
         counts = store.add(reading.labelled_drafts(conversations))
         placed = store.place(reading.wanted)
     boxes = [_imported_box(each, placed, counts) for each in reading.wanted]
@@ -116,13 +123,21 @@ class _StoredEntry(msgspec.Struct, frozen=True):
 class _Reading:
     """One pass over conversations: their drafts, and what is learnt of each on the way."""
 
-    def __init__(self, project_id: str, *, remap_tool_ids: bool, replace_bad_text: bool) -> None:
+    def __init__(
+        self,
+        project_id: str,
+        *,
+        remap_tool_ids: bool,
+        replace_bad_text: bool,
+        turn: Mapping[str, str] = {},
+    ) -> None:
         self.wanted: list[Wanted] = []
         self.last_card_id: str | None = None
         self.replaced_characters = 0
         self._project_id = project_id
         self._remap_tool_ids = remap_tool_ids
         self._replace_bad_text = replace_bad_text
+        self._turn = turn
 
     def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
         """The cards of all conversations in order, each with the number of its conversation."""
@@ -134,14 +149,15 @@ class _Reading:
             for draft in self._drafts(conversation, key):
                 self.last_card_id = draft.card_id
                 title = title or _first_words(draft)
-                yield label, draft
+                yield label, written_by(draft, self._turn)
             versions = partial(_version, self._project_id, key)
             of_parent = partial(_version, self._project_id, parent_key) if parent_key else None
             self.wanted.append(Wanted(label=label, title=title, versions=versions, parent_versions=of_parent))
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""
-        keyspace = format_named(conversation.format).keyspace
+        of_turn = [self._turn[TURN]] if TURN in self._turn else []
+        keyspace = (*format_named(conversation.format).keyspace, *of_turn)
         own_id = conversation.own_id
         if own_id is None:
             own_id = str(derived_from(each.canonical for each in self.stored(conversation)))

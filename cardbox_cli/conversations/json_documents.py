@@ -85,6 +85,7 @@ class Documents:
     def line(self, number: int) -> Document:
         """The document in the line of this number."""
         begin, behind = self._line_offsets[number - 1], self._line_offsets[number]
+        self._source.check_size(behind - begin, f"{self.name}:{number}")
         return self._document(self._source.read(begin, behind - begin), number)
 
     @cached_property

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from cardbox_cli.errors import InvalidConversation, InvalidInput
 from cardbox_cli.model import exact_json
+from cardbox_cli.settings import VALUE_SIZE
 
 WINDOW = 2 << 20
 
@@ -26,7 +27,8 @@ _NO_BLANK = re.compile(r"[^ \t\r\n]")
 class Source:
     """The bytes of a file as long as it is now; what is appended later is not read.
 
-    `window` is the size in characters of what is read whole, `heard` is told the offset that was reached.
+    `window` is the size in characters of what is read whole, `most` that of a value that must be held, and
+    `heard` is told the offset that was reached.
     What is wrong with it is an error of the kind `refuse_with`; `hint` says what was expected.
     """
 
@@ -37,6 +39,7 @@ class Source:
         *,
         size: int | None = None,
         window: int = WINDOW,
+        most: int = VALUE_SIZE.value << 20,
         heard: Callable[[int], object] = lambda _: None,
         refuse_with: type[InvalidInput] = InvalidConversation,
         hint: str = "give a JSON or JSONL file of messages",
@@ -44,10 +47,18 @@ class Source:
         self.name = name
         self.size = os.fstat(file.fileno()).st_size if size is None else size
         self.window = window
+        self.most = most
         self.refuse_with = refuse_with
         self.hint = hint
         self._file = file
         self._heard = heard
+
+    def check_size(self, size: int, place: str) -> None:
+        """Raise the refusal for a value that begins at `place` and is too large to be held."""
+        if size > self.most:
+            most = f"{self.most >> 20} MiB" if self.most >> 20 else f"{self.most} characters"
+            hint = "lists may be of any length, their items may not: give it in smaller parts"
+            raise self.refuse_with(f"{place}: a value of more than {most}", hint=hint)
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset` on; none at the end."""
@@ -162,6 +173,8 @@ class Cursor:
                 lazy = LazyList(self._source, self.mark)
                 deque(self.items(whole=False), maxlen=0)
                 return lazy
+            if len(self._text) - self._at > self._source.most:
+                self._source.check_size(len(self._text) - self._at, self._place(self._at))
             self._fill()
 
     def items(self, *, whole: bool) -> Iterator[Any]:
@@ -176,12 +189,17 @@ class Cursor:
 
     def _object(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        size, first = 0, self._place(self._at)
         for _ in self._places("{", "}"):
             if self.peek() != '"':
                 self._refuse("Expecting property name enclosed in double quotes", self._at)
+            begin = self.mark.offset
             key = self.value(whole=True)
             self._take(":")
             found[key] = self.value(whole=False)
+            if not isinstance(found[key], LazyList | dict):
+                size += self.mark.offset - begin
+                self._source.check_size(size, first)
         return found
 
     def _places(self, opening: str, closing: str) -> Iterator[None]:

@@ -200,8 +200,8 @@ def _awaited(s: Snapshot, call: WaitingTool) -> str:
 
 
 def _after_failure(s: Snapshot) -> str:
-    """Who looks at a turn that failed; nobody need look at another."""
-    if not s.failed:
+    """Who looks at a turn that failed, or did a part; nobody need look at another."""
+    if not s.failed and (s.turn is None or s.turn.end_status != "partial"):
         return ""
     read = "logs" if s.failure_log is not None else "show"
     turn = argument(s.agent_turn_id)

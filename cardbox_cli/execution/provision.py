@@ -76,10 +76,8 @@ def provision(
         profiles.refuse_lost_box(profile)
         if request.owner_agent_id is not None and not request.owner_agent_id.startswith(PLATFORM):
             roster.get(request.owner_agent_id)
-        agent = roster.add(_new(request, profile))
+        agent = enrol(roster, _new(request, profile), source_agent_id=source_agent_id)
         if agent is not None:
-            roster.begin_head(agent)
-            roster.record("provision", agent, source_agent_id=source_agent_id)
             return Provisioned(agent=agent, action="provision")
         known = roster.lock(request.agent_id)
         if known is None:
@@ -97,6 +95,18 @@ def provision(
         agent = roster.change(changed)
         roster.record("update", agent, source_agent_id=source_agent_id)
         return Provisioned(agent=agent, action="update")
+
+
+def enrol(roster: RosterStore, agent: Agent, *, source_agent_id: str) -> Agent | None:
+    """Write a new agent, its idle head and its edge; as it is stored, or None where its id is taken.
+
+    Takes part in the caller's transaction.
+    """
+    added = roster.add(agent)
+    if added is not None:
+        roster.begin_head(added)
+        roster.record("provision", added, source_agent_id=source_agent_id)
+    return added
 
 
 def _check(request: AgentRequest) -> None:

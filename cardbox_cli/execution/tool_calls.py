@@ -68,10 +68,14 @@ def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
+def last_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
+    """The calls of the last of a turn's own cards that makes any."""
+    return next((calls for card in reversed(own) if (calls := calls_of(card))), [])
+
+
 def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
     """How a turn of these cards ends where a result of its last thought's calls says that it does."""
-    thoughts = [card for card in own if calls_of(card)]
-    asked = {call.tool_call_id for call in calls_of(thoughts[-1])} if thoughts else set()
+    asked = {call.tool_call_id for call in last_calls(own)}
     return ended_by(card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked)
 
 

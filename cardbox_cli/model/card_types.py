@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from cardbox_cli.model.content import Content, ToolContent, content_from_value, fields_schema
-from cardbox_cli.model.layers import COMPRESSION, TODO
+from cardbox_cli.model.layers import COMPRESSION, MEMORY, PERSONA, TODO
 
 INSTRUCTION = "task.instruction"
 DELIVERABLE = "task.deliverable"
@@ -25,11 +25,15 @@ TOOL_RESULT = "tool.result"
 PROFILE = "sys.profile"
 RENDERED_PROMPT = "sys.rendered_prompt"
 TOOLS = "sys.tools"
+MUST_END_WITH = "sys.must_end_with_required"
 PARENT_POINTER = "meta.parent_pointer"
 SUMMARY = "context.compression"
 STORED_LAYER = "context.layer"
 TODO_ITEM = "todo.item"
 CHAT_MESSAGE = "chat.message"
+CHAT_WINDOW = "chat.window"
+CHAT_PERSONA = "chat.persona"
+CHAT_MEMORY = "chat.memory"
 SESSION_EVENT = "session.event"
 
 # A message in every format; one in the format that it was imported from alone; never a message of its own.
@@ -74,6 +78,7 @@ CARD_TYPES: dict[str, CardType] = {
     PROFILE: CardType("system", "nothing", "makes the system prompt"),
     RENDERED_PROMPT: CardType("system", is_snapshot=True),
     TOOLS: CardType("system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=_tools),
+    MUST_END_WITH: CardType("system", is_late=True),
     PARENT_POINTER: CardType("system", is_late=True, names_others=True),
     RESULT_FIELDS: CardType("system", is_late=True, content_of=fields_schema),
     SUMMARY: CardType("system", "nothing", f"joins the layer {COMPRESSION}", layer=COMPRESSION),
@@ -82,6 +87,9 @@ CARD_TYPES: dict[str, CardType] = {
     ),
     TODO_ITEM: CardType("system", "nothing", f"belongs to the layer {TODO}", layer=TODO),
     CHAT_MESSAGE: CardType("user", is_knowledge=True),
+    CHAT_WINDOW: CardType("assistant"),
+    CHAT_PERSONA: CardType("system", "nothing", f"joins the layer {PERSONA}", layer=PERSONA),
+    CHAT_MEMORY: CardType("system", "nothing", f"is the layer {MEMORY}", layer=MEMORY),
     REASONING: CardType("assistant", "own-format", "thinking, sent only in formats that have a place for it"),
     ASIDE: CardType("assistant", "own-format", "blocks of one format, sent in that format alone"),
     SESSION_EVENT: CardType("system", "nothing", "an event of a session, no message"),

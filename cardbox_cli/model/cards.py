@@ -174,6 +174,11 @@ def draft_card(
     return draft
 
 
+def written_by(draft: CardDraft, turn: Mapping[str, str]) -> CardDraft:
+    """The draft as a card of a turn, whatever it says of itself: `turn` is the metadata that names it."""
+    return msgspec.structs.replace(draft, metadata={**draft.metadata, **turn}) if turn else draft
+
+
 _CARD_KEYS = frozenset(Card.__struct_fields__)
 # What the database alone decides, so that a card that was shown can be added again.
 _GIVEN_BY_THE_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at"})

@@ -5,7 +5,7 @@ Rows of other programs may hold anything; only what cbx writes is checked. Does 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -121,6 +121,20 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+class HandlerTool(Tool, frozen=True, kw_only=True):
+    """An internal handler as models see it: a tool whose calls a function of the worker answers."""
+
+
+def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
+    """The names of the internal handlers that a profile allows, each once."""
+    named = profile.get("allowed_internal_tools")
+    return (
+        list(dict.fromkeys(name for name in named if isinstance(name, str)))
+        if isinstance(named, list)
+        else []
+    )
+
+
 def is_subject_token(text: str) -> bool:
     """Whether `text` can be one token of a NATS subject, for which nothing is ever escaped."""
     return len(text) <= _LONGEST and text.isprintable() and _SUBJECT_TOKEN.fullmatch(text) is not None
@@ -158,7 +172,7 @@ def check_label(text: str, what: str) -> None:
 
 def check_tool(tool: Tool) -> None:
     """Raise InvalidInput unless providers take the tool and Postgres can hold it."""
-    _check_tool_name(tool.tool_name)
+    check_tool_name(tool.tool_name)
     _check_parameters(tool.parameters)
     _check_options(tool.options)
     if tool.after_execution not in (None, *AFTER_EXECUTION):
@@ -172,7 +186,8 @@ def check_tool(tool: Tool) -> None:
         raise InvalidInput(f"tool {tool.tool_name!r}: {exc}") from exc
 
 
-def _check_tool_name(name: str) -> None:
+def check_tool_name(name: str) -> None:
+    """Raise InvalidInput unless a tool can be called so."""
     if not _TOOL_NAME.fullmatch(name):
         raise InvalidInput(
             f"the tool name {shown(name)} must be 1 to 64 letters, digits, '_' and '-'",

@@ -19,7 +19,7 @@ from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -60,20 +60,23 @@ def pack(
     dry_run: bool = False,
     with_digest: bool = True,
     check: "Check | None" = None,
+    turn: Mapping[str, str] = {},
+    profile: ProfileEntry | None = None,
 ) -> Packed:
-    """Pack `arguments` by `recipe` into a new context box.
+    """Pack `arguments` by `recipe` into a new context box, for `profile` where the caller has it already.
 
     Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
     not tell whether the contents are still the same. `check` gets what the rules of the profile's model find
-    in the profile's box and the context box to be, which has no id yet; what it raises stops the pack.
+    in the profile's box and the context box to be, which has no id yet; what it raises stops the pack. `turn`
+    is the metadata that names the turn whose words the arguments are, if one packs.
     Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
     no row remains then. Joins the caller's transaction if there is one.
     """
     arguments = recipe.bind(arguments)
     with database.snapshot() if dry_run else database.transaction():
         profiles = ProfileStore(database, project_id)
-        profile = profiles.get(planning.target_profile_name(recipe, arguments))
-        plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id)
+        profile = profile or profiles.get(planning.target_profile_name(recipe, arguments))
+        plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id, turn)
         profiles.refuse_lost_box(profile)
         inherited = _read(database, project_id, plan) if with_digest else {}
         contents = None
@@ -141,8 +144,10 @@ def _plan(
     arguments: Mapping[str, Any],
     tool_suffix: str,
     source_agent_id: str,
+    turn: Mapping[str, str],
 ) -> Plan:
-    sections = {"pack_arguments": planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix)}
+    of_arguments = planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix, turn=turn)
+    sections = {"pack_arguments": of_arguments}
     boxes = planning.inherited_boxes(recipe, arguments)
     sections["inherit_context"], left_out = _inherit(database, project_id, recipe, boxes)
     sections["include_parent"] = planning.parent_card(recipe, source_agent_id=source_agent_id)

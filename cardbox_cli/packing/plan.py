@@ -14,11 +14,11 @@ from cardbox_cli.errors import BadRequest, InvalidCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import ProvenanceRule, runs
 from cardbox_cli.model.card_types import PARENT_POINTER, card_type
-from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.cards import Card, CardDraft, draft_card, written_by
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
-from cardbox_cli.model.pairing import exchanges
+from cardbox_cli.model.pairing import exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
@@ -96,14 +96,19 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
     return name.strip()
 
 
-def argument_cards(recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str) -> list[PlannedCard]:
-    """Rule 2: a new card for each `pack_arguments` rule whose argument is there."""
+def argument_cards(
+    recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str, turn: Mapping[str, str] = {}
+) -> list[PlannedCard]:
+    """Rule 2: a new card for each `pack_arguments` rule whose argument is there.
+
+    `turn` is the metadata that names the turn whose words these are, if one packs.
+    """
     rules = recipe.context_packing_config.pack_arguments
     return [
         PlannedCard(card_id=draft.card_id, rule=f"pack_arguments[{index}] {rule.arg_key}", draft=draft)
         for index, rule in enumerate(rules)
         if rule.arg_key in arguments
-        for draft in [_argument_card(rule, _storable(arguments, rule.arg_key), tool_suffix)]
+        for draft in [written_by(_argument_card(rule, _storable(arguments, rule.arg_key), tool_suffix), turn)]
     ]
 
 
@@ -176,6 +181,11 @@ def inherited_cards(
 
 def narrows(inherit: "InheritContext") -> bool:
     """Whether the recipe limits what is inherited, so that the cards themselves must be read."""
+    return inherit.answered_calls_only or _chooses(inherit)
+
+
+def _chooses(inherit: "InheritContext") -> bool:
+    """Whether what a card is decides whether it is inherited."""
     limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
     return any(limit is not None for limit in limits)
 
@@ -183,17 +193,22 @@ def narrows(inherit: "InheritContext") -> bool:
 def narrow(
     planned: Sequence[PlannedCard], cards: Mapping[str, Card], inherit: "InheritContext"
 ) -> tuple[list[PlannedCard], list[LeftOut]]:
-    """Keep what the recipe's limits allow: by type, then the newest exchanges that fit.
+    """Keep what the recipe's limits allow: answered calls, by type, then the newest exchanges that fit.
 
-    A tool call and its results stay or go together. Ids without a card are left out.
+    A tool call and its results stay or go together. Ids without a card are left out where types or numbers
+    limit what is inherited; else they stay, so that whoever runs the turn learns that something is gone.
     """
     readable = [cards[place.card_id] for place in planned if place.card_id in cards]
-    reasons = {place.card_id: "no such card" for place in planned if place.card_id not in cards}
+    absent = [place.card_id for place in planned if place.card_id not in cards]
+    reasons = dict.fromkeys(absent, "no such card") if _chooses(inherit) else {}
+    is_open = {position for position, _ in pair_calls(readable).unanswered}
     cards_so_far = tokens = 0
     full: str | None = None  # once a limit is exceeded nothing fits any more
     for group in reversed(exchanges(readable)):
         members = [readable[position] for position in group]
         reason = _type_refusal(members, inherit)
+        if inherit.answered_calls_only and not is_open.isdisjoint(group):
+            reason = "a tool call of it has no result"
         if reason is None:
             cards_so_far += len(members)
             tokens += sum(map(card_tokens, members)) if inherit.max_tokens is not None else 0

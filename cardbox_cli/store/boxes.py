@@ -34,6 +34,7 @@ from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.heads import HeadStore
+from cardbox_cli.store.projects import check_first_write
 
 if TYPE_CHECKING:
     from cardbox_cli.model.diff.boxes import BoxDiff
@@ -92,12 +93,14 @@ class BoxStore(ProjectStore):
         *,
         allow_dangling: bool = False,
         fence: Fence | None = None,
+        of_chat: bool = False,
     ) -> int:
         """Append ids; the box's new length. Concurrent appends are serial, none is lost.
 
         Raises NotFound for an unknown box, or an id that is no card here unless that is allowed, and
-        BoxConflict for a box that a turn reads or writes. A turn itself appends to its output box with its
-        `fence`; then StaleEpoch is raised when that has fallen.
+        BoxConflict for a box that a turn reads or writes, or a chat has. A turn itself appends to its output
+        box with its `fence`; then StaleEpoch is raised when that has fallen. A use case that holds the head
+        of a chat says that the box is `of_chat`.
         """
         with self.database.transaction():
             if fence is not None:
@@ -112,7 +115,7 @@ class BoxStore(ProjectStore):
                 if not allow_dangling:
                     self._cards.refuse_absent(card_ids)
                 raise self._absent("box", box_id, _NO_BOX)
-            if fence is None:
+            if fence is None and not of_chat:
                 # Only now that the box is held: a turn may have been asked for until then.
                 self._use.refuse_change([_uuid(box_id)])
         return int(length)
@@ -156,12 +159,10 @@ class BoxStore(ProjectStore):
         return msgspec.structs.replace(decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
-        """A new box with the same ids and this box as its parent."""
+        """A new box with the same ids and provenance, and this box as its parent."""
         with self.database.transaction():
             box = self.get(box_id)
-            return self.create(
-                box.card_ids, parent_ids=[box.box_id], title=title or box.title, allow_dangling=True
-            )
+            return self.derive(msgspec.structs.replace(box, title=title or box.title), box.card_ids)
 
     def derive(self, box: Box, card_ids: Sequence[str]) -> Box:
         """A new box of these ids, with the title and the provenance of `box`, which is its parent.
@@ -324,6 +325,7 @@ class BoxStore(ProjectStore):
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
         """The box, written; None where its id is taken."""
+        check_first_write(self.database, self.project_id)
         written = self._value(
             "insert_box",
             box_id=box_id,

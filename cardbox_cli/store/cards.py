@@ -21,6 +21,7 @@ from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
+from cardbox_cli.store.projects import check_first_write
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
@@ -100,6 +101,7 @@ class CardStore(ProjectStore):
         """
         check_draft(draft)
         with self.database.transaction():
+            check_first_write(self.database, self.project_id)
             row = self._value("insert_card", **_columns(draft))
             if row is not None:
                 return Written(decode_card(row), "inserted")
@@ -127,6 +129,7 @@ class CardStore(ProjectStore):
         """`add_many`, counting apart the cards of each label."""
         streamed: dict[int, int] = {}
         with self.database.transaction():
+            check_first_write(self.database, self.project_id)
             self.database.run("make_incoming")
             self.database.run("empty_incoming")
             copied = self.database.copy_in("copy_incoming", _incoming_rows(drafts, streamed))

@@ -24,7 +24,7 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
     profile_box_id: str
     worker_target: str
     tags: list[Any]
-    updated_at: datetime
+    updated_at: datetime | None
 
 
 # What the entry of a profile and the metadata of its card both tell.
@@ -96,6 +96,21 @@ class ProfileStore(ProjectStore):
         except NotFound:
             return None
         return next((card for card in cards if card.type == PROFILE), None)
+
+    def held_by(self, profile_box_id: str) -> ProfileEntry | None:
+        """The profile that a box holds, which may be an older version, or one that no name points to."""
+        card = self.card(profile_box_id)
+        data = getattr(card and card.content, "data", None)
+        if card is None or not isinstance(data, dict):
+            return None
+        tags = data.get("tags")
+        return ProfileEntry(
+            name=str(data.get("name", "")),
+            profile_box_id=profile_box_id,
+            worker_target=str(data.get("worker_target", "")),
+            tags=tags if isinstance(tags, list) else [],
+            updated_at=card.created_at,
+        )
 
     def refuse_lost_box(self, entry: ProfileEntry) -> None:
         """Raise NotFound where the box of a profile is gone."""

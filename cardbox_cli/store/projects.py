@@ -12,6 +12,7 @@ import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.model.identity import Project, ProjectSettings
+from cardbox_cli.model.ids import check_new_id, fault_of_new_id
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Further, paged
 from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
@@ -21,15 +22,29 @@ _SETTINGS = "cbx.project_settings"
 # The settings that an older schema has no columns for; it can be written as long as they are not set.
 _CONTEXT_RULES = ("allow_incomplete_context", "knowledge_scope")
 
+_GOOD_NAME = "letters, digits and - are good; --project or CBX_PROJECT names it"
+
 
 def ensure_project(database: Database, project_id: str, actor: str) -> None:
     """Make the project's row, titled by its id and owned by `actor`, unless it is there.
 
     Call it first in a transaction: two first writers wait for each other here, and hold nothing else yet.
     """
+    check_first_write(database, project_id)
     if _TABLE in database.tables:
         database.run(
             "insert_project", project_id=project_id, title=project_id, status="active", owner_id=actor
+        )
+
+
+def check_first_write(database: Database, project_id: str) -> None:
+    """Raise InvalidInput where this would be the first row of a project of whose name cbx makes nothing.
+
+    Projects that other programs, or an older cbx, named so are written to as any other.
+    """
+    if fault_of_new_id(project_id) is not None and not is_known(database, project_id):
+        check_new_id(
+            project_id, "project", "letters, digits and - are good; --project or CBX_PROJECT names it"
         )
 
 
@@ -53,8 +68,9 @@ class ProjectsStore:
         self.database = database
 
     def create(self, project_id: str, *, title: str, owner_id: str) -> Project:
-        """Make a project. Raises Conflict when it exists."""
+        """Make a project. Raises Conflict when it exists, InvalidInput for a name that no new one has."""
         self.database.require(_TABLE)
+        check_first_write(self.database, project_id)
         row = self.database.value(
             "insert_project", project_id=project_id, title=title, status="active", owner_id=owner_id
         )
@@ -82,6 +98,12 @@ class ProjectsStore:
         """The project of this id. Raises NotFound."""
         project = self.find(project_id)
         return _no_project(project_id) if project is None else project
+
+    def lock(self, project_id: str) -> Project:
+        """The project of this id, which nobody else changes until the transaction ends. Raises NotFound."""
+        self.database.require(_TABLE)
+        self.database.value("lock_project", project_id=project_id)
+        return self.get(project_id)
 
     def find(self, project_id: str) -> Project | None:
         """The project of this id, or None."""

@@ -27,6 +27,37 @@ class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = None
 
 
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent, the turn that it is at, and the boxes that it has: those of that turn, or its last."""
+
+    agent: Agent
+    status: str
+    active_agent_turn_id: str | None
+    active_channel_id: str | None
+    profile_box_id: str
+    context_box_id: str | None
+    output_box_id: str | None
+    memory_context_box_id: str | None
+    last_output_box_id: str | None
+
+    @property
+    def output(self) -> str | None:
+        """The box that it writes, or wrote last; None where it never wrote any."""
+        return self.output_box_id or self.last_output_box_id
+
+    @property
+    def box_ids(self) -> frozenset[str]:
+        """All its boxes."""
+        named = (
+            self.profile_box_id,
+            self.context_box_id,
+            self.output_box_id,
+            self.memory_context_box_id,
+            self.last_output_box_id,
+        )
+        return frozenset(filter(None, named))
+
+
 class RosterStore(ProjectStore):
     """The agents of one project."""
 
@@ -47,6 +78,11 @@ class RosterStore(ProjectStore):
         self._require(_TABLE, _HEADS)
         entry = self._one(RosterEntry, "roster_entry", agent_id=agent_id)
         return self._found(entry, "agent", agent_id, _NO_AGENT)
+
+    def places(self, agent_id: str) -> Places | None:
+        """The agent and its boxes; None for one that is on no roster."""
+        self._require(_TABLE, _HEADS, "state.agent_state_pointers")
+        return self._one(Places, "agent_places", agent_id=agent_id)
 
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
         """Agents and their heads by id, page by page."""

@@ -80,6 +80,10 @@ class ToolStore(ProjectStore):
         """All tools of the project by name."""
         return self._list(None)
 
+    def names(self) -> set[str]:
+        """The names of all tools of the project; none where the database has no table for tools."""
+        return {tool.tool_name for tool in self.all()} if _TABLE in self.database.tables else set()
+
     def get_many(self, tool_names: Iterable[str]) -> list[Tool]:
         """Those tools of these names that there are, by name."""
         return self._list(list(tool_names))

@@ -25,7 +25,7 @@ NOWHERE = "host=127.0.0.1 port=1"
 
 class TestWhatIsOffered:
     def test_commands_with_their_help(self, offered: Offered) -> None:
-        assert offered("cbx b") == {"box": "Make, show, change and verify boxes of cards."}
+        assert offered("cbx bo") == {"box": "Make, show, change and verify boxes of cards."}
         assert list(offered("cbx ")) == list(root().entries)
 
     def test_verbs(self, offered: Offered) -> None:
@@ -163,6 +163,7 @@ class TestWhatIsOffered:
             ),
             *("M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]"),
             *("C[:desc]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),
+            *("JSON", "[CONTEXT]", "[NAME]", "[TEXT|@FILE]", "[KEY] TEXT"),
         }
         unknown = {
             (path, parameter.metavar)
@@ -200,8 +201,8 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_verbs_and_options_need_no_database_driver(self, shell: Shell, command: str) -> None:
-        # What follows `cbx why` at once is a turn, which only the database knows.
-        for end in ("-",) if command == "why" else ("", "-"):
+        # What follows these at once is a turn or a profile, which only the database knows.
+        for end in ("-",) if command in ("why", "launch", "ask") else ("", "-"):
             code = f"os.environ['_CBX_LINE'] = 'cbx {command} {end}'; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
             assert set(self.imported(shell, code).split()[1:]) <= {"msgspec"}
 

@@ -195,6 +195,10 @@ class TestStandardInput:
         result = shell.run("shell", stdin=b"box list -o id\n\xff\n")
         assert (result.code, result.err.splitlines()[0]) == (4, "error: standard input:2 is not UTF-8")
 
+    def test_a_line_is_bounded(self, shell: Shell) -> None:
+        result = shell.run("shell", stdin=b"# " + b"x" * (64 << 20) + b"\nbox list\n")
+        assert (result.code, result.err) == (4, "error: standard input:1 is a line of more than 64 MiB\n")
+
     def test_a_file_leaves_standard_input_to_the_commands(self, shell: Shell) -> None:
         (shell.folder / "add.cbx").write_text("card add --type a.b --file - -o json\n")
         assert '"text": "from stdin"' in succeed(shell.run("shell", "add.cbx", stdin=b"from stdin"))

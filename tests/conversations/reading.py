@@ -6,6 +6,7 @@ from typing import Any
 
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import WINDOW, Source
+from cardbox_cli.settings import VALUE_SIZE
 
 
 class _File:
@@ -23,8 +24,10 @@ class _File:
         os.close(self._number)
 
 
-def documents_in(text: str | bytes, name: str = "f", *, window: int = WINDOW) -> Documents:
+def documents_in(
+    text: str | bytes, name: str = "f", *, window: int = WINDOW, most: int = VALUE_SIZE.value << 20
+) -> Documents:
     """The documents of a file with this text."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     file: Any = _File(data)
-    return Documents(Source(file, name, window=window))
+    return Documents(Source(file, name, window=window, most=most))

@@ -103,6 +103,36 @@ def test_a_message_is_whole_however_large_it_is() -> None:
         assert list(found.messages) == [message] * 2
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('1\n"' + "x" * 300 + '"\n2', "f:2:1"),
+        ('"' + "x" * 300, "f:1:1"),
+        ('{"a": 1, "b": "' + "x" * 300 + '"}\n1', "f:1:15"),
+        ("1\n" + json.dumps({str(n): "x" * 40 for n in range(9)}), "f:2:1"),
+        ("[[1], " + json.dumps(["x" * 300]) + "]", "f:1:8"),
+    ],
+)
+def test_a_value_that_is_too_large_to_be_held_is_refused(text: str, place: str) -> None:
+    with pytest.raises(InvalidConversation) as raised:
+        read(documents_in(text, window=64, most=200))
+    assert raised.value.message == f"{place}: a value of more than 200 characters"
+
+
+def test_lists_may_be_of_any_length() -> None:
+    message = {"role": "user", "content": "x" * 40}
+    for text in (json.dumps({"messages": [message] * 50}), f"{json.dumps([message] * 50)}\n1\n"):
+        assert read(documents_in(text, window=64, most=200))
+
+
+def test_a_line_that_is_read_again_is_no_larger_either() -> None:
+    text = "1\n" + json.dumps({"a": ["x" * 40] * 50}) + "\n"
+    documents = documents_in(text, window=64, most=200)
+    assert len(list(documents.numbered())) == 2
+    with pytest.raises(InvalidConversation, match="f:2: a value of more than 200 characters"):
+        documents.line(2)
+
+
 def test_what_is_appended_later_is_not_read(tmp_path: Any) -> None:
     from cardbox_cli.conversations.json_window import Source
 

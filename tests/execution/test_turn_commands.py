@@ -33,6 +33,7 @@ KEYS = [
     "children",
     "timeline",
     "logs",
+    "findings",
 ]
 
 __all__ = ["shell"]

@@ -262,6 +262,8 @@ def test_cards_are_deduplicated_in_order(id_lists: list[list[str]]) -> None:
         ({"exclude_card_types": ["x"]}, True),
         ({"max_cards": 1}, True),
         ({"max_tokens": 1}, True),
+        ({"answered_calls_only": True}, True),
+        ({"answered_calls_only": False}, False),
     ],
 )
 def test_which_limits_need_the_cards_themselves(limits: dict[str, Any], expected: bool) -> None:
@@ -326,6 +328,31 @@ def test_what_limits_leave_out_and_why(limits: dict[str, Any], left_out: dict[st
     assert {each.card_id: each.reason for each in out} == left_out
     assert ids(out) == [each.card_id for each in CONVERSATION if each.card_id in left_out]
     assert ids(kept) == [each.card_id for each in CONVERSATION if each.card_id not in left_out]
+
+
+@pytest.mark.parametrize(
+    ("cards", "left_out"),
+    [
+        pytest.param(CONVERSATION, [], id="all answered"),
+        pytest.param(
+            [*CONVERSATION[:5], CONVERSATION[6]], ["think", "call1", "res1"], id="one of two is not answered"
+        ),
+        pytest.param([card("a"), thought("t", "c"), scheduled("s", "c")], ["t", "s"], id="in flight"),
+        pytest.param([card("a"), scheduled("s", "c"), result("r", "c")], [], id="without a thought"),
+        pytest.param([result("r", "c"), card("a")], [], id="a result alone is no call"),
+    ],
+)
+def test_calls_without_a_result_go_with_all_of_their_exchange(cards: list[Card], left_out: list[str]) -> None:
+    kept, out = narrow_all(cards, answered_calls_only=True)
+    assert ids(out) == left_out
+    assert {each.reason for each in out} <= {"a tool call of it has no result"}
+    assert ids(kept) == [each.card_id for each in cards if each.card_id not in left_out]
+
+
+def test_what_is_gone_stays_in_its_place_unless_types_or_numbers_limit() -> None:
+    planned, cards = places(["a", "gone"]), {"a": card("a")}
+    assert ids(narrow(planned, cards, InheritContext(answered_calls_only=True))[0]) == ["a", "gone"]
+    assert ids(narrow(planned, cards, InheritContext(answered_calls_only=True, max_cards=5))[0]) == ["a"]
 
 
 def narrow_all(cards: Sequence[Card], **limits: Any) -> tuple[list[PlannedCard], list[LeftOut]]:

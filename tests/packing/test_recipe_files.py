@@ -116,7 +116,7 @@ def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> Non
         ("inherit_context", "{max_cards: true}", "@.max_cards: expected an integer, found true"),
         ("inherit_context", "{max_tokens: }", f"@.max_tokens: {EMPTY}"),
         ("inherit_context", "{'a b.c': 1}", "@.'a b.c': unknown key; known here: include_boxes_from_args, "
-         "include_parent, include_card_types, exclude_card_types, max_cards, max_tokens"),
+         "include_parent, include_card_types, exclude_card_types, answered_calls_only, max_cards, max_tokens"),
         ("order", "[include_parent, pack_arguments, inherit_context, include_parent]",
          f"'include_parent' stands twice; {STEP_ORDER}"),
         ("order", "[include_parnt]", f"@[0]: expected {STEP_CHOICES}, found the string 'include_parnt'; "

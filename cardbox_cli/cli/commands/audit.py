@@ -1,4 +1,4 @@
-"""`cbx audit`: what people, and cbx of itself, did to turns, cards, boxes and tools."""
+"""`cbx audit`: what people, and cbx of itself, did to turns, cards, boxes, tools, profiles and projects."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 # What is written today. Other versions may have written others, which are found as well.
 ACTIONS = (
-    *("stop", "fail", "reclaim", "requeue", "rebox", "rebuild", "lease-expired", "report-dropped"),
+    *("stop", "fail", "reclaim", "requeue", "rebox", "rebuild", "report", "lease-expired", "report-dropped"),
     *("card delete", "card repair", "box replace", "box edit", "box delete", "tool add", "tool remove"),
-    *("db gc", "pack --force", "dispatch --force"),
+    *("profile import", "project update", "db gc", "pack --force", "dispatch --force"),
 )
 
 
@@ -51,7 +51,7 @@ def command(
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
-    """List what was done, by whom and why, newest first: to turns, cards, boxes, tools and garbage.
+    """List what was done, by whom and why, newest first: to turns, cards, boxes, profiles, tools and so on.
 
     The actor is the operating system's user and the role of the database, or sys.cbx.
     """

@@ -17,10 +17,11 @@ from cardbox_cli.cli.parameters.recipes import (
     resolve_boxes,
 )
 from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.findings import gate
-from cardbox_cli.cli.terminal.turns import dispatched_state, print_dispatched, print_end, refuse
+from cardbox_cli.cli.terminal.turns import await_end, print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
@@ -132,7 +133,7 @@ def command(
         if not dry_run:
             session().made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
         if wait:
-            _await(run, dispatched.result, timeout)
+            await_end(run, dispatched.result, timeout)
             return
     print_dispatched(dispatched.result, dry_run=dry_run)
 
@@ -182,7 +183,7 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
 
     loaded = load_recipe(name)
     arguments = parse_arguments(given, files, loaded.recipe)
-    return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments)
+    return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments, turn=own_turn())
 
 
 def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
@@ -223,11 +224,3 @@ def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Pare
         return None
     resolved = resolved_or_given(ResolvingTurns(run.database, run.project_id).resolve, turn)
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)
-
-
-def _await(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
-    from cardbox_cli.store.views.turns import TurnViews
-
-    assert result.agent_turn_id is not None
-    announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
-    print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)

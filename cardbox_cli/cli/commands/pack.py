@@ -15,6 +15,7 @@ from cardbox_cli.cli.parameters.recipes import (
     resolve_boxes,
 )
 from cardbox_cli.cli.parameters.types import RECIPE
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
@@ -85,6 +86,7 @@ def command(
             source_agent_id=source_agent,
             dry_run=dry_run,
             check=passing,
+            turn=own_turn(),
         )
         if passing is not None and passing.overruled and not dry_run:
             box = packed.context_box_id

@@ -106,6 +106,13 @@ def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Calla
 
 
 _boxes, _turns = _stored("recent_boxes", short=True), _stored("recent_turns", short=True)
+_agents, _profiles = _stored("agent_ids", narrowed=True), _stored("profile_names")
+
+
+def _handlers(*_: object) -> Pairs:
+    from cardbox_cli.execution.handlers import handler_names
+
+    return ((name, "") for name in handler_names())
 
 
 def _card_types(*_: object) -> Pairs:
@@ -134,17 +141,24 @@ def _after_execution() -> Iterable[str]:
 
 
 AFTER = OneOf(_after_execution, what="value")
-AGENT = Completed("AGENT", _stored("agent_ids", narrowed=True))
+AGENT = Completed("AGENT", _agents)
+BATCH = Completed("BATCH", _stored("recent_batches", short=True))
 BOX = Completed("BOX", _boxes)
 BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
+CHAT = Completed("KEY", _stored("chat_keys", narrowed=True))
 CARD = Completed("CARD", _stored("recent_cards", short=True))
 CARD_TYPE = Completed("TYPE", _card_types)
 FILE = Completed("FILE", files=True)
+FOLDER = Completed("DIR", files=True)
+HANDLER = Completed("HANDLER", _handlers)
 INBOX_ROW = Completed("INBOX", _stored("recent_inbox", short=True))
-PROFILE = Completed("PROFILE", _stored("profile_names"))
+PROFILE = Completed("PROFILE", _profiles)
 RECIPE = Completed("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
 SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
 STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
+TARGET = Completed(
+    "PROFILE|AGENT", lambda session, given: [*_profiles(session, given), *_agents(session, given)]
+)
 TOOL = Completed("TOOL", _stored("tool_names"))
 TURN = Completed("TURN", _turns)

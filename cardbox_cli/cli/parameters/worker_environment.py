@@ -3,7 +3,7 @@
 from cardbox_cli.errors import CardConflict, UsageError
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id
-from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, TURN_EPOCH, TURN_ID
+from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, STEP, TURN_EPOCH, TURN_ID
 
 
 def own_output(box_id: str) -> Fence | None:
@@ -17,6 +17,17 @@ def own_output(box_id: str) -> Fence | None:
             hint="a worker sets all four; unset CBX_OUTPUT_BOX elsewhere",
         )
     return Fence(agent_id, turn_id, int(epoch))
+
+
+def own_turn() -> dict[str, str]:
+    """What the cards that this process writes say of the turn that it works for; nothing where there is none.
+
+    Its author is the turn's agent, whoever the command line names.
+    """
+    if not TURN_ID.text():
+        return {}
+    named = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
+    return {name: value for name, value in named.items() if value}
 
 
 def refuse_inside_turn(what: str) -> None:

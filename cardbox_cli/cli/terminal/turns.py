@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import full_text
 from cardbox_cli.errors import Findings, NotAccepted
@@ -11,8 +11,10 @@ from cardbox_cli.model.text.command_lines import argument
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult
+    from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.views.turn_page import TurnView
     from cardbox_cli.model.cards import Card
+    from cardbox_cli.orchestration.delegate import Delegated
     from cardbox_cli.store.views.turns import TurnViews
 
 
@@ -43,6 +45,27 @@ def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None
         ),
         ids=[result.agent_turn_id] if result.agent_turn_id else [],
     )
+
+
+def print_delegated(run: "Runtime", done: "Delegated", *, wait: bool, timeout: float | None) -> None:
+    """Print the turn that was delegated, or with `wait` what came of it; remember it as the last."""
+    for note in done.notes:
+        announce(f"note: {note}")
+    result = done.result
+    session().made(turn_id=result.agent_turn_id, box_id=result.context_box_id)
+    if wait:
+        await_end(run, result, timeout)
+    else:
+        print_dispatched(result)
+
+
+def await_end(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
+    """Wait for the end of a turn that was just asked for, and print it, as `print_end` does."""
+    from cardbox_cli.store.views.turns import TurnViews
+
+    assert result.agent_turn_id is not None
+    announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
+    print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
 
 
 def dispatched_state(result: "DispatchResult") -> str:
@@ -84,7 +107,7 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
 
 
 def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
-    if seen.end_status == "success":
+    if seen.end_status in ("success", "partial"):
         for card in cards:
             output.print_text(full_text(card))
         if not cards:

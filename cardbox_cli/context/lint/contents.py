@@ -11,6 +11,7 @@ from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.request import RequestEntry, no_history
 from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
+from cardbox_cli.model.layers import process_of
 
 _CARDS = "cbx, docs/concepts.md"
 _LAYERS = "cbx, docs/lint.md"
@@ -184,11 +185,18 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
     remedy="pack it by a recipe if it is input, or choose another kind of process",
 )
 def _history_left_out(subject: Subject) -> Iterator[Hit]:
-    """A card of a conversation, for a kind of process that takes no history: it is not sent."""
-    reason = no_history(subject.request.process)
+    """A card of a conversation, or of a layer, for a kind of process that takes none: it is not sent."""
+    process = process_of(subject.request.process)
+    if process.takes_history:
+        return
+    reason = no_history(process.name)
     for left in subject.request.left_out:
         if left.reason == reason:
             yield subject.request.places[left.card_id], f"is left out: {reason}"
+    for entry, card in subject.without_message:
+        layer = card_type(card.type).layer
+        if layer is not None and not process.may_take(layer):
+            yield entry, f"is left out: a {process.name} cannot have the layer {layer}"
 
 
 @RULES.error("no-messages", remedy="render a box that holds the conversation, too")

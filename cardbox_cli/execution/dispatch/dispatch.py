@@ -94,7 +94,7 @@ class _Dispatch:
         profile_box_id = self._admission.profile_box(agent)
         lineage = self._admission.lineage()
         self._admission.check_source()
-        digest = self._digest(agent, profile_box_id, lineage.depth)
+        digest = request.request_sha256 or self._digest(agent, profile_box_id, lineage.depth)
         if request.correlation_id is not None:
             earlier = runtime.inbox.by_correlation(TURN.name, request.correlation_id)
             if earlier is not None:
@@ -114,11 +114,16 @@ class _Dispatch:
             self._check(self.check, head, boxes)
         payload = {**boxes, "runtime_config": request.runtime_config}
         report_to = self._admission.report_to()
-        row = self._send(agent.agent_id, lineage, payload, request_sha256=digest, report_to=report_to)
+        joined = {} if request.batch is None else {"batch": dict(request.batch)}
+        details = {"request_sha256": digest, "report_to": report_to, **joined}
+        row = self._send(agent.agent_id, lineage, payload, **details)
         if row is None:
             # Another transaction took it meanwhile: what was written here is taken back.
+            taken = f"correlation id {request.correlation_id!r}"
+            if request.correlation_id is None:
+                taken = f"turn id {request.agent_turn_id!r}"
             raise CorrelationConflict(
-                f"the correlation id {request.correlation_id!r} was taken at the same moment",
+                f"the {taken} was taken at the same moment",
                 hint="run the command again: it answers with that turn if the request is the same",
                 details={"request_sha256": digest},
             )
@@ -127,7 +132,7 @@ class _Dispatch:
         assigned = runtime.heads.get(agent.agent_id) if request.emit_state and promoted is not None else None
         if assigned is not None:
             runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
-        return Dispatched(self._result(runtime.inbox.get(row.inbox_id), created=True), packed=packed)
+        return Dispatched(result_of(runtime, runtime.inbox.get(row.inbox_id), created=True), packed=packed)
 
     # --- idempotency
 
@@ -151,7 +156,7 @@ class _Dispatch:
                 hint="use another correlation id, or repeat that request exactly",
                 details={"agent_turn_id": row.turn_id, "agent_id": row.agent_id},
             )
-        return Dispatched(self._result(row, created=False))
+        return Dispatched(result_of(self.runtime, row, created=False))
 
     def _check(self, check: Check, head: Head, boxes: dict[str, Any]) -> None:
         # Most dispatches are not checked, and the rules take a while to load.
@@ -174,6 +179,7 @@ class _Dispatch:
             recipe_name=handover.recipe_name,
             arguments=handover.arguments,
             source_agent_id=self.request.source_agent_id,
+            turn=handover.turn,
             dry_run=dry_run,
         )
 
@@ -181,7 +187,7 @@ class _Dispatch:
         self, agent_id: str, lineage: Lineage, payload: dict[str, Any], **details: Any
     ) -> InboxRow | None:
         request, parent = self.request, self.request.parent
-        turn_id = new_id("turn")
+        turn_id = request.agent_turn_id or new_id("turn")
         named = {"display_name": request.display_name, "metadata": request.metadata}
         message = Message(
             type=TURN,
@@ -195,18 +201,20 @@ class _Dispatch:
         sender = Sender(request.source_agent_id, *((parent.agent_turn_id, parent.step_id) if parent else ()))
         return send(self.runtime, message, sender, details)
 
-    def _result(self, row: InboxRow, *, created: bool) -> DispatchResult:
-        queued, lineage = row.status == QUEUED, row.lineage
-        return DispatchResult(
-            status="accepted",
-            agent_id=row.agent_id,
-            agent_turn_id=row.turn_id,
-            turn_epoch=None if queued else row.turn_epoch,
-            queue_position=self.runtime.inbox.queue_position(row) if queued else None,
-            context_box_id=row.pointer("context_box_id"),
-            output_box_id=row.pointer("output_box_id"),
-            inbox_id=row.inbox_id,
-            recursion_depth=lineage.depth,
-            trace_id=lineage.trace_id,
-            created=created,
-        )
+
+def result_of(runtime: Runtime, row: InboxRow, *, created: bool) -> DispatchResult:
+    """What is answered for a turn that was asked for, by its row as it is now."""
+    queued, lineage = row.status == QUEUED, row.lineage
+    return DispatchResult(
+        status="accepted",
+        agent_id=row.agent_id,
+        agent_turn_id=row.turn_id,
+        turn_epoch=None if queued else row.turn_epoch,
+        queue_position=runtime.inbox.queue_position(row) if queued else None,
+        context_box_id=row.pointer("context_box_id"),
+        output_box_id=row.pointer("output_box_id"),
+        inbox_id=row.inbox_id,
+        recursion_depth=lineage.depth,
+        trace_id=lineage.trace_id,
+        created=created,
+    )

@@ -24,17 +24,24 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """A recipe and its arguments, from which the context box is packed in the same transaction."""
+    """A recipe and its arguments, from which the context box is packed in the same transaction.
+
+    `turn` is the metadata that names the turn whose words the arguments are, if one packs.
+    """
 
     recipe: "Recipe"
     recipe_name: str
     arguments: Mapping[str, Any]
+    turn: Mapping[str, str] = {}
 
 
 class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for: exactly one of `context_box_id` and `handover` says what the turn will see.
 
-    `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id.
+    `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id,
+    `agent_turn_id`, the id of the turn to be made, to a new one, and `request_sha256`, of what makes two
+    requests the same, to that of what the turn will see. `batch` says of which batch the turn is a child,
+    and is kept with the edge.
     """
 
     target_agent_id: str
@@ -45,12 +52,15 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_box_id: str | None = None
     output_box_id: str | None = None
     correlation_id: str | None = None
+    agent_turn_id: str | None = None
     depth_policy: DepthPolicy = "descend"
     parent: Parent | None = None
     trace_id: str | None = None
     display_name: str | None = None
     runtime_config: dict[str, Any] = {}
     metadata: dict[str, Any] | None = None
+    request_sha256: str | None = None
+    batch: Mapping[str, Any] | None = None
     emit_state: bool = False
 
 

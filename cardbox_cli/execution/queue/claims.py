@@ -15,10 +15,11 @@ import msgspec
 from cardbox_cli.errors import LeaseLost
 from cardbox_cli.execution.queue.applying import TOO_EARLY, Applied, apply_report
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.finishing import BY_RESULT, finish
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.queue.stopping import cancel_turn, carries, kill, release, take_away
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, Fence, Head, InboxRow, Lease
+from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, End, Fence, Head, InboxRow, Lease
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,13 +132,18 @@ def _apply(runtime: Runtime, row: InboxRow) -> ClaimedWork:
         case "resumed":
             return _carried(runtime, row, applied.fence, "resumed its turn")
         case "terminate":
-            end_turn(runtime, applied.fence, applied.end_status, message="a tool's result ended the turn")
-            return _done(row, f"ended its turn: {applied.end_status}")
+            return _done(row, f"ended its turn: {_ended_by_result(runtime, applied).end_status}")
         case "early" | "busy":
             return _defer_report(runtime, row, applied)
         case _:
             stale = applied.reason if applied.outcome == "stale" else None
             return _consumed(runtime, row, f"{applied.outcome}: {applied.reason}", stale)
+
+
+def _ended_by_result(runtime: Runtime, applied: Applied) -> End:
+    if applied.end_status == "success":
+        return finish(runtime, applied.fence, message=BY_RESULT)
+    return end_turn(runtime, applied.fence, applied.end_status, message=BY_RESULT)
 
 
 def _done(row: InboxRow, outcome: str) -> ClaimedWork:
@@ -159,7 +165,7 @@ def _defer_report(runtime: Runtime, row: InboxRow, applied: Applied) -> ClaimedW
 
 
 def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None) -> None:
-    """The row is done. If it carries a turn, the turn ends with success.
+    """The row is done. If it carries a turn, the turn has done its work, and ends.
 
     Raises LeaseLost where `owner` has no lease of it (at `epoch`, if that is named: an owner may have lost a
     row and got it again), StaleEpoch where its turn is elsewhere.
@@ -167,7 +173,7 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None
     with runtime.transaction():
         row, head = _own(runtime, inbox_id, owner, epoch=epoch)
         if head is not None and carries(runtime, row, head):
-            end_turn(runtime, row.fence, "success")
+            finish(runtime, row.fence)
             return
         _refuse_stale(runtime, row, head)
         runtime.inbox.consume([inbox_id], owner=owner)

@@ -56,11 +56,12 @@ def report_result(
     *,
     source_agent_id: str,
     kind: MessageType = TOOL_RESULT,
+    actor: str | None = None,
 ) -> Reported:
     """Report the result of a call that a suspended turn waits for.
 
-    The same result again is harmless. Raises NotFound for a call that the turn never waited for, Conflict
-    for a second result, and for a turn that has ended.
+    `actor` is the person who does, for the audit. The same result again is harmless. Raises NotFound for a
+    call that the turn never waited for, Conflict for a second result, and for a turn that has ended.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -69,7 +70,19 @@ def report_result(
         if waiting.wait_status != WAITING:
             return _replayed(runtime, waiting, draft)
         runtime.cards.add(draft)
+        if actor is not None:
+            _audit(runtime, waiting, draft.card_id, content, actor)
         return _send(runtime, waiting, draft.card_id, content, source_agent_id, kind)
+
+
+def _audit(
+    runtime: Runtime, waiting: WaitingTool, card_id: str, content: ToolResultContent, actor: str
+) -> None:
+    detail = {"tool_call_id": waiting.tool_call_id, "card_id": card_id, "status": content.status}
+    fence = Fence(waiting.agent_id, waiting.agent_turn_id, waiting.turn_epoch)
+    runtime.audit.write_of_turn(
+        fence, action="report", actor=actor, reason=None, epoch_after=waiting.turn_epoch, detail=detail
+    )
 
 
 def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:

@@ -10,17 +10,14 @@ import msgspec
 
 from cardbox_cli.context.lint.check import lint, provider_for
 from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.request import TurnBoxes, turn_request
-from cardbox_cli.execution.requests.source import read_source
+from cardbox_cli.execution.requests.request import TurnBoxes, present_cards, turn_request
+from cardbox_cli.execution.requests.source import known_tools, read_source
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import ProjectsStore
-from cardbox_cli.store.tools import ToolStore
-
-_TOOLS = "resource.tools"
 
 
 def lint_turn(
@@ -34,7 +31,8 @@ def lint_turn(
     wanted = runtime_config.get("model")
     model = wanted if isinstance(wanted, str) else None
     provider = provider_for(boxes.entries, model)
-    tools = ToolStore(database, project_id).all() if _TOOLS in database.tables else []
+    profile = profile_of(present_cards(boxes.profile.slots))
+    tools = known_tools(database, project_id, profile)
     settings = ProjectsStore(database).settings(project_id)
     options = settled(ComposeOptions(model=model), settings)
     collector = collector_for(database, project_id, boxes.context.box_id, settings=settings)

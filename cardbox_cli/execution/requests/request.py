@@ -26,7 +26,7 @@ from cardbox_cli.context.request import (
 from cardbox_cli.model.boxes import Provenance, Slot
 from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, Tool, allowed_handlers
 from cardbox_cli.model.layers import process_of
 
 # What the step is called that has not begun.
@@ -137,18 +137,30 @@ def request_with_tools(
 
 def tool_definitions(profile: Iterable[Card], tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """The tools that the cards of a profile's box allow, as they are sent."""
-    return [_function_tool(tool) for tool in offered_tools(profile_of(profile), tools)]
+    return [function_tool(tool) for tool in offered_tools(profile_of(profile), tools)]
 
 
 def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
-    """The tools that a profile allows: none where it says nothing, all where it says null."""
-    allowed = profile.get("allowed_tools", [])
-    if allowed is None:
-        return list(tools)
-    return [tool for tool in tools if isinstance(allowed, list) and tool.tool_name in allowed]
+    """The tools that a profile allows: none where it says nothing, all registered ones where it says null.
+
+    A handler is offered only where `allowed_internal_tools` names it, and then hides a tool of its name. Rows
+    that other programs register for the handlers are no tools.
+    """
+    known, allowed = list(tools), profile.get("allowed_tools", [])
+    internal = allowed_handlers(profile)
+    handlers = [tool for tool in known if isinstance(tool, HandlerTool) and tool.tool_name in internal]
+    taken = INTERNAL_TOOLS.union(handler.tool_name for handler in handlers)
+    registered = [
+        tool
+        for tool in known
+        if not isinstance(tool, HandlerTool)
+        and tool.tool_name not in taken
+        and (allowed is None or (isinstance(allowed, list) and tool.tool_name in allowed))
+    ]
+    return [*registered, *handlers]
 
 
-def _function_tool(tool: Tool) -> dict[str, Any]:
+def function_tool(tool: Tool) -> dict[str, Any]:
     """The definition of a tool, as a function.
 
     The keys stand in the order of jsonb, shorter ones first, so that what is stored of a request is what was

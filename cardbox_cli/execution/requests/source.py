@@ -4,16 +4,17 @@ The worker, which sends requests, and whoever shows or proves them read it here,
 Never writes; functions take part in the caller's snapshot.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import NotFound
+from cardbox_cli.execution.handlers import handler_tools
 from cardbox_cli.execution.requests.request import Source, TurnBoxes, offered_tools, present_cards
 from cardbox_cli.model.execution.turns import Head, Step
-from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.identity import Tool, allowed_handlers
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.inbox import InboxStore
@@ -51,9 +52,15 @@ def read_context(
     row = InboxStore(database, project_id).turn_row(agent_turn_id)
     return TurnContext(
         boxes=turn_boxes,
-        tools=offered_tools(profile, ToolStore(database, project_id).all()),
+        tools=offered_tools(profile, known_tools(database, project_id, profile)),
         config={} if row is None else row.runtime_config,
     )
+
+
+def known_tools(database: Database, project_id: str, profile: Mapping[str, Any]) -> list[Tool]:
+    """The tools of the project, and the handlers that a profile allows, of which `offered_tools` chooses."""
+    registered = ToolStore(database, project_id).all() if "resource.tools" in database.tables else []
+    return [*registered, *handler_tools(allowed_handlers(profile))]
 
 
 def read_source(boxes: BoxStore, box_id: str) -> Source:

@@ -120,11 +120,12 @@ def restored_request(
     format: str,
     options: ComposeOptions,
     rules: Mapping[str, str | None] | None = None,
+    own: Container[str] = (),
 ) -> RestoredRequest:
     """The request that a request box holds, with the parameters of the profile that it was made for.
 
     `options` name another model, and give texts for layers that are not kept. `rules` say what brought the
-    cards, by their ids.
+    cards, by their ids; `own` are those that the turn has written.
     """
     prompt, history = _parted(box, rules or {})
     of_profile = [] if profile is None else profile.seen
@@ -132,8 +133,9 @@ def restored_request(
         [*of_profile, *history],
         _options(options, snapshot, box),
         encode=encoder_of(format),
+        own=own,
         # The box holds what was sent and no more, whatever kind of process that was for.
-        own={entry.slot.card_id for entry in history},
+        takes_all=True,
     )
     request, lost = _with_layers_of_step(made, snapshot, options.asked.texts)
     return RestoredRequest(
@@ -224,8 +226,9 @@ def verify(
     Tools and layers are those that were stored; of another system's step nothing is known beside its box.
     """
     format = format if snapshot is None else snapshot.format
-    stored = restored_request(box, boxes.profile, snapshot, format, options)
     then = boxes.at(*_output_of(box, boxes, snapshot))
+    own = {card.card_id for card in then.own}
+    stored = restored_request(box, boxes.profile, snapshot, format, options, own=own)
     asked = request_with_tools(then, stored.request.tools, _options(options, snapshot, box), format=format)
     given = options.asked.texts
     composed, left_out = _with_layers_of_step(asked.request, snapshot, given)

@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 
 from cardbox_cli.execution.queue.messages import ANCHOR, is_report, is_turn, type_of
+from cardbox_cli.model import card_types
 from cardbox_cli.model.execution.turns import PROCESSING, AuditEntry, Edge, InboxRow, Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.views.turns import StoredTurn, WrittenCard
@@ -119,7 +120,7 @@ def _of_steps(steps: list[Step]) -> Iterator[_Dated]:
 def _of_cards(cards: list[WrittenCard]) -> Iterator[_Dated]:
     called = {card.tool_call_id for card in cards if card.type == "tool.call"}
     for card in cards:
-        if not card.type.startswith("sys."):
+        if card.type == card_types.MUST_END_WITH or not card.type.startswith("sys."):
             event, text = _of_card(card, called)
             if text:
                 yield card.created_at, event, text, card.card_id
@@ -137,6 +138,8 @@ def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, st
             return "answered", f"{tool} answered call {card.tool_call_id}: {outcome}" + _after(text)
         case "task.deliverable":
             return "deliverable", "wrote the deliverable" + _after(text)
+        case card_types.MUST_END_WITH:
+            return "card", "was told that this does not end it" + _after(text)
         case "agent.thought":
             if not text and not card.calls:
                 return "card", "said nothing"

@@ -3,13 +3,14 @@
 The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from cardbox_cli.execution.views.timeline import Event, timeline
-from cardbox_cli.model.content import FALLBACK
+from cardbox_cli.model.content import FALLBACK, is_fallback
 from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
@@ -22,6 +23,8 @@ from cardbox_cli.model.execution.turns import (
     Step,
     WaitingTool,
 )
+from cardbox_cli.model.result_fields import MISSING, asked_fields, lacking, missing_fields
+from cardbox_cli.store.views.batches import Member
 from cardbox_cli.store.views.turns import Remains, StoredTurn, TurnRow
 
 
@@ -51,6 +54,13 @@ class TurnSummary(_Result, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
+class TurnFinding(msgspec.Struct, frozen=True):
+    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+
+    rule: str
+    message: str
+
+
 class TurnView(_Result, frozen=True, kw_only=True):
     """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
 
@@ -61,11 +71,17 @@ class TurnView(_Result, frozen=True, kw_only=True):
     children: list[TurnSummary]
     timeline: list[Event]
     logs: list[LogTail]
+    findings: list[TurnFinding]
 
 
 class Branch(_Standing, frozen=True, kw_only=True):
-    """A turn of a trace, with the turns that it gave to others, whose traces may be others."""
+    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
 
+    `batch_id` and `task_index` say of which batch it is a child, if of one.
+    """
+
+    batch_id: str | None
+    task_index: int | None
     trace_id: str | None
     created_at: datetime | None
     ended_at: datetime | None
@@ -107,11 +123,24 @@ def view(stored: StoredTurn) -> TurnView:
         children=[summary(child) for child in stored.children],
         timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
         logs=stored.logs,
+        findings=_findings(stored, short.end_status),
     )
 
 
-def tree(turns: list[TurnSummary]) -> list[Branch]:
-    """The turns of a trace, each under the one that gave it; on top those whose givers are not among them."""
+def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
+    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    if end_status not in ("success", "partial"):
+        return []
+    content = stored.deliverable.content if stored.deliverable else None
+    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback(content) else content)
+    return [TurnFinding(MISSING, lacking(missing))] if missing else []
+
+
+def tree(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
+    """The turns of a trace, each under the one that gave it; on top those whose givers are not among them.
+
+    `members` are those that are children of batches.
+    """
     known = {turn.agent_turn_id for turn in turns}
     children: dict[str | None, list[TurnSummary]] = {}
     for turn in turns:
@@ -122,7 +151,9 @@ def tree(turns: list[TurnSummary]) -> list[Branch]:
     def branch(turn: TurnSummary) -> Branch:
         reached.add(turn.agent_turn_id)
         below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
-        return _made_of(Branch, turn, children=[branch(child) for child in below])
+        member = members.get(turn.agent_turn_id, Member(None, None))
+        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
+        return _made_of(Branch, turn, **joined, children=[branch(child) for child in below])
 
     tops = [branch(turn) for turn in children.get(None, ())]
     # Rows that name each other as parents have no top.

@@ -14,16 +14,19 @@ from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
+from cardbox_cli.execution.queue import must_end_with
 from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.finishing import BY_RESULT, finish
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnRequest, present_cards, turn_request
-from cardbox_cli.execution.requests.source import TurnContext, read_context
+from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
 from cardbox_cli.execution.worker.answers import AUTO, Answer, AnswerRules, BadAnswer, read_answer
+from cardbox_cli.execution.worker.ledger import BegunStep, RunState
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
@@ -35,7 +38,7 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     new_id,
 )
-from cardbox_cli.model.identity import ProjectSettings, Tool
+from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.store.projects import ProjectsStore
 
@@ -56,34 +59,19 @@ class InvalidLayers(Exception):
     """Layers that are asked for and cannot be had."""
 
 
-class TurnState(TurnContext, frozen=True, kw_only=True):
-    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last."""
+class CannotEnd(Exception):
+    """Nothing that the model may call could end the turn."""
+
+
+class TurnState(RunState, frozen=True, kw_only=True):
+    """A turn as its next step finds it."""
 
     head: Head
-    steps: int
-    step_id: str | None
 
     @property
     def fence(self) -> Fence:
         """The fence that it was read at."""
         return self.head.fence
-
-    @property
-    def pending(self) -> list[ToolCall]:
-        """The calls that the turn has made and that have no result yet, in order."""
-        return pending_calls(self.boxes.own)
-
-    def tool(self, name: str) -> Tool | None:
-        """The tool of this name, if the agent is offered it."""
-        return next((tool for tool in self.tools if tool.tool_name == name), None)
-
-
-class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that has begun, and what is asked in it. `written` is how many cards the turn had written."""
-
-    step_id: str
-    asked: TurnRequest
-    written: int
 
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
@@ -123,36 +111,49 @@ def _enter(runtime: Runtime, turn: TurnState, head: Head) -> None:
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
     """Begin a step, and keep what its model is about to see as its request box.
 
-    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, and InvalidInput for a
-    request that cannot be stored.
+    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, CannotEnd, and
+    InvalidInput for a request that cannot be stored.
     """
-    with runtime.database.snapshot():
-        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
-        lacking = [] if settings.allow_incomplete_context else lacks_of(turn.boxes)
-        if lacking:
-            raise IncompleteContext(lacking)
-        asked = _composed(runtime, turn, settled(options, settings), format, settings)
+    asked, settings = compose_step(runtime, turn, format=format, options=options)
+    fault = turn.end_rule(asked.request.tools).fault(turn.boxes.own)
+    if fault is not None:
+        raise CannotEnd(fault)
     step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        reproducible = settings.stored_layers
-        snapshots = request_cards(runtime.project_id, asked.request, reproducible=reproducible)
-        box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
-        box = runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True)
         runtime.turns.begin_step(
             head,
             step_id,
             status="llm_ready",
-            request_box_id=box.box_id,
+            request_box_id=keep_request(runtime, asked, settings, step_id),
             metadata={REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)},
         )
         runtime.publish_step(head, step_id, "started")
     return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
 
+def compose_step(
+    runtime: Runtime, state: RunState, *, format: str, options: ComposeOptions
+) -> tuple[TurnRequest, ProjectSettings]:
+    """What the next step asks, and the project's settings that decided on it. Raises as `begin_step` does."""
+    with runtime.database.snapshot():
+        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+        lacking = [] if settings.allow_incomplete_context else lacks_of(state.boxes)
+        if lacking:
+            raise IncompleteContext(lacking)
+        return _composed(runtime, state, settled(options, settings), format, settings), settings
+
+
+def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
+    """Keep a request as a box, whose id this is. Takes part in the caller's transaction."""
+    snapshots = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
+    box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
+    return runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True).box_id
+
+
 def _composed(
-    runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str, settings: ProjectSettings
+    runtime: Runtime, turn: RunState, options: ComposeOptions, format: str, settings: ProjectSettings
 ) -> TurnRequest:
     context = turn.boxes.context.box_id
     collector = collector_for(runtime.database, runtime.project_id, context, settings=settings)
@@ -188,12 +189,20 @@ def understand(
 def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Answer) -> End | None:
     """Store the answer of a step; the end of the turn, where no call is left without a result.
 
-    Raises StaleEpoch, and CardConflict for a card whose id is taken.
+    An answer that may not end the turn is stored as thoughts, with a card that says so to the model. Raises
+    StaleEpoch, and CardConflict for a card whose id is taken.
     """
+    rule = turn.end_rule(step.asked.request.tools)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         own = _own_cards(runtime, turn)
-        new = _append(runtime, turn, answer.cards, own)
+        goes_on = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
+        if goes_on:
+            reminder = rule.reminder(runtime.project_id, _author(head, step.step_id))
+            cards = [*must_end_with.without_end(answer.cards), reminder]
+        else:
+            cards = answer.cards
+        new = _append(runtime, turn, cards, own)
         calls = pending_calls([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
@@ -204,7 +213,7 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
         )
         phase: Phase = "executing" if calls else "completed"
         runtime.publish_step(head, step.step_id, phase, [card.card_id for card in new])
-        return None if calls else end_turn(runtime, turn.fence, "success")
+        return None if calls or goes_on else finish(runtime, turn.fence, profile=turn.profile)
 
 
 def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
@@ -226,19 +235,32 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
             runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
             runtime.publish_step(head, turn.step_id, "completed")
         status = ended_by_last_calls(own)
+        if status == "success":
+            return finish(runtime, turn.fence, profile=turn.profile, message=BY_RESULT)
         if status is not None:
-            return end_turn(runtime, turn.fence, status, message="a tool's result ended the turn")
-        output, start = turn.boxes.output.box_id, turn.boxes.output_start
-        if runtime.turns.last_deliverable(turn.fence.agent_turn_id, output, start):
-            return end_turn(runtime, turn.fence, "success")
+            return end_turn(runtime, turn.fence, status, message=BY_RESULT)
+        if turn.end_rule().allows_end(own) and _delivered(runtime, turn):
+            return finish(runtime, turn.fence, profile=turn.profile)
     return None
 
 
-def suspend(runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall]) -> None:
-    """Let the turn wait for the results of `calls`; its claimed row is done. Raises StaleEpoch."""
+def _delivered(runtime: Runtime, turn: TurnState) -> str | None:
+    """The turn's own deliverable, if it has written one."""
+    output, start = turn.boxes.output.box_id, turn.boxes.output_start
+    return runtime.turns.last_deliverable(turn.fence.agent_turn_id, output, start)
+
+
+def suspend(
+    runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall], *, at_least: float = 0
+) -> None:
+    """Let the turn wait for the results of `calls`, for so many seconds at least; its claimed row is done.
+
+    Raises StaleEpoch.
+    """
     settings = runtime.settings
     limits = [turn.tool(call.tool_name) for call in calls]
-    seconds = max((tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits)
+    times = [(tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits]
+    seconds = max(at_least, *times)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         step_id = turn.step_id or new_id("step")
@@ -249,6 +271,7 @@ def suspend(runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[To
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
         report_lost(runtime, turn.fence.agent_turn_id)
+        runtime.follow_suspension(turn.fence)
         runtime.publish_state(
             head,
             SUSPENDED,

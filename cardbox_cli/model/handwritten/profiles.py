@@ -4,10 +4,18 @@ Owns the checks and the normal form of the file. Keys that cbx does not know are
 other makes read them. Loads pydantic: import this module only where a profile is read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationInfo,
+    field_validator,
+)
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit, refuse
@@ -112,6 +120,10 @@ class Profile(Section, extra="allow"):
     must_end_with: list[Name] = Field(
         default=[], description="A turn ends only with a call of one of these tools."
     )
+    require_result_fields: StrictBool = Field(
+        default=False,
+        description="A turn whose deliverable lacks a field that it was asked for ends as partial.",
+    )
     process: ProcessName = Field(
         default="react", description="The kind of its turns; those of mapreduce take no history."
     )
@@ -152,7 +164,24 @@ def parse_profile(text: str, source: str) -> dict[str, Any]:
     return {**profile.model_dump(exclude_unset=True), **normal}
 
 
-def unknown_keys(profile: Mapping[str, Any]) -> list[str]:
+def doubts(profile: Mapping[str, Any], registered: Container[str]) -> list[str]:
+    """What to say of a checked profile that may not be what its author means; `registered` are tools."""
+    return [*_unknown_keys(profile), *_missing_ends(profile, registered)]
+
+
+def _missing_ends(profile: Mapping[str, Any], registered: Container[str]) -> Iterator[str]:
+    """The tools by a call of which turns shall end, and that nobody offers to a model."""
+    allowed, internal = profile.get("allowed_tools", []), profile.get("allowed_internal_tools", [])
+    for name in profile.get("must_end_with", []):
+        if name in internal:
+            continue
+        if allowed is not None and name not in allowed:
+            yield f"must_end_with names {name!r}, and allowed_tools does not: no turn can end with its call"
+        elif name not in registered:
+            yield f"must_end_with names {name!r}, and there is no such tool: `cbx tool add` registers it"
+
+
+def _unknown_keys(profile: Mapping[str, Any]) -> list[str]:
     """What to say of the keys that are kept, though cbx knows none of that name."""
     known = Profile.model_fields
     unknown = [key for key in profile if key not in known]

@@ -110,6 +110,11 @@ class InheritContext(Section):
         default=None, description="Inherit cards of these types alone."
     )
     exclude_card_types: CardTypes | None = Field(default=None, description="Inherit no cards of these types.")
+    answered_calls_only: StrictBool = Field(
+        default=False,
+        description="Leave out tool calls without a result, and what stands or falls with them: no model "
+        "takes those. For boxes that a turn may be writing.",
+    )
     max_cards: StrictInt | None = Field(default=None, ge=1, description="Inherit at most this many cards.")
     max_tokens: StrictInt | None = Field(default=None, ge=1, description="Inherit at most this many tokens.")
 

@@ -20,6 +20,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
@@ -82,7 +83,7 @@ def _problems(found_by_pydantic: list[ErrorDetails], model: type[M], document: D
         for where, error in errors.items()
         if error["type"] == "extra_forbidden"
     }
-    meant = {(*where[:-1], closest(str(where[-1]), beside.model_fields)) for where, beside in unknown.items()}
+    meant = {(*where[:-1], closest(str(where[-1]), keys_of(beside))) for where, beside in unknown.items()}
     for where, error in errors.items():
         if where in unknown:
             place, sentence = where, _unknown_key(str(where[-1]), unknown[where])
@@ -98,7 +99,7 @@ def _problems(found_by_pydantic: list[ErrorDetails], model: type[M], document: D
 def _model_at(annotation: Any, where: Where) -> type[BaseModel]:
     """The model that `where` leads to, through fields, lists, mappings and what may be absent."""
     if _is_model(annotation):
-        field = annotation.model_fields[str(where[0])] if where else None
+        field = keys_of(annotation)[str(where[0])] if where else None
         return _model_at(field.annotation, where[1:]) if field else annotation
     inner = [part for part in get_args(annotation) if part not in (Ellipsis, NoneType)][-1]
     return _model_at(inner, where if NoneType in get_args(annotation) else where[1:])
@@ -110,11 +111,11 @@ def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
 
 def _unknown_key(key: str, beside: type[BaseModel]) -> str:
     """Where the unknown `key` belongs, what was meant by it, or what may stand in its place."""
-    for name, field in beside.model_fields.items():
-        if _is_model(field.annotation) and key in field.annotation.model_fields:
+    for name, field in keys_of(beside).items():
+        if _is_model(field.annotation) and key in keys_of(field.annotation):
             return f"unknown key; it belongs under {name!r}"
-    suggestion = did_you_mean(key, beside.model_fields)
-    return "unknown key" + (suggestion or f"; known here: {', '.join(beside.model_fields)}")
+    known = keys_of(beside)
+    return "unknown key" + (did_you_mean(key, known) or f"; known here: {', '.join(known)}")
 
 
 _EXPECTED = {
@@ -159,6 +160,35 @@ class _EditorsSchema(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
+
+
+def tool_parameters(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of what `model` accepts, as providers take it from tools: in one piece."""
+    described = model.model_json_schema(schema_generator=_EditorsSchema)
+    parts = described.pop("$defs", {})
+    described.pop("description", None)
+    whole = _whole(described, parts)
+    assert isinstance(whole, dict)
+    return whole
+
+
+def _whole(schema: Any, parts: dict[str, Any]) -> Any:
+    """The schema without references and titles."""
+    if isinstance(schema, list):
+        return [_whole(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = schema.get("$ref")
+    if isinstance(named, str):
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return _whole({**parts[named.rpartition("/")[2]], **beside}, parts)
+    kept = {key: value for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+    return {key: _whole(value, parts) for key, value in kept.items()}
+
+
+def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model by the keys that people write."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def json_schema(model: type[BaseModel], *, schema_id: str, title: str) -> dict[str, Any]:

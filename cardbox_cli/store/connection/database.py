@@ -24,7 +24,7 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.rows import ExactJson
-from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
+from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
 
@@ -62,9 +62,12 @@ class Database(AbstractContextManager["Database"]):
         return cls.open_target(find_target(url, announce=announce or silent))
 
     @classmethod
-    def open_target(cls, target: Target) -> "Database":
-        """Connect, and see to it that the tables are there: on the embedded server they are made."""
-        database = cls.connect(target)
+    def open_target(cls, target: Target, *, again: bool = False) -> "Database":
+        """Connect, and see to it that the tables are there: on the embedded server they are made.
+
+        `again`: for somebody who was connected before. An embedded server that was stopped then stays down.
+        """
+        database = cls.connect(target, again=again)
         try:
             database._check_schema()
         except BaseException:
@@ -74,11 +77,12 @@ class Database(AbstractContextManager["Database"]):
 
     @classmethod
     def connect(
-        cls, target: Target, *, timeout: int = 10, start: bool = True, **more: str | int
+        cls, target: Target, *, timeout: int = 10, start: bool = True, again: bool = False, **more: str | int
     ) -> "Database":
         """Connect within `timeout` seconds (libpq's least is 2), without a look at the tables.
 
-        `more` are further options of libpq. Without `start` an embedded server that is down stays down.
+        `more` are further options of libpq. Without `start` an embedded server that is down stays down;
+        `again` as in `open_target`.
         """
         # No prepared statements: they break behind a transaction pooler, and a command runs a query once.
         # What lives longer asks for them with `keep_plans`.
@@ -86,7 +90,8 @@ class Database(AbstractContextManager["Database"]):
         options |= {"connect_timeout": timeout, "client_encoding": "UTF8", **more}
         if target.conninfo is None:
             server = target.server()
-            connection = server.connect(**options) if start else server.reach(**options)
+            connect = server.reconnect if again else server.connect if start else server.reach
+            connection = connect(**options)
         else:
             connection = _connect_server(target, options)
         if connection.info.server_version < OLDEST_SERVER:
@@ -287,6 +292,11 @@ class Database(AbstractContextManager["Database"]):
         """Whether the ends of turns, leases and the audit have a place here."""
         return self.tables.issuperset(OWN_EXECUTION)
 
+    @cached_property
+    def keeps_batches(self) -> bool:
+        """Whether batches have a place here that our role may write to."""
+        return self.tables.issuperset(BATCHES) and bool(self.value("batches_are_writable"))
+
     def require_execution(self) -> None:
         """Raise SchemaMissing unless claims, workers and fixes have all their tables."""
         for table in (*EXECUTION, *OWN_EXECUTION):
@@ -317,7 +327,13 @@ class Database(AbstractContextManager["Database"]):
 
     def forget_tables(self) -> None:
         """Look again: tables were made."""
-        for known in ("tables", "closed_tables", "keeps_worker_errors", "unique_tool_results"):
+        for known in (
+            "tables",
+            "closed_tables",
+            "keeps_batches",
+            "keeps_worker_errors",
+            "unique_tool_results",
+        ):
             self.__dict__.pop(known, None)
 
     def look_again(self) -> None:

@@ -60,6 +60,12 @@ def is_refusal(exc: CbxError) -> bool:
     return isinstance(cause, psycopg.Error) and cause.sqlstate in ("42501", "25006", "53100", "57014")
 
 
+def is_collision(exc: CbxError) -> bool:
+    """Whether another transaction was in the way, so that the same again may succeed."""
+    cause = exc.__cause__
+    return isinstance(cause, psycopg.Error) and cause.sqlstate in ("40001", "40P01", "55P03")
+
+
 def connect_error(exc: psycopg.Error, where: str) -> DatabaseUnavailable:
     """Why no connection came about. `where` must hold no secret."""
     hint = "check that the server runs and that the address, database and role are right"

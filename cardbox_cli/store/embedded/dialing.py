@@ -90,9 +90,16 @@ def _meaning(exc: psycopg.OperationalError) -> Answer:
 
 
 def refusal(exc: psycopg.OperationalError) -> DatabaseUnavailable:
-    """The error to raise for a connection that failed although the server was brought up."""
+    """The error to raise for a connection to a server that was brought up, or that may be down."""
+    if _meaning(exc) is Answer.NOBODY or "the database system is shutting down" in str(exc):
+        return not_running()
     hint = "`cbx db status` shows where its log is"
     return DatabaseUnavailable(f"the embedded Postgres refuses the connection: {_words(exc)}", hint=hint)
+
+
+def not_running() -> DatabaseUnavailable:
+    """The error to raise where no server answers, and none is to be started."""
+    return DatabaseUnavailable("the embedded Postgres does not run: `cbx db start` starts it")
 
 
 def create_database(location: Location) -> None:

@@ -49,6 +49,11 @@ def running(data: Path) -> Postmaster | None:
     return Postmaster(pid, ready=len(lines) > 7 and lines[7].strip() == "ready")
 
 
+def has_crashed(data: Path) -> bool:
+    """Whether the server of `data` ended without being stopped: then it has left its lock file."""
+    return _pid(_lines(data / "postmaster.pid")) is not None and running(data) is None
+
+
 def start(location: Location, account: Account) -> str | None:
     """Start the server, and wait until it is ready or has been recovering for a while.
 

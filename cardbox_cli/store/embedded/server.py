@@ -73,11 +73,26 @@ class EmbeddedServer:
         """Connect to the server if it runs. Raises DatabaseUnavailable, and starts nothing."""
         location = read_record(self.home)
         if location is None:
-            raise DatabaseUnavailable("the embedded Postgres does not run", hint="`cbx db start` starts it")
+            raise dialing.not_running()
         try:
             return dial(location, dbname, **options)
         except psycopg.OperationalError as exc:
             raise dialing.refusal(exc) from exc
+
+    def reconnect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
+        """Connect as `connect` does, for somebody who was connected before; what was stopped stays down.
+
+        A server that crashed is started. Raises DatabaseUnavailable.
+        """
+        try:
+            return self.reach(dbname, **options)
+        except DatabaseUnavailable:
+            from cardbox_cli.store.embedded import postmaster
+
+            location = read_record(self.home)
+            if location is None or not postmaster.has_crashed(location.data):
+                raise
+        return self.connect(dbname, **options)
 
     def start(self) -> bool:
         """Make, start and complete whatever is missing; False when the server ran already."""

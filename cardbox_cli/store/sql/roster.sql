@@ -46,6 +46,24 @@ SELECT {roster_entry_json}
 FROM {roster_with_heads}
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 
+-- name: agent_places
+-- An agent, the turn that it is at, and the boxes that it has; those of a turn only while it is active.
+SELECT json_build_object(
+    'agent', ({agent_json})::json,
+    'status', coalesce(h.status, 'idle'),
+    'active_agent_turn_id', h.active_agent_turn_id,
+    'active_channel_id', h.active_channel_id,
+    'profile_box_id', coalesce(h.profile_box_id::text, r.profile_box_id::text),
+    'context_box_id', h.context_box_id,
+    'output_box_id', h.output_box_id,
+    'memory_context_box_id', p.memory_context_box_id,
+    'last_output_box_id', p.last_output_box_id)::text
+FROM resource.project_agents AS r
+    LEFT JOIN state.agent_state_head AS h ON h.project_id = r.project_id AND h.agent_id = r.agent_id
+        AND coalesce(h.status, 'idle') <> 'idle'
+    LEFT JOIN state.agent_state_pointers AS p ON p.project_id = r.project_id AND p.agent_id = r.agent_id
+WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+
 -- fragment: agent_is_in_range
     r.project_id = %(project_id)s
     AND (%(after)s::text IS NULL OR r.agent_id > %(after)s)

@@ -13,11 +13,16 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.card_types import RESULT_FIELDS
+from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED, standing
 from cardbox_cli.model.execution.turns import AuditEntry, Edge, InboxRow, Lease, Step, TurnRecord, WaitingTool
 from cardbox_cli.model.ids import MIN_SHORT, unique
 from cardbox_cli.store.audit import AuditStore
+from cardbox_cli.store.box_cards import cards_of_type
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.project_store import (
     COUNTED,
     PAGE,
@@ -116,7 +121,11 @@ class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows of one turn, as one state of the database. What a database has no place for is empty."""
+    """All rows of one turn, as one state of the database. What a database has no place for is empty.
+
+    Of a turn that has ended there are the cards of its context box that ask for `result_fields`, and its
+    deliverable, each where a reader sees it.
+    """
 
     turn: TurnRow
     inbox: list[InboxRow]
@@ -129,6 +138,8 @@ class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     audit: list[AuditEntry]
     cards: list[WrittenCard]
     logs: list[LogTail]
+    result_fields: list[Card] = []
+    deliverable: Card | None = None
 
 
 class TurnViews(ProjectStore):
@@ -208,7 +219,10 @@ class TurnViews(ProjectStore):
             turns = TurnStore(self.database, self.project_id)
             inbox = InboxStore(self.database, self.project_id)
             edges, record = turns.edges(turn_id), turns.record(turn_id)
+            fields, deliverable = self._result(turn) if turn.status == ENDED else ([], None)
             return StoredTurn(
+                result_fields=fields,
+                deliverable=deliverable,
                 turn=turn,
                 inbox=inbox.of_turn(turn_id),
                 leases=inbox.leases_of_turn(turn.agent_id, turn_id) if self.database.keeps_turns else [],
@@ -226,6 +240,15 @@ class TurnViews(ProjectStore):
                     deliverable_card_id=record.deliverable_card_id if record else None,
                 ),
             )
+
+    def _result(self, turn: TurnRow) -> tuple[list[Card], Card | None]:
+        """What asks an ended turn for fields of its result, and its deliverable."""
+        boxes = BoxStore(self.database, self.project_id)
+        fields = cards_of_type(boxes, turn.context_box_id, RESULT_FIELDS)
+        card_id = turn.record.deliverable_card_id if turn.record else turn.remains and turn.remains.card_id
+        wanted = [card_id] if card_id else []
+        found = CardStore(self.database, self.project_id).get_many(wanted).cards
+        return fields, next(iter(found), None)
 
     def resolve(self, wanted: str) -> str:
         """The full id that `wanted` stands for: an id, a unique end or beginning of one, or of what is shown.

@@ -4,6 +4,7 @@ import os
 import pwd
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,6 +16,8 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx, Databases
+from tests.execution.desk import Desk
+from tests.execution.fixtures import Asked
 from tests.foreign.tables import DEPLOYMENT
 from tests.store.migrations.old import script
 
@@ -85,6 +88,54 @@ class TestWhatIsWrittenDown:
             ("box edit", {"box_id": box, **first, "after": second}),
             ("box delete", {"box_id": box, **second}),
         ]
+
+    def test_profiles(self, cbx: Cbx, tmp_path: Path) -> None:
+        clerk = tmp_path / "clerk.yaml"
+        boxes = []
+        for text in ("name: clerk", "name: clerk", "name: clerk\nsystem_prompt: Be brief."):
+            clerk.write_text(text)
+            boxes += lines(cbx("profile", "import", str(clerk), "-o", "id"))
+        assert told(cbx) == [
+            ("profile import", {"name": "clerk", "box_id": boxes[0]}),
+            ("profile import", {"name": "clerk", "box_id": boxes[2], "box_before": boxes[0]}),
+        ]
+
+    def test_projects_and_their_settings(self, cbx: Cbx) -> None:
+        succeed(cbx("project", "create", "shop", "--title", "Shop"))
+        for _ in range(2):
+            succeed(cbx("project", "update", "shop", "--status", "archived", "--allow-incomplete-context"))
+        succeed(cbx("project", "update", "shop", "--reproducible-layers", "todo__context"))
+        assert cbx("project", "update", "nowhere", "--title", "x").code == 3
+        assert told(cbx) == []
+        assert told(cbx, "-p", "shop") == [
+            (
+                "project update",
+                {
+                    "changes": {
+                        "status": {"before": "active", "after": "archived"},
+                        "allow_incomplete_context": {"before": False, "after": True},
+                    }
+                },
+            ),
+            (
+                "project update",
+                {"changes": {"reproducible_layers": {"before": [], "after": ["todo__context"]}}},
+            ),
+        ]
+
+    def test_reports(self, cbx: Cbx, desk: Desk, ask: Asked) -> None:
+        """A person's answer in the place of a tool may be an approval."""
+        turn = ask().agent_turn_id or ""
+        desk.waiting("c1")
+        report = ("turn", "report", turn, "--tool-call-id", "c1", "--result-text")
+        card = succeed(cbx(*report, "approved", "-o", "id")).strip()
+        succeed(cbx(*report, "approved"))
+        assert cbx(*report, "refused").code == 5
+        [row] = audited(cbx, "--turn", turn)
+        assert (row["action"], row["agent_id"], row["agent_turn_id"]) == ("report", "clerk", turn)
+        assert row["detail"] == {"tool_call_id": "c1", "card_id": card, "status": "success"}
+        assert row["actor"].startswith(f"uid {os.getuid()}")
+        assert row["epoch_before"] == row["epoch_after"]
 
     def test_purges_in_each_project(self, cbx: Cbx, add: Callable[..., str]) -> None:
         for project in (PROJECT, "q"):

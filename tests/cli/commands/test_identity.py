@@ -473,3 +473,27 @@ def test_agents_and_tools_are_completed(cbx: Cbx, clerk: str, offered: Offered) 
     assert offered("cbx agent show b") == {}
     assert offered("cbx tool show ") == {"approve": "ask me", "weather": "Rain?"}
     assert offered("cbx agent provision x --profile c") == {"clerk": "desk"}
+
+
+def test_a_profile_that_no_turn_could_end_by_is_told(cbx: Cbx, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+
+    def warned(*keys: str) -> list[str]:
+        path.write_text("\n".join(("name: a", *keys)))
+        return cbx("profile", "import", str(path)).err.splitlines()
+
+    ends = "must_end_with: [submit, hand_in]"
+    before = "warning: profile 'a': must_end_with names"
+    denied = "and allowed_tools does not: no turn can end with its call"
+    absent = "and there is no such tool: `cbx tool add` registers it"
+    assert warned(ends) == [f"{before} 'submit', {denied}", f"{before} 'hand_in', {denied}"]
+    assert warned(ends, "allowed_tools: [submit]") == [
+        f"{before} 'submit', {absent}",
+        f"{before} 'hand_in', {denied}",
+    ]
+    succeed(cbx("tool", "add", "submit"))
+    assert warned(ends, "allowed_tools: null") == [f"{before} 'hand_in', {absent}"]
+    assert warned(ends, "allowed_tools: [submit]", "allowed_internal_tools: [hand_in]") == []
+    assert warned("allowed_tools: [none]", "require_result_fields: true") == []
+    result = warned("require_result_fields: maybe")
+    assert "require_result_fields: expected true or false, found the string 'maybe'" in result[0]

@@ -278,7 +278,7 @@ class TestPackCheck:
         )
         box_id = result.json()["context_box_id"]
         assert len(cbx("box", "show", box_id, "-o", "json").json()["cards"]) == 2
-        [audited] = cbx("audit", "-o", "json").json()
+        [audited] = cbx("audit", "--action", "pack --force", "-o", "json").json()
         assert audited["action"] == "pack --force"
         assert audited["detail"] == {"context_box_id": box_id, "overruled": ["exchange-split"]}
 
@@ -353,7 +353,7 @@ class TestDispatchCheck:
         assert (forced.code, forced.json()["status"]) == (0, "accepted")
         [finding] = json.loads(forced.err)
         assert (finding["rule"], finding["box_id"]) == ("call-without-result", torn)
-        [audited] = cbx("audit", "-o", "json").json()
+        [audited] = cbx("audit", "--action", "dispatch --force", "-o", "json").json()
         assert (audited["action"], audited["agent_turn_id"]) == (
             "dispatch --force",
             forced.json()["agent_turn_id"],

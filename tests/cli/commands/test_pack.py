@@ -127,7 +127,7 @@ context_packing_config:
     def test_are_named_as_elsewhere(self, cbx: Cbx, box: str, add: Callable[..., str], box_of: BoxOf) -> None:
         last = box_of(add("Second."))
         Path("last").write_text("from a file")
-        Path("work.yaml").write_text(f"work: [{box[-6:]}, '@last']\n")
+        Path("work.yaml").write_text(f"work: ['{box[-6:]}', '@last']\n")
         given = ("-a", f"one={box[-6:]}", "-a", "note=@last")
         for work in (("-a", f"work={box[-6:]}", "-a", "work=@last"), ("--args", "work.yaml")):
             answer = cbx("pack", "-H", "boxes.yaml", *given, *work, "-o", "json", "--dry-run").json()

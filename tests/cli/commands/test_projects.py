@@ -209,3 +209,40 @@ def test_any_printable_name_is_a_project(cbx: Cbx) -> None:
         assert len(cbx("-p", name, "card", "list", "-o", "json").json()) == 1
     for name in ("", " ", "x" * 256, "a\nb"):
         assert cbx("-p", name, "card", "list").code == 2
+
+
+@pytest.mark.parametrize("name", ["@me", "-x", "a\ufe0fb"])
+def test_no_first_write_makes_a_project_of_a_name_that_nobody_could_type(
+    cbx: Cbx, database: Database, tmp_path: Path, name: str
+) -> None:
+    """Names of projects are checked where a row of one is written first, whatever writes it."""
+    clerk = tmp_path / "clerk.yaml"
+    clerk.write_text("name: clerk")
+    said = tmp_path / "said.json"
+    said.write_text('[{"role": "user", "content": "hi"}]')
+    writes = (
+        ("project", "create"),
+        ("profile", "import", str(clerk)),
+        ("tool", "add", "look"),
+        ("card", "add", "--type", "note", "--text", "x"),
+        ("card", "import", str(said)),
+        ("box", "create"),
+    )
+    for write in writes:
+        result = cbx(f"--project={name}", *write)
+        assert (result.code, result.err.splitlines()[0][:15]) == (4, "error: project:"), (write, result.err)
+    held = (
+        "SELECT project_id FROM public.projects UNION ALL SELECT tenant_id FROM public.cards "
+        "UNION ALL SELECT tenant_id FROM public.card_boxes UNION ALL SELECT project_id FROM resource.tools "
+        "UNION ALL SELECT project_id FROM resource.profiles UNION ALL SELECT project_id FROM cbx.audit"
+    )
+    assert database.connection.execute(held).fetchall() == []
+
+
+def test_a_project_that_another_program_named_so_is_written_to(cbx: Cbx, database: Database) -> None:
+    database.connection.execute(
+        "INSERT INTO public.cards (card_id, tenant_id, metadata) VALUES ('c', '@me', '{}')"
+    )
+    succeed(cbx("--project=@me", "card", "add", "--type", "note", "--text", "x"))
+    succeed(cbx("--project=@me", "tool", "add", "look"))
+    assert "@me" in succeed(cbx("project", "list"))

@@ -1,6 +1,7 @@
 """The layers of a turn's requests: what the profile and the project ask for, and what is kept of them."""
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from cardbox_cli.execution.dispatch.request import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import card_text, draft_card
+from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers
+from cardbox_cli.model.todo import new_item
 from cardbox_cli.packing.pack import pack
 from cardbox_cli.packing.recipe_files import parse_recipe
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
+from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 
@@ -164,6 +168,75 @@ def test_a_process_without_history_sees_what_was_packed_and_no_conversation(
         *(("warning", before.box_id, position) for position in range(4)),
         *(("warning", by_hand, position) for position in range(3)),
     ]
+
+
+@pytest.mark.parametrize("process", ["mapreduce_worker", "mapreduce_planner", "mapreduce_reducer"])
+def test_every_kind_without_history_sees_its_input_its_own_doings_and_no_conversation(
+    runtime: Runtime,
+    profile: Callable[..., None],
+    run: Callable[..., Outcome],
+    ask: Asked,
+    tmp_path: Path,
+    process: str,
+) -> None:
+    profile(process=process, allowed_tools=["join"], system_prompt="Reduce.")
+    add_tool(runtime, "join", "echo all of it")
+    drafts = [
+        draft_card("chat.message", "A document."),
+        draft_card("context.compression", "What was before."),
+        new_item("Ask Ada.", author_id="t"),
+    ]
+    docs = runtime.boxes.create([runtime.cards.add(each).card.card_id for each in drafts]).box_id
+    arguments = {
+        "profile_name": "clerk",
+        "task": "Sum up.",
+        "fields": [{"name": "sum", "description": ""}],
+        "docs": docs,
+    }
+    recipe = parse_recipe(SUM, "sum.yaml")
+    packed = pack(runtime.database, PROJECT, recipe=recipe, recipe_name="sum", arguments=arguments)
+    # A copy, as one makes to change it, is the same input.
+    copy = runtime.boxes.fork(packed.context_box_id or "").box_id
+    earlier = runtime.boxes.create(
+        [runtime.cards.add(draft_card("task.deliverable", "An earlier answer.")).card.card_id]
+    ).box_id
+    ask(context_box_id=copy, output_box_id=earlier)
+    call = {"id": "c1", "type": "function", "function": {"name": "join", "arguments": "{}"}}
+    asks = json.dumps({"role": "assistant", "content": "I join.", "tool_calls": [call]})
+    command = f"cat >> {tmp_path}/asked; echo >> {tmp_path}/asked; grep -q 'all of it' {tmp_path}/asked && echo done"
+    assert run(f"{command} || printf %s {shlex.quote(asks)}").message == "success"
+    bodies = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines() if line]
+    texts = [[each["content"] for each in body["messages"]] for body in bodies]
+    given = [
+        "Reduce.",
+        "Sum up.",
+        "The result must contain these fields:\n- sum",
+        "A document.",
+        '{"parent_agent_id":"sys.operator"}',
+    ]
+    assert texts == [given, [*given, "I join.", "all of it"]]
+    # Whatever is left out is a warning, before anybody is asked.
+    told: list[LintFinding] = []
+    request = DispatchRequest(target_agent_id="clerk", context_box_id=copy, output_box_id=earlier)
+    dispatch(runtime, request, dry_run=True, check=told.extend)
+    left = [(each.box_id, each.position, each.message) for each in told if each.rule == "history-left-out"]
+    assert left[0] == (earlier, 0, f"is left out: history, and a {process} takes none")
+    assert [message for box_id, _, message in left if box_id == copy] == [
+        f"is left out: a {process} cannot have the layer {layer}__context"
+        for layer in ("compression", "todo")
+    ]
+
+
+def add_tool(runtime: Runtime, name: str, command: str) -> None:
+    made = Tool(
+        tool_name=name,
+        description=None,
+        parameters={"type": "object"},
+        target_subject=None,
+        after_execution=None,
+        options={"exec": command},
+    )
+    ToolStore(runtime.database, PROJECT).add(made, actor="t")
 
 
 def test_a_layer_that_the_process_cannot_have_fails_the_turn(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 from typer import Option
@@ -12,7 +12,7 @@ from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import ForceCard
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
-from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
+from cardbox_cli.cli.parameters.worker_environment import own_turn, refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -20,10 +20,20 @@ from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source, held
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.card_types import card_type as card_type_named
-from cardbox_cli.model.cards import OPERATOR, CardDraft, draft_card, draft_from_mapping, shown_draft
+from cardbox_cli.model.cards import (
+    OPERATOR,
+    CardDraft,
+    draft_card,
+    draft_from_mapping,
+    shown_draft,
+    written_by,
+)
 from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import check_new_id
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.cards import CardStore
 
 
 @verb(
@@ -81,7 +91,8 @@ def command(
 ) -> None:
     """Write a card. The same card again changes nothing; another one under its id is a conflict.
 
-    --repair overwrites no card that an unfinished turn sees, and none from inside the command of a turn.
+    --repair overwrites no card that an unfinished turn sees, and none from inside the command of a turn. New
+    cards that such a command adds are the turn's: they name it, and its agent as their author.
     """
     _check_repair(repair, force)
     if card is not None:
@@ -106,6 +117,7 @@ def command(
         ]
     if dry_run:
         announce("dry run: nothing was written")
+        drafts = [written_by(draft, own_turn()) for draft in drafts]
         _print_cards([shown_draft(draft, session().project_id) for draft in drafts], drafts)
     else:
         _write(drafts, repair=repair, force=force)
@@ -122,6 +134,7 @@ def _write(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
     with session().stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
         person = forced(force, cards.database)
+        drafts = _as_the_turns(cards, drafts)
         added = {
             each.card_id: cards.add(each, repair=repair, force=person)
             for each in sorted(drafts, key=attrgetter("card_id"))
@@ -135,6 +148,13 @@ def _write(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
         if one.outcome != "inserted":
             announce(f"{one.outcome}: {one.card.card_id}")
     _print_cards([one.card for one in written], drafts)
+
+
+def _as_the_turns(cards: "CardStore", drafts: Sequence[CardDraft]) -> list[CardDraft]:
+    """The drafts, those of new cards as the turn's that this process works for."""
+    turn = own_turn()
+    absent = set(cards.absent([draft.card_id for draft in drafts])) if turn else set()
+    return [written_by(draft, turn) if draft.card_id in absent else draft for draft in drafts]
 
 
 def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:

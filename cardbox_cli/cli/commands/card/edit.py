@@ -11,6 +11,7 @@ from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited,
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import CardId
 from cardbox_cli.cli.parameters.types import BOX, FILE
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -20,7 +21,7 @@ from cardbox_cli.context.sources import originals, same_json
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.card_types import TOOL_RESULT
-from cardbox_cli.model.cards import OPERATOR, Card
+from cardbox_cli.model.cards import OPERATOR, Card, written_by
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
 from cardbox_cli.model.text.command_lines import argument
@@ -93,7 +94,7 @@ class _Outcome(NamedTuple):
 
 def _written(card: Card, content: Content, author: str, read: Sequence[Box]) -> _Outcome:
     """The new card, and a new box for each that was read."""
-    draft = edited_card(card, content, author_id=author)
+    draft = written_by(edited_card(card, content, author_id=author), own_turn())
     news = _forgotten(card)
     made = []
     with session().stores() as (cards, boxes), cards.database.transaction():

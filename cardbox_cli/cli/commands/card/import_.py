@@ -12,6 +12,7 @@ from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -159,6 +160,7 @@ class _Import:
                 _with_ids(conversations) if follows else conversations,
                 remap_tool_ids=self._remap_tool_ids,
                 replace_bad_text=self._replace_bad_text,
+                turn=own_turn(),
             )
             if imported.boxes:
                 session().made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Argument
 
+from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
@@ -25,16 +26,20 @@ def command(
 
     What a name says already is unchanged, and makes no new box.
     """
-    from cardbox_cli.model.handwritten.profiles import parse_profile, unknown_keys
+    from cardbox_cli.execution.handlers import unknown_handlers
+    from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
+    from cardbox_cli.model.identity import allowed_handlers
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
+    from cardbox_cli.store.tools import ToolStore
 
     profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
-    for profile in profiles:
-        for warning in unknown_keys(profile):
-            announce(f"warning: profile {profile['name']!r}: {warning}")
     with session().database() as database:
         store = ProfileStore(database, session().project_id)
+        tools = ToolStore(database, session().project_id).names()
+        for profile in profiles:
+            for warning in [*doubts(profile, tools), *unknown_handlers(allowed_handlers(profile))]:
+                announce(f"warning: profile {profile['name']!r}: {warning}")
         with database.transaction():
             imported = [_save(store, profile) for profile in profiles]
         newest = BoxStore(database, session().project_id).get(imported[-1].profile_box_id)
@@ -53,12 +58,16 @@ class _Imported(msgspec.Struct, frozen=True):
 
 
 def _save(store: "ProfileStore", profile: dict[str, Any]) -> _Imported:
-    """Store a profile; what that took: `import`, `update` or nothing, `unchanged`."""
+    """Store a profile, and write that down; what that took: `import`, `update` or nothing, `unchanged`."""
     known = store.find(profile["name"])
     entry = store.save(profile, author_id=OPERATOR)
-    action = "import"
-    if known is not None:
-        action = "unchanged" if known.profile_box_id == entry.profile_box_id else "update"
+    box_before = None if known is None else known.profile_box_id
+    action = "import" if known is None else "update"
+    if entry.profile_box_id == box_before:
+        action = "unchanged"
+    else:
+        replaced = {} if box_before is None else {"box_before": box_before}
+        audit(store.database, "profile import", name=entry.name, box_id=entry.profile_box_id, **replaced)
     return _Imported(entry.profile_box_id, entry.name, action)
 
 

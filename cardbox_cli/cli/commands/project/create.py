@@ -4,7 +4,6 @@ from cardbox_cli.cli.commands.project import project_record as record
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
-from cardbox_cli.model.ids import check_new_id
 
 
 @verb("cbx project create shop --title 'The web shop'", "cbx -p shop project create")
@@ -14,7 +13,6 @@ def command(named: record.ProjectId = None, title: record.Title = None, owner: r
 
     project_id = record.chosen_project(named)
     session().check_project()
-    check_new_id(project_id, "project", "letters, digits and - are good")
     record.check_labels(title, owner)
     with session().database() as database:
         created = ProjectsStore(database).create(

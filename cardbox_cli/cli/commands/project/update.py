@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.project import project_record as record
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
@@ -70,11 +71,25 @@ def command(
     record.check_labels(title, owner)
     with session().database() as database, database.transaction():
         projects = ProjectsStore(database)
-        updated, changed = projects.update(project_id, title=title, status=status, owner_id=owner)
-        reset = bool(named_settings) and projects.configure(project_id, **named_settings)
+        before = record.described(projects.lock(project_id), projects.settings(project_id))
+        updated, _ = projects.update(project_id, title=title, status=status, owner_id=owner)
+        if named_settings:
+            projects.configure(project_id, **named_settings)
         settings = projects.settings(project_id)
+        changes = _changes(before, record.described(updated, settings))
+        if changes:
+            audit(database, "project update", changes=changes)
     record.warn_of(settings)
-    record.emit(updated, "updated project" if changed or reset else "unchanged: project", settings)
+    record.emit(updated, "updated project" if changes else "unchanged: project", settings)
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What changed, each as what it was and what it is."""
+    return {
+        name: {"before": before[name], "after": value}
+        for name, value in after.items()
+        if value != before[name] and name != "updated_at"
+    }
 
 
 def _settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument
 
 from cardbox_cli.cli.escaping import flat
-from cardbox_cli.cli.parameters.worker_environment import own_context, own_output
+from cardbox_cli.cli.parameters.worker_environment import own_context, own_output, own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.shown import Shown
@@ -36,8 +36,8 @@ class TodoList:
         self.cards, self.boxes = cards, boxes
         self.box_id = boxes.resolve(given)
         self.fence = own_output(self.box_id)
-        self.author = OPERATOR if self.fence is None else self.fence.agent_id
-        self.turn = None if self.fence is None else self.fence.agent_turn_id
+        turn = own_turn()
+        self.author, self.turn = turn.get("author_id", OPERATOR), turn.get("agent_turn_id")
 
     def items(self) -> list[TodoItem]:
         """The list as it is now. Raises NotFound for a box that there is not."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from typer import Option
 
+from cardbox_cli.cli.auditing import actor
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import AFTER, OneOf
@@ -68,6 +69,7 @@ def command(
             tool_call_id,
             content,
             source_agent_id=source_agent,
+            actor=actor(run.database),
         )
     output.emit(
         reported,

@@ -56,6 +56,7 @@ def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
         ("deliverable", seen.deliverable_card_id),
         *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
     )
+    _section("findings", _FINDING, seen.findings)
     _section("inbox", picked(INBOX, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox)
     _section("steps", _STEP, list(enumerate(seen.steps, 1)))
     _section("waiting tools", _WAITING, seen.waiting_tools)
@@ -110,6 +111,10 @@ _WAITING = (
     Column("EPOCH", lambda tool: str(tool.turn_epoch), right=True),
     Column("SINCE", lambda tool: time(tool.created_at) or NOTHING),
     Column("RESULT", lambda tool: short_or_nothing(tool.tool_result_card_id)),
+)
+_FINDING = (
+    Column("RULE", lambda found: found.rule),
+    Column("MESSAGE", lambda found: one_line(found.message, 200)),
 )
 _LOG = (
     Column("STEP", lambda log: short_id(log.step_id)),

@@ -1,0 +1,144 @@
+"""Internal handlers: functions that a model calls as tools, and that the worker itself answers.
+
+Owns the record of a handler, and finding one by its name: those of cbx, then those of installed packages, by
+entry point. They are loaded when a profile names them, and imported by name: execution knows none of them.
+What they do is `orchestration/handlers`'s.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from cardbox_cli.errors import CbxError, InvalidInput, NotFound
+from cardbox_cli.model.handwritten.wording import did_you_mean
+from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, check_tool_name
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.dispatch.caller import Caller
+    from cardbox_cli.execution.runtime import Runtime
+
+GROUP = "cardbox_cli.handlers"
+"""The group of entry points by which packages add handlers, each under its handler's name."""
+
+_OWN = "cardbox_cli.orchestration.handlers"
+# What profiles of other programs name beside the handlers, and their workers themselves offer.
+_ELSEWHERE = INTERNAL_TOOLS | {"submit_result"}
+
+
+class Awaiting(msgspec.Struct, frozen=True):
+    """What a handler answers whose call is answered later, by a report: after so many seconds at most."""
+
+    seconds: float
+
+
+Function: TypeAlias = "Callable[[Runtime, Caller, dict[str, Any]], Any]"
+
+
+class Handler(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that models may call by `name`. `parameters` is the JSON Schema of its arguments.
+
+    `function` gets the arguments as the model wrote them, in a transaction of the worker's that ends with the
+    call's result being stored: it answers a JSON value, or Awaiting where the calling turn shall wait. What
+    it raises is the call's failure, and nothing of what it wrote stays. It keeps nothing between calls, the
+    next of which may reach another process, and it is quick: the turn's agent is held meanwhile.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    function: Function
+
+    @property
+    def tool(self) -> HandlerTool:
+        """The handler as models see it."""
+        return HandlerTool(
+            tool_name=self.name,
+            description=self.description,
+            parameters=_as_stored(self.parameters),
+            target_subject=None,
+            after_execution=None,
+            options={},
+        )
+
+
+def handler_tools(names: Iterable[str]) -> list[HandlerTool]:
+    """Those handlers of these names that can be had, as models see them; others are not offered."""
+    tools = []
+    for name in names:
+        try:
+            tools.append(find_handler(name).tool)
+        except CbxError:
+            continue
+    return tools
+
+
+@cache
+def find_handler(name: str) -> Handler:
+    """The handler of this name. Raises NotFound, and InvalidInput for one whose package is broken."""
+    own = own_handlers()
+    if name in own:
+        return own[name]
+    points = installed()
+    if name not in points:
+        known = sorted({*own, *points})
+        hint = f"there are {', '.join(known)}"
+        raise NotFound(f"no handler {name!r}{did_you_mean(name, known)}", hint=hint)
+    try:
+        return _checked(name, points[name].load())
+    except Exception as exc:
+        raise InvalidInput(
+            f"the handler {name!r} of {points[name].value!r} cannot be used: {exc}",
+            hint="mend or uninstall the package that brings it",
+        ) from exc
+
+
+@cache
+def installed() -> Mapping[str, EntryPoint]:
+    """The entry points of packages that add handlers, by name, as they were when first asked for."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def handler_names() -> list[str]:
+    """The names of all handlers that are installed, sorted."""
+    return sorted({*own_handlers(), *installed()})
+
+
+def unknown_handlers(names: Iterable[str]) -> list[str]:
+    """What to say of the names of handlers that are kept in a profile, though none of that name is there."""
+    wanted = [name for name in names if name not in _ELSEWHERE]
+    known = handler_names() if wanted else []
+    unknown = [name for name in wanted if name not in known]
+    return [f"no handler {name!r} is installed here{did_you_mean(name, known)}" for name in unknown]
+
+
+@cache
+def own_handlers() -> Mapping[str, Handler]:
+    """The handlers of cbx by name."""
+    return {each.name: each for each in importlib.import_module(_OWN).HANDLERS}
+
+
+def _checked(name: str, found: object) -> Handler:
+    """What an entry point leads to. Raises ValueError, or InvalidInput, unless it is that handler."""
+    if not isinstance(found, Handler):
+        raise ValueError(f"it is a {type(found).__name__}, no Handler")
+    if found.name != name:
+        raise ValueError(f"it calls itself {found.name!r}")
+    if found.parameters.get("type") != "object":
+        raise ValueError("its parameters are no JSON Schema of type object")
+    if name not in INTERNAL_TOOLS:
+        check_tool_name(name)
+    return found
+
+
+def _as_stored(schema: Any) -> Any:
+    """The schema with its keys in the order of jsonb: what is stored of a request is what was sent."""
+    if isinstance(schema, dict):
+        keys = sorted(schema, key=lambda key: (len(key.encode()), key.encode()))
+        return {key: _as_stored(schema[key]) for key in keys}
+    if isinstance(schema, list):
+        return [_as_stored(item) for item in schema]
+    return schema

@@ -1,0 +1,96 @@
+"""The calls of a turn that internal handlers answer: in one transaction with their results, and with the
+suspension of the turn where a call is to be answered later. So a call is answered once, whatever crashes.
+
+Owns what becomes of a handler's failure: a result that the model reads, never the end of the turn.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cardbox_cli.errors import CbxError, DatabaseUnavailable, LeaseLost, StaleEpoch
+from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
+from cardbox_cli.execution.dispatch.request import Parent
+from cardbox_cli.execution.handlers import Awaiting, find_handler
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.tool_calls import ToolCall, result_card
+from cardbox_cli.execution.worker.redaction import redacted
+from cardbox_cli.execution.worker.steps import TurnState, add_result, author_of, read_turn, suspend
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.store.connection.driver_errors import is_collision
+
+# How much of arguments that are no object is shown, in characters.
+_SHOWN = 1000
+
+
+def answer_handlers(
+    runtime: Runtime,
+    turn: TurnState,
+    row: InboxRow,
+    calls: Sequence[ToolCall],
+    others: Sequence[ToolCall],
+) -> list[ToolCall]:
+    """Answer `calls` by their handlers; those that wait now, with `others` that wait anyhow.
+
+    Where any waits the turn is suspended, and its claimed `row` done. Raises StaleEpoch; nothing of what
+    handlers did stays then, as when the database goes away.
+    """
+    with runtime.transaction():
+        runtime.heads.hold(turn.fence)
+        pending = {call.tool_call_id for call in read_turn(runtime, turn.fence).pending}
+        caller = calling_turn(runtime, turn.fence.agent_turn_id, step_id=turn.step_id)
+        waiting, seconds = list(others), 0.0
+        for call in calls:
+            if call.tool_call_id not in pending:
+                continue
+            answer = _answer(runtime, caller, turn, call)
+            if isinstance(answer, Awaiting):
+                waiting.append(call)
+                seconds = max(seconds, answer.seconds)
+            else:
+                add_result(runtime, turn, answer)
+        if waiting:
+            suspend(runtime, turn, row, waiting, at_least=seconds)
+    return waiting
+
+
+def _answer(runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall) -> CardDraft | Awaiting:
+    """What a handler answers: the card of its result, or of its failure, whose writes are taken back."""
+    if call.input is None:
+        failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
+        return result_card(call, author_of(turn), failure=failure)
+    try:
+        with runtime.transaction():
+            answer = find_handler(call.tool_name).function(runtime, _at(caller, turn, call), call.input)
+            if isinstance(answer, Awaiting):
+                return answer
+            exact_json.check_storable(answer, "the result")
+            return result_card(call, author_of(turn), result=answer)
+    except (DatabaseUnavailable, StaleEpoch, LeaseLost):
+        raise
+    except CbxError as exc:
+        if is_collision(exc):
+            raise
+        return _failed(call, turn, exc.code.replace("-", "_"), _in_words(exc))
+    except Exception as exc:
+        # A package's handler may fail in any way; the turn goes on, and its model is told.
+        return _failed(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")
+
+
+def _at(caller: Caller, turn: TurnState, call: ToolCall) -> Caller:
+    parent = Parent(
+        agent_turn_id=turn.fence.agent_turn_id, step_id=turn.step_id, tool_call_id=call.tool_call_id
+    )
+    return msgspec.structs.replace(caller, parent=parent)
+
+
+def _in_words(error: CbxError) -> str:
+    """The message of an error; its hints are for people who have a terminal."""
+    code = error.details.get("error_code")
+    return f"{error.message} ({code})" if code and str(code) not in error.message else error.message
+
+
+def _failed(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
+    return result_card(call, author_of(turn), failure=(code, redacted(message)))

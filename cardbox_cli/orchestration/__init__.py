@@ -1,0 +1,1 @@
+"""Orchestration: one agent's work becomes that of others, and comes back together."""

@@ -1,0 +1,218 @@
+"""cbx delegate, launch, ask and tool call: a turn is asked for on behalf of an agent, or of nobody."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cbx
+
+LEAD = """
+name: lead
+delegation_policy: {target_profiles: [clerk]}
+allowed_internal_tools: [delegate_async, launch_principal, ask_expert]
+"""
+
+
+@pytest.fixture
+def shop(cbx: Cbx, tmp_path: Path) -> Cbx:
+    """Profiles `clerk`, which may ask nobody, and `lead`; and an agent of each."""
+    for name, text in {"clerk": "name: clerk\n", "lead": LEAD}.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+        assert cbx("profile", "import", str(tmp_path / f"{name}.yaml")).code == 0
+        assert cbx("agent", "provision", f"{name}-1", "--profile", name).code == 0
+    return cbx
+
+
+TASK = ("--strategy", "new", "--ref", "clerk", "--instruction", "Count.")
+
+
+def test_a_new_agent_gets_a_task(shop: Cbx) -> None:
+    made = shop("delegate", *TASK, "-o", "json").json()
+    assert made["status"] == "accepted"
+    assert made["created"] is True
+    agent = shop("agent", "show", made["agent_id"], "-o", "json").json()
+    assert (agent["owner_agent_id"], agent["metadata"]["profile_name"]) == ("sys.operator", "clerk")
+    assert "Count." in shop("box", "show", made["context_box_id"]).out
+    assert shop("turn", "show", "@last", "-o", "id").code == 0
+
+
+def test_the_end_is_awaited(shop: Cbx) -> None:
+    asked = (*TASK, "--turn-id", "turn-count")
+    assert shop("delegate", *asked, "-o", "id").out == "turn-count\n"
+    assert shop("worker", "run", "--drain", "--exec", "printf seven").code == 0
+    waited = shop("delegate", *asked, "--wait")
+    assert (waited.code, waited.out) == (0, "seven\n")
+
+
+def test_the_same_request_again_is_the_same_turn_and_another_a_conflict(
+    shop: Cbx, row_counts: Callable[[], dict[str, int]]
+) -> None:
+    first = shop("delegate", *TASK, "--turn-id", "turn-1", "-o", "json").json()
+    before = row_counts()
+    again = shop("delegate", *TASK, "--turn-id", "turn-1", "-o", "json").json()
+    assert again == {**first, "created": False}
+    for other in (
+        ("delegate", *TASK[:-1], "Count again."),
+        ("delegate", *TASK, "--caller", "lead-1"),
+        ("launch", "clerk", "Count."),
+        ("ask", "clerk", "Count."),
+    ):
+        refused = shop(*other, "--turn-id", "turn-1", "-o", "json")
+        assert (refused.code, refused.error["code"]) == (5, "correlation-conflict")
+        assert "stands for another request" in refused.error["message"]
+    assert row_counts() == before
+
+
+def test_an_id_that_nobody_could_type_is_no_turn_s(shop: Cbx) -> None:
+    assert shop("delegate", *TASK, "--turn-id", "@last").code == 4
+    assert shop("delegate", *TASK, "--turn-id", " ").code == 4
+
+
+def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
+    allowed = shop("delegate", *TASK, "--caller", "lead-1")
+    assert (allowed.code, "note:" in allowed.err) == (0, False)
+    made = shop("delegate", *TASK, "--caller", "clerk-1", "-o", "json")
+    assert made.code == 0
+    assert "note: the caller's profile has no delegation_policy: it may ask nobody" in made.err
+    assert shop("agent", "show", made.json()["agent_id"], "-o", "json").json()["owner_agent_id"] == "clerk-1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ("delegate", "--strategy", "copy", "--ref", "clerk", "--instruction", "x"),
+            4,
+            "error: delegate: target_strategy: expected 'new', 'reuse' or 'clone', found the string 'copy'",
+        ),
+        (("delegate", *TASK[:-1], " "), 4, "error: delegate: instruction: is blank; say what to do"),
+        (
+            ("delegate", *TASK[:3], "nobody", *TASK[4:]),
+            3,
+            "error: delegate_async: target_ref: no profile 'nobody'",
+        ),
+        (
+            ("delegate", *TASK, "--context-box", "abcdef00"),
+            3,
+            "error: delegate_async: context_box_id: no box",
+        ),
+        (("delegate", *TASK, "--caller", "nobody"), 3, "error: no agent 'nobody' in project 'p'"),
+        (("delegate", *TASK, "--timeout", "3"), 2, "error: --timeout is for --wait"),
+        (("launch", "nobody", "x"), 3, "error: launch_principal: target_ref: no profile 'nobody'"),
+        (("launch", "clerk", ""), 4, "error: launch: instruction: is blank"),
+        (
+            ("ask", "clerk", "?", "--include-history"),
+            4,
+            "error: ask_expert: include_history: a person has none",
+        ),
+        (
+            ("ask", "clerk", "?", "--include-history", "--caller", "lead-1"),
+            4,
+            "error: ask_expert: include_history: agent 'lead-1' has written nothing yet",
+        ),
+    ],
+)
+def test_what_cannot_be_asked(
+    shop: Cbx, row_counts: Callable[[], dict[str, int]], arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    before = row_counts()
+    refused = shop(*arguments)
+    assert refused.code == code
+    assert message in refused.err
+    assert row_counts() == before
+
+
+def test_a_project_that_is_archived_takes_no_task_and_keeps_nothing(
+    shop: Cbx, row_counts: Callable[[], dict[str, int]]
+) -> None:
+    shop("project", "update", "--status", "archived")
+    before = row_counts()
+    refused = shop("delegate", *TASK, "-o", "json")
+    assert (refused.code, refused.error["details"]["error_code"]) == (6, "project_archived")
+    assert row_counts() == before
+
+
+def test_a_principal_and_an_expert_with_history(shop: Cbx) -> None:
+    shop("launch", "lead", "Find the cause.", "--turn-id", "turn-lead")
+    shop("worker", "run", "--drain", "--exec", "printf 'It is the lamp.'")
+    lead = shop("turn", "show", "turn-lead", "-o", "json").json()["agent_id"]
+    asked = shop("ask", "clerk", "Sure?", "--include-history", "--caller", lead, "-o", "json").json()
+    shown = shop("box", "show", asked["context_box_id"], "-o", "json").json()
+    types = [card["type"] for card in shown["cards"]]
+    assert types == ["agent.thought", "task.deliverable", "task.instruction", "meta.parent_pointer"]
+
+
+class TestToolCall:
+    """What a command within a turn, or a worker of another make, calls."""
+
+    ARGS = '{"profile_name": "clerk", "instruction": "Go."}'
+
+    @pytest.fixture
+    def turn(self, shop: Cbx) -> str:
+        """An active turn of `lead-1`."""
+        shop("card", "add", "--type", "task.instruction", "--text", "x", "--id", "c1")
+        box = shop("box", "create", "c1", "-o", "id").out.strip()
+        return shop("dispatch", "--agent", "lead-1", "-c", box, "-o", "id").out.strip()
+
+    def test_it(self, shop: Cbx, turn: str) -> None:
+        called = shop(
+            "tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS, "-o", "json"
+        ).json()
+        listed = {each["agent_turn_id"]: each for each in shop("turn", "list", "-o", "json").json()}
+        child = listed[called["agent_turn_id"]]
+        assert (child["parent_agent_turn_id"], child["recursion_depth"]) == (turn, 1)
+        assert (
+            "agent_turn_id"
+            in shop("tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS).out
+        )
+
+    def test_it_answers_the_call_that_waits(self, shop: Cbx, tmp_path: Path) -> None:
+        call = '{"id": "c9", "type": "function", "function": {"name": "look", "arguments": "{}"}}'
+        answer = f'{{"role": "assistant", "content": null, "tool_calls": [{call}]}}'
+        shop("tool", "add", "look")
+        (tmp_path / "answer.json").write_text(answer)
+        (tmp_path / "lead.yaml").write_text(LEAD + "allowed_tools: [look]\n")
+        shop("profile", "import", str(tmp_path / "lead.yaml"))
+        turn = shop("launch", "lead", "Go.", "-o", "id").out.strip()
+        shop("worker", "run", "--drain", "--exec", f"cat {tmp_path}/answer.json")
+        ask = ("tool", "call", "ask_expert", "--turn", turn, "--tool-call-id", "c9", "--args")
+        question = '{"expert_profile": "clerk", "question": "?", "await": true}'
+        assert shop(*ask, question, "-o", "json").json()["status"] == "waiting"
+        again = shop(*ask, question, "-o", "json")
+        assert (again.code, again.error["code"]) == (5, "conflict")
+        assert "answers the call 'c9' already" in again.error["message"]
+
+    @pytest.mark.parametrize(
+        ("name", "arguments", "code", "message"),
+        [
+            (
+                "launch_principle",
+                "{}",
+                3,
+                "error: no handler 'launch_principle'; did you mean 'launch_principal'?",
+            ),
+            ("provision_agent", "{}", 4, "does not allow the handler 'provision_agent'"),
+            ("launch_principal", "[]", 4, "error: --args: not a JSON object"),
+            ("launch_principal", '{"profile": "clerk"}', 4, "error: launch_principal: 2 problems"),
+            (
+                "launch_principal",
+                '{"profile_name": "lead", "instruction": "x"}',
+                4,
+                "has no 'lead' among its target_profiles",
+            ),
+            ("ask_expert", '{"expert_profile": "clerk", "question": "?", "await": true}', 4, "no call waits"),
+        ],
+    )
+    def test_what_is_refused(
+        self, shop: Cbx, turn: str, name: str, arguments: str, code: int, message: str
+    ) -> None:
+        refused = shop("tool", "call", name, "--turn", turn, "--args", arguments)
+        assert refused.code == code
+        assert message in refused.err
+
+    def test_a_turn_that_is_over_calls_nothing(self, shop: Cbx, turn: str) -> None:
+        shop("worker", "run", "--drain", "--exec", "printf done")
+        refused = shop("tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS)
+        assert (refused.code, "is not active" in refused.err) == (5, True)
+        assert shop("tool", "call", "launch_principal", "--turn", "turn_none", "--args", self.ARGS).code == 3

@@ -1,0 +1,63 @@
+"""Which fields a deliverable lacks, as a table."""
+
+import pytest
+
+from cardbox_cli.model.content import (
+    FieldSchema,
+    FieldsSchemaContent,
+    JsonContent,
+    StoredContent,
+    TextContent,
+)
+from cardbox_cli.model.result_fields import asked_fields, lacking, missing_fields
+from tests.context.test_request import card
+
+ASKED = ["total", "Due date"]
+
+
+@pytest.mark.parametrize(
+    ("content", "missing"),
+    [
+        (None, ASKED),
+        (TextContent("All is well."), ASKED),
+        (TextContent("The total: 118"), ASKED),
+        (TextContent("totals: 118\nDue dates: none"), ASKED),
+        (TextContent("total: 118"), ["Due date"]),
+        (TextContent("Here it is:\n\n- **Total**: 118\n2. `due date` = May"), []),
+        (TextContent("## Total\n118\n\n## Due Date ##\nMay"), []),
+        (TextContent("| total | 118 |\n| due date | May |"), []),
+        (TextContent('{"total": 118, "Due date": null}'), []),
+        (TextContent('{"total": 118, "due date": "May"}'), ["Due date"]),
+        (TextContent('```json\n{"total": 118}\n```\n'), ["Due date"]),
+        (TextContent('"total: 118"'), ["Due date"]),
+        (JsonContent({"total": 118}), ["Due date"]),
+        (JsonContent({"answer": {"total": 118, "Due date": "May"}}), ASKED),
+        (JsonContent({"fields": [{"name": "total", "value": 1}, {"name": "Due date"}, 7]}), []),
+        (JsonContent([{"name": "total", "value": 118}]), ["Due date"]),
+        (JsonContent({"fields": {"total": 1}}), ASKED),
+        ({"__type__": "Of another program", "total": 1}, ["Due date"]),
+    ],
+)
+def test_the_fields_that_a_deliverable_lacks(content: StoredContent, missing: list[str]) -> None:
+    assert missing_fields(ASKED, content) == missing
+    assert missing_fields([], content) == []
+
+
+def test_each_field_that_cards_ask_for_counts_once() -> None:
+    asks = [
+        card("task.result_fields", FieldsSchemaContent([FieldSchema("a"), FieldSchema("b", "the b")])),
+        card("task.instruction", FieldsSchemaContent([FieldSchema("c")])),
+        card("task.result_fields", TextContent("as another program may say it")),
+        card("task.result_fields", FieldsSchemaContent([FieldSchema("b"), FieldSchema("d")])),
+    ]
+    assert asked_fields(asks) == ["a", "b", "d"]
+
+
+def test_it_is_said_in_words() -> None:
+    assert lacking(["a"]) == "the deliverable lacks the field 'a'"
+    assert lacking(["a", "it's"]) == "the deliverable lacks the fields 'a', \"it's\""
+
+
+def test_long_texts_take_no_long_time() -> None:
+    for text in ("\n" * 200_000, "- " * 200_000, "```a\n" + "\n``` " * 50_000, " \n" * 200_000):
+        assert missing_fields(ASKED, TextContent(text)) == ASKED

@@ -1,0 +1,80 @@
+"""Delegating at the same time, and the ids that callers bring."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from cardbox_cli.errors import Conflict, CorrelationConflict
+from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
+from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.orchestration.delegate import ask_expert, delegate, refuse_answered
+from tests.execution.desk import Desk
+from tests.orchestration.conftest import task
+
+AtOnce = Callable[..., Future[Any]]
+OPERATOR = Caller()
+
+
+def test_of_two_at_once_with_one_turn_id_the_second_answers_with_it_when_asked_again(
+    runtime: Runtime, second: Desk, at_once: AtOnce
+) -> None:
+    def other() -> DispatchResult:
+        return delegate(second.runtime, OPERATOR, task(), agent_turn_id="turn_a").result
+
+    with runtime.transaction():
+        first = delegate(runtime, OPERATOR, task(), agent_turn_id="turn_a").result
+        future = at_once(other)
+    with pytest.raises(CorrelationConflict, match="the turn id 'turn_a' was taken at the same moment"):
+        future.result()
+    assert other().agent_id == first.agent_id
+    assert len(runtime.inbox.of_turn("turn_a")) == 1
+
+
+def test_workers_are_notified_once_it_is_committed(runtime: Runtime, heard: Any) -> None:
+    with runtime.transaction():
+        delegate(runtime, OPERATOR, task())
+        assert heard.wakeups == []
+    assert [wakeup.worker_target for wakeup in heard.wakeups] == ["worker_generic"]
+
+
+def test_a_turn_id_is_that_of_one_caller(runtime: Runtime, asking: Caller) -> None:
+    delegate(runtime, asking, task(), agent_turn_id="turn_a")
+    assert delegate(runtime, asking, task(), agent_turn_id="turn_a").result.created is False
+    with pytest.raises(CorrelationConflict, match="stands for another request"):
+        delegate(runtime, OPERATOR, task(), agent_turn_id="turn_a")
+
+
+def test_a_turn_id_is_no_correlation_id_of_another_turn(
+    runtime: Runtime, ask: Callable[..., DispatchResult]
+) -> None:
+    ask("scribe", correlation_id="nightly")
+    with pytest.raises(
+        CorrelationConflict, match="'nightly' stands for another request: a turn of agent 'scribe'"
+    ):
+        delegate(runtime, OPERATOR, task(), agent_turn_id="nightly")
+
+
+def test_a_call_is_answered_by_one_turn(
+    runtime: Runtime, lead: str, ask: Callable[..., DispatchResult]
+) -> None:
+    turn_id = ask(lead).agent_turn_id or ""
+    caller = calling_turn(runtime, turn_id, tool_call_id="c")
+    refuse_answered(runtime, caller)
+    ask_expert(runtime, caller, "clerk", "?")
+    refuse_answered(runtime, caller)
+    asked = ask_expert(runtime, caller, "clerk", "?", waits=True).result
+    with pytest.raises(Conflict, match=f"turn {asked.agent_turn_id} answers the call 'c' already"):
+        refuse_answered(runtime, caller)
+
+
+def test_the_child_is_on_its_parent_s_channel_and_trace(
+    runtime: Runtime, lead: str, ask: Callable[..., DispatchResult]
+) -> None:
+    above = ask(lead, channel_id="night")
+    asked = delegate(runtime, calling_turn(runtime, above.agent_turn_id or ""), task()).result
+    row = runtime.inbox.turn_row(asked.agent_turn_id or "")
+    assert row is not None
+    assert (row.channel_id, row.lineage.trace_id, asked.recursion_depth) == ("night", above.trace_id, 1)

@@ -1,0 +1,377 @@
+"""A model calls handlers: the worker offers and answers them, in the step in which they are called."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from cardbox_cli.errors import Conflict, NotFound
+from cardbox_cli.execution import handlers
+from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.handlers import Handler, find_handler
+from cardbox_cli.execution.recovery.reaping import reap
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool
+from cardbox_cli.store.roster import AgentFilter
+from cardbox_cli.store.tools import ToolStore
+from tests.conftest import PROJECT, Cbx
+from tests.execution.desk import Desk
+from tests.foreign.writer import Deployment, Turn
+from tests.orchestration.conftest import AddProfile, calls, finish, says
+
+Ask = Callable[..., DispatchResult]
+Run = Callable[..., Outcome]
+
+TASK = {"target_strategy": "new", "target_ref": "clerk", "instruction": "Count the words."}
+
+
+def turn_of(asked: DispatchResult) -> str:
+    assert asked.agent_turn_id is not None
+    return asked.agent_turn_id
+
+
+def test_a_model_delegates_and_goes_on(runtime: Runtime, lead: str, ask: Ask, run: Run) -> None:
+    turn_id = turn_of(ask(lead))
+    rest = run(says({"delegate_async": TASK}, "I have asked."))
+    assert (rest.kind, rest.message, rest.steps) == ("ended", "success", 2)
+    told = calls(runtime, turn_id)["delegate_async"]
+    assert set(told) == {
+        "status",
+        "agent_id",
+        "agent_turn_id",
+        "turn_epoch",
+        "context_box_id",
+        "output_box_id",
+    }
+    assert (told["status"], told["turn_epoch"]) == ("accepted", 1)
+    row = runtime.inbox.turn_row(told["agent_turn_id"])
+    assert row is not None
+    assert (row.lineage.depth, row.lineage.parent_turn_id, row.lineage.parent_agent_id) == (
+        1,
+        turn_id,
+        "lead",
+    )
+    edge = runtime.turns.enqueue_edge(row.turn_id)
+    assert edge is not None
+    assert (edge.source_agent_id, edge.source_agent_turn_id, edge.metadata["report_to"]) == (
+        "lead",
+        turn_id,
+        None,
+    )
+    assert edge.source_step_id == runtime.turns.steps(turn_id)[0].step_id
+
+
+def test_an_expert_that_is_awaited_answers_the_call(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
+) -> None:
+    turn_id = turn_of(ask(lead))
+    question = {"expert_profile": "clerk", "question": "Is it legal?", "await": True}
+    rest = run(says({"ask_expert": question}, "Thanks."))
+    assert (rest.kind, len(rest.waiting)) == ("suspended", 1)
+    assert desk.standing("lead")[0] == "suspended"
+    finish(desk, "It is legal.")
+    assert run(says({"ask_expert": question}, "Thanks.")).message == "success"
+    assert calls(runtime, turn_id)["ask_expert"]["deliverable"] == "It is legal."
+
+
+def test_an_expert_whose_end_another_program_makes_answers_it_once_too(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
+) -> None:
+    turn_id = turn_of(ask(lead))
+    command = says({"ask_expert": {"expert_profile": "clerk", "question": "?", "await": True}}, "Thanks.")
+    run(command)
+    _run_elsewhere(runtime, child_of(runtime, turn_id), "Said elsewhere.")
+    assert list(desk.waits(turn_id).values()) == ["waiting"]
+    assert len(reap(runtime).reported) == 1
+    assert reap(runtime).reported == []
+    assert run(command).message == "success"
+    assert calls(runtime, turn_id)["ask_expert"]["deliverable"] == "Said elsewhere."
+
+
+def test_an_expert_that_ends_too_late_answers_no_second_time(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
+) -> None:
+    turn_id = turn_of(ask(lead))
+    command = says({"ask_expert": {"expert_profile": "clerk", "question": "?", "await": True}}, "Pity.")
+    run(command)
+    desk.later(runtime.settings.turn_time + 1)
+    assert len(reap(runtime).timed_out) == 1
+    child = child_of(runtime, turn_id)
+    finish(desk, "Too late.")
+    assert run(command).message == "success"
+    assert calls(runtime, turn_id)["ask_expert"]["code"] == "tool_timeout"
+    assert desk.audited(child) == ["report-dropped"]
+
+
+def test_an_expert_that_fails_answers_with_an_error(runtime: Runtime, lead: str, ask: Ask, run: Run) -> None:
+    turn_id = turn_of(ask(lead))
+    command = says({"ask_expert": {"expert_profile": "clerk", "question": "?", "await": True}}, "Pity.")
+    run(command)
+    run("exit 3")
+    assert run(command).message == "success"
+    assert calls(runtime, turn_id)["ask_expert"]["code"] == "turn_failed"
+
+
+def test_the_call_that_asks_is_not_in_the_history_that_the_expert_reads(
+    runtime: Runtime, lead: str, ask: Ask, run: Run
+) -> None:
+    turn_id = turn_of(ask(lead))
+    history = {"expert_profile": "clerk", "question": "Right?", "include_history": True}
+    run(
+        says(
+            {"launch_principal": {"profile_name": "clerk", "instruction": "Go."}},
+            {"ask_expert": history},
+            "So.",
+        )
+    )
+    told = calls(runtime, turn_id)["ask_expert"]
+    cards = runtime.boxes.view(told["context_box_id"]).cards
+    assert [card.type for card in cards] == [
+        "agent.thought",
+        "tool.call",
+        "tool.result",
+        "task.instruction",
+        "meta.parent_pointer",
+    ]
+    assert card_text(cards[3].content) == "Right?"
+
+
+def test_calls_of_one_answer_are_answered_each_in_its_way(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
+) -> None:
+    turn_id = turn_of(ask(lead))
+    several = {
+        "delegate_async": TASK,
+        "ask_expert": {"expert_profile": "clerk", "question": "?", "await": True},
+        "provision_agent": {"profile": "clerk", "agent_id": "helper", "owner": None},
+    }
+    rest = run(says(several, "All."))
+    assert (rest.kind, len(rest.waiting)) == ("suspended", 1)
+    told = calls(runtime, turn_id)
+    assert set(told) == {"delegate_async", "provision_agent"}
+    assert told["provision_agent"] == {"status": "accepted", "agent_id": "helper", "action": "provision"}
+    assert runtime.roster.get("helper").owner_agent_id == "lead"
+
+
+BAD = [
+    ("delegate_async", "no object", "invalid_arguments", "the arguments are no JSON object"),
+    (
+        "delegate_async",
+        {**TASK, "target_strategy": "copy"},
+        "bad_request",
+        "delegate_async: target_strategy: expected 'new', 'reuse' or 'clone', found the string 'copy'",
+    ),
+    ("delegate_async", {**TASK, "context": "b"}, "bad_request", "delegate_async: context: unknown key"),
+    ("delegate_async", {**TASK, "instruction": " "}, "bad_request", "delegate_async: instruction: is blank"),
+    (
+        "delegate_async",
+        {**TASK, "target_ref": "nobody"},
+        "not_found",
+        "delegate_async: target_ref: no profile",
+    ),
+    (
+        "delegate_async",
+        {**TASK, "context_box_id": "00000000-0000-4000-8000-000000000000"},
+        "not_allowed",
+        "delegate_async: context_box_id: unauthorized box_id",
+    ),
+    ("delegate_async", {}, "bad_request", "delegate_async: 3 problems"),
+    (
+        "ask_expert",
+        {"expert_profile": "clerk", "question": "?", "await": "yes"},
+        "bad_request",
+        "ask_expert: await: ",
+    ),
+    (
+        "ask_expert",
+        {"expert_profile": "clerk", "question": "?", "awaits": True},
+        "bad_request",
+        "did you mean 'await'?",
+    ),
+    ("provision_agent", {"profile": "clerk", "agent_id": "a.b"}, "invalid_input", "the agent id 'a.b'"),
+    (
+        "provision_agent",
+        {"profile": "clerk", "agent_id": "scribe", "owner": "nobody"},
+        "not_found",
+        "no agent 'nobody'",
+    ),
+    ("fetch", {}, "unknown_tool", "no tool 'fetch' is offered to this agent"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "code", "message"), BAD)
+def test_a_bad_call_is_a_result_that_says_why_and_the_turn_goes_on(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, name: str, arguments: Any, code: str, message: str
+) -> None:
+    turn_id = turn_of(ask(lead))
+    agents = len(list(runtime.roster.list(AgentFilter())))
+    rest = run(says({name: arguments}, "Well."))
+    assert (rest.kind, rest.message) == ("ended", "success")
+    error = calls(runtime, turn_id)[name]
+    assert error["code"] == code
+    assert message in error["message"]
+    assert len(list(runtime.roster.list(AgentFilter()))) == agents
+
+
+def test_what_a_profile_does_not_name_is_not_called(
+    runtime: Runtime, add_profile: AddProfile, lead: str, ask: Ask, run: Run
+) -> None:
+    turn_id = turn_of(ask("scribe"))
+    run(says({"delegate_async": TASK}, "Well."))
+    assert calls(runtime, turn_id)["delegate_async"]["code"] == "unknown_tool"
+
+
+def test_depth_grows_with_each_delegation_and_ends_at_the_limit(
+    runtime: Runtime, lead: str, ask: Ask, run: Run
+) -> None:
+    again = {**TASK, "target_ref": "lead"}
+    ask(lead)
+    depths = []
+    for _ in range(20):
+        rest = run(says({"delegate_async": again}, "Done."))
+        told = calls(runtime, rest.agent_turn_id)["delegate_async"]
+        if "code" in told:
+            break
+        row = runtime.inbox.turn_row(told["agent_turn_id"])
+        assert row is not None
+        head = runtime.heads.get(told["agent_id"])
+        assert head is not None
+        assert head.active_recursion_depth == row.lineage.depth
+        depths.append(row.lineage.depth)
+    assert depths == list(range(1, 20))
+    assert told["code"] == "not_accepted"
+    assert "recursion_depth_exceeded" in told["message"]
+
+
+def test_what_another_deployment_registers_for_its_own_functions_is_no_tool(
+    runtime: Runtime, add_profile: AddProfile, cbx: Cbx, context_box: str
+) -> None:
+    elsewhere = Deployment(runtime.database.connection)
+    for name in (*INTERNAL_TOOLS, "look"):
+        elsewhere.tool(name)
+    assert len(ToolStore(runtime.database, PROJECT).all()) == len(INTERNAL_TOOLS) + 1
+
+    def offered() -> list[str]:
+        shown = cbx("render", "-b", context_box, "--profile", "all", "-o", "json").json()
+        return [tool["function"]["name"] for tool in shown["tools"]]
+
+    add_profile("all", allowed_tools=None)
+    assert offered() == ["look"]
+    add_profile("all", allowed_tools=None, allowed_internal_tools=["ask_expert", "submit_result"])
+    assert offered() == ["look", "ask_expert"]
+
+
+def test_what_is_stored_of_a_request_is_what_was_sent(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, cbx: Cbx, tmp_path: Any
+) -> None:
+    turn_id = turn_of(ask(lead))
+    run(f"tee {tmp_path}/request >/dev/null; printf done")
+    names = [tool["function"]["name"] for tool in json.loads((tmp_path / "request").read_text())["tools"]]
+    assert names == ["delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"]
+    verified = cbx("render", "--turn", turn_id, "--verify")
+    assert verified.code == 0, verified.err
+
+
+def test_own_handlers_are_those_whose_names_no_tool_can_have() -> None:
+    assert set(handlers.own_handlers()) <= INTERNAL_TOOLS
+    for handler in handlers.own_handlers().values():
+        assert handler.parameters["additionalProperties"] is False
+        assert isinstance(handler.tool, HandlerTool)
+    with pytest.raises(NotFound, match="did you mean 'ask_expert'"):
+        find_handler("ask_experts")
+
+
+# --- handlers of others
+
+
+def _odd(runtime: Runtime, caller: Any, arguments: dict[str, Any]) -> Any:
+    """A handler that writes, and then fails, or answers what cannot be stored."""
+    box_id = runtime.boxes.create([], title="left behind").box_id
+    match arguments["do"]:
+        case "fail":
+            raise RuntimeError("no luck")
+        case "collide":
+            raise Conflict("another transaction was in the way") from psycopg.errors.DeadlockDetected()
+        case "answer what is no JSON":
+            return {"at": object()}
+    return {"box_id": box_id, "who": caller.agent_id, "call": caller.parent.tool_call_id}
+
+
+ODD = Handler(name="odd", description="Odd.", parameters={"type": "object", "properties": {}}, function=_odd)
+
+
+@pytest.fixture
+def odd(monkeypatch: pytest.MonkeyPatch, add_profile: AddProfile, runtime: Runtime) -> None:
+    """The handler `odd` is installed, and the clerk may call it."""
+    known = {**handlers.own_handlers(), "odd": ODD}
+    find_handler.cache_clear()
+    monkeypatch.setattr(handlers, "own_handlers", lambda: known)
+    add_profile("clerk", allowed_internal_tools=["odd"])
+    box_id = runtime.database.connection.execute("SELECT profile_box_id FROM resource.profiles").fetchone()
+    runtime.database.connection.execute("UPDATE resource.project_agents SET profile_box_id = %s", box_id)
+    yield
+    find_handler.cache_clear()
+
+
+@pytest.mark.parametrize("do", ["fail", "answer what is no JSON"])
+@pytest.mark.usefixtures("odd")
+def test_a_handler_that_fails_leaves_nothing(runtime: Runtime, ask: Ask, run: Run, do: str) -> None:
+    turn_id = turn_of(ask())
+    rest = run(says({"odd": {"do": do}}, "Well."))
+    assert rest.message == "success"
+    assert calls(runtime, turn_id)["odd"]["code"] == "handler_failed"
+    titles = runtime.database.connection.execute(
+        "SELECT count(*) FROM cbx.box_info WHERE title = 'left behind'"
+    )
+    assert titles.fetchone() == (0,)
+
+
+@pytest.mark.usefixtures("odd")
+def test_what_another_transaction_was_in_the_way_of_is_tried_again(
+    runtime: Runtime, ask: Ask, run: Run
+) -> None:
+    turn_id = turn_of(ask())
+    with pytest.raises(Conflict, match="in the way"):
+        run(says({"odd": {"do": "collide"}}, "Well."))
+    assert calls(runtime, turn_id) == {}
+
+
+@pytest.mark.usefixtures("odd")
+def test_a_handler_knows_its_caller(runtime: Runtime, ask: Ask, run: Run) -> None:
+    turn_id = turn_of(ask())
+    run(says({"odd": {"do": "well"}}, "Well."))
+    told = calls(runtime, turn_id)["odd"]
+    assert told["who"] == "clerk"
+    assert told["call"] == runtime.turns.steps(turn_id)[0].tool_call_ids[0]
+
+
+# --- helpers
+
+
+def child_of(runtime: Runtime, turn_id: str) -> str:
+    [edge] = [each for each in runtime.turns.edges(turn_id) if each.source_agent_turn_id == turn_id]
+    assert edge.target_agent_turn_id is not None
+    return edge.target_agent_turn_id
+
+
+def _run_elsewhere(runtime: Runtime, turn_id: str, words: str) -> None:
+    """A worker of another program runs a turn, and tells nobody of cbx."""
+    row = runtime.inbox.turn_row(turn_id)
+    assert row is not None
+    turn = Turn(
+        agent_id=row.agent_id,
+        agent_turn_id=turn_id,
+        inbox_id=row.inbox_id,
+        turn_epoch=0,
+        profile_box_id=row.pointer("profile_box_id") or "",
+        context_box_id=row.pointer("context_box_id") or "",
+        output_box_id=row.pointer("output_box_id") or "",
+        trace_id=row.lineage.trace_id or "",
+        depth=row.lineage.depth,
+    )
+    program = Deployment(runtime.database.connection)
+    program.finish(program.begin(program.now(turn)), words)

@@ -1,0 +1,75 @@
+"""Finding handlers: those of cbx, those of packages, and packages that are broken."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.execution.handlers import find_handler, handler_names, handler_tools, installed
+
+MODULE = """
+from cardbox_cli.execution.handlers import Handler
+SCHEMA = {"type": "object", "properties": {"b": {}, "aa": {}}}
+good = Handler(name="good", description="Good.", parameters=SCHEMA, function=lambda runtime, caller, arguments: 1)
+renamed = good
+odd_schema = Handler(name="odd_schema", description="", parameters={"type": "array"}, function=print)
+no_handler = print
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package whose handlers are good and bad."""
+    (tmp_path / "some_handlers.py").write_text(MODULE)
+    info = tmp_path / "some_handlers-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-handlers\nVersion: 1\n")
+    names = ("good", "renamed", "odd_schema", "no_handler", "absent", "ask_expert")
+    lines = [f"{name} = some_handlers:{name}" for name in names]
+    (info / "entry_points.txt").write_text("\n".join(["[cardbox_cli.handlers]", *lines]))
+    monkeypatch.syspath_prepend(tmp_path)
+    find_handler.cache_clear()
+    installed.cache_clear()
+    yield
+    find_handler.cache_clear()
+    installed.cache_clear()
+
+
+@pytest.mark.usefixtures("package")
+def test_one_of_a_package_is_found_and_shown_as_it_is_stored() -> None:
+    [tool] = handler_tools(["good"])
+    assert (tool.tool_name, tool.description) == ("good", "Good.")
+    assert list(tool.parameters["properties"]) == ["b", "aa"]
+    assert "good" in handler_names()
+
+
+@pytest.mark.usefixtures("package")
+def test_those_of_cbx_cannot_be_replaced() -> None:
+    assert find_handler("ask_expert").function.__module__.startswith("cardbox_cli.")
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("renamed", "it calls itself 'good'"),
+        ("odd_schema", "its parameters are no JSON Schema of type object"),
+        ("no_handler", "it is a builtin_function_or_method, no Handler"),
+        ("absent", "has no attribute 'absent'"),
+    ],
+)
+def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str) -> None:
+    assert handler_tools([name, "good"]) == handler_tools(["good"])
+    with pytest.raises(InvalidInput) as caught:
+        find_handler(name)
+    assert caught.value.message.startswith(f"the handler {name!r} of 'some_handlers:{name}' cannot be used: ")
+    assert why in caught.value.message
+
+
+def test_an_unknown_one_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(
+        NotFound, match="no handler 'delegate_asinc'; did you mean 'delegate_async'"
+    ) as caught:
+        find_handler("delegate_asinc")
+    assert "ask_expert" in (caught.value.hint or "")

@@ -1,0 +1,69 @@
+"""A server that somebody stopped stays down for those who were connected; one that crashed is started again."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.embedded import EmbeddedServer
+from tests.store.embedded.helpers import REPOSITORY, has_kept_row, until
+
+DOWN = "the embedded Postgres does not run: `cbx db start` starts it"
+
+
+def test_what_was_stopped_stays_down_and_what_crashed_comes_back(made_home: Path) -> None:
+    server = EmbeddedServer(made_home)
+    for _ in range(2):
+        with pytest.raises(DatabaseUnavailable) as raised:
+            server.reconnect()
+        assert raised.value.message == DOWN
+        assert not server.status().running
+    server.start()
+    pid = server.status().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+    with server.reconnect() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert server.status().pid not in (None, pid)
+    assert has_kept_row(server)
+
+
+def test_a_worker_waits_for_a_server_that_was_stopped(made_home: Path) -> None:
+    server = EmbeddedServer(made_home)
+    kept = {name: os.environ[name] for name in ("HOME", "PATH", "PYTHONPATH") if name in os.environ}
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "cardbox_cli", "worker", "run", "--exec", "true"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={**kept, "CBX_HOME": str(made_home), "CBX_POLL": "1"},
+    )
+    assert worker.stderr is not None
+    try:
+        assert "serves worker_generic" in next(line for line in worker.stderr if "serves" in line)
+        until(lambda: server.status().running and _has_worker(server))
+        assert server.stop()
+        assert f"warning: {DOWN}; trying again until it is back" in next(
+            line for line in worker.stderr if "trying again" in line
+        )
+        assert not server.status().running
+        server.start()
+        assert next(line for line in worker.stderr if "the database is back" in line)
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate(timeout=30)
+        assert worker.returncode == 0
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def _has_worker(server: EmbeddedServer) -> bool:
+    with server.reach() as connection:
+        [known] = connection.execute("SELECT to_regclass('cbx.workers') IS NOT NULL").fetchone() or [False]
+        return bool(known) and bool(connection.execute("SELECT FROM cbx.workers").fetchall())
