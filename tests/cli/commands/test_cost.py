@@ -278,3 +278,12 @@ def test_findings_in_real_conversations(cbx: Cbx, real_data: Path) -> None:
         codes = [each["code"] for each in cbx("cost", boxes[place], "-o", "json").json()["findings"]]
         found[place] = {code: codes.count(code) for code in codes}
     assert found == LOOKED_AT
+
+
+def test_the_places_of_a_box_name_tools_and_are_sorted_by_tokens(cbx: Cbx, conversation: str) -> None:
+    words = ("box", "show", conversation, "-o", "csv", "--no-header", "--columns", "#,tool,tokens")
+    rows = [line.split(",") for line in lines(cbx(*words, "--sort", "tokens:desc"))]
+    assert [row[1] for row in rows[:4]] == ["read"] * 4
+    tokens = [int(row[2].removeprefix("~")) for row in rows]
+    assert tokens == sorted(tokens, reverse=True)
+    assert {row[1] for row in rows[4:]} == {""}

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from cardbox_cli.cli.commands.render.source import Requests
 from cardbox_cli.cli.id_resolution import ResolvingTurns
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import parse_span
+from cardbox_cli.cli.parameters.requests import Requests
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.context.cost.series import Sent, conversation
