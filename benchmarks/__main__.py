@@ -19,6 +19,7 @@ from benchmarks import (
     cost,
     delegate,
     fork_join,
+    formats,
     ingest,
     load,
     pack,
@@ -33,8 +34,8 @@ from benchmarks.workbench import Workbench
 ROWS = [
     row
     for family in (
-        *(startup, commands, ingest, append, load, pack, render, cost, tokens, claim),
-        *(delegate, fork_join),
+        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens),
+        *(claim, delegate, fork_join),
     )
     for row in family.ROWS
 ]
