@@ -1,7 +1,7 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `source.py`'s, what is printed of it
-`explain.py`'s and `diff.py`'s.
+Owns the options and which go together. Which request is meant is `parameters/requests.py`'s, what is printed
+of it `explain.py`'s and `diff.py`'s.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Requests, Shown
+    from cardbox_cli.cli.parameters.requests import Requests, Shown
     from cardbox_cli.execution.requests.recorded import RecordedRequests
 
 
@@ -157,7 +157,7 @@ def command(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.commands.render.source import Requests
+    from cardbox_cli.cli.parameters.requests import Requests
 
     with session().database() as database, database.snapshot():
         requests = Requests(database, session().project_id, options=options, format=format_, profile=profile)
