@@ -25,7 +25,7 @@ from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.turns import TurnStore
+from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.views.turns import TurnRow
 
 # Steps whose id lists are held at once.

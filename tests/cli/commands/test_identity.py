@@ -347,7 +347,7 @@ REFUSED = [
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
         4,
         "error: 'notes' is no layer: their names end in '__context'\nhint: "
-        "framework__context, experience__context, knowledge__context, todo__context, compression__context, "
+        "framework__context, persona__context, memory__context, experience__context, knowledge__context, todo__context, compression__context, "
         "or one of your own\n",
     ),
     (
@@ -493,7 +493,9 @@ def test_a_profile_that_no_turn_could_end_by_is_told(cbx: Cbx, tmp_path: Path) -
     ]
     succeed(cbx("tool", "add", "submit"))
     assert warned(ends, "allowed_tools: null") == [f"{before} 'hand_in', {absent}"]
-    assert warned(ends, "allowed_tools: [submit]", "allowed_internal_tools: [hand_in]") == []
+    assert warned(ends, "allowed_tools: [submit]", "allowed_internal_tools: [hand_in]") == [
+        "warning: profile 'a': no handler 'hand_in' is installed here"
+    ]
     assert warned("allowed_tools: [none]", "require_result_fields: true") == []
     result = warned("require_result_fields: maybe")
     assert "require_result_fields: expected true or false, found the string 'maybe'" in result[0]
