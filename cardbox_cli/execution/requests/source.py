@@ -17,9 +17,9 @@ from cardbox_cli.model.execution.turns import Head, Step
 from cardbox_cli.model.identity import Tool, allowed_handlers
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.execution.inbox import InboxStore
+from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.tools import ToolStore
-from cardbox_cli.store.turns import TurnStore
 from cardbox_cli.store.views.turns import TurnRow
 
 

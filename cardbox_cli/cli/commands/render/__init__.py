@@ -1,7 +1,7 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `source.py`'s, what is printed of it
-`explain.py`'s and `diff.py`'s.
+Owns the options and which go together. Which request is meant is `parameters/requests.py`'s, what is printed
+of it `explain.py`'s and `diff.py`'s.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,6 +20,7 @@ from cardbox_cli.cli.parameters.types import (
     REQUEST_FORMAT,
     STEP,
     TURN,
+    OneOf,
 )
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -28,14 +29,14 @@ from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
+from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Requests, Shown
+    from cardbox_cli.cli.parameters.requests import Requests, Shown
     from cardbox_cli.execution.requests.recorded import RecordedRequests
 
 
@@ -106,6 +107,13 @@ def command(
     check: Annotated[
         bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
+    provider: Annotated[
+        str | None,
+        Option(
+            click_type=OneOf(lambda: HOSTS, what="provider"),
+            help="With --check, by the rules of a host that takes a provider's format: openai-compatible.",
+        ),
+    ] = None,
     explain: Annotated[
         bool, Option("--explain", help="Where each message comes from, and what was left out.")
     ] = False,
@@ -132,6 +140,8 @@ def command(
     """
     _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
     _check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
+    if provider is not None:
+        format_ = _format_of_host(provider, format_, check=check)
     has_steps = bool(turn or agent or chat)
     _check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
     if has_steps:
@@ -147,7 +157,7 @@ def command(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.commands.render.source import Requests
+    from cardbox_cli.cli.parameters.requests import Requests
 
     with session().database() as database, database.snapshot():
         requests = Requests(database, session().project_id, options=options, format=format_, profile=profile)
@@ -162,7 +172,7 @@ def command(
                 if of_turn is None
                 else requests.of_step(of_turn, at)
             )
-            answer = _request(shown, check=check, explain=explain, stats=stats)
+            answer = _request(shown, check=check, explain=explain, stats=stats, provider=provider)
     answer()
 
 
@@ -188,10 +198,10 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
     return partial(print_verified, turn.name, step, verified)
 
 
-def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool) -> Answer:
+def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provider: str | None) -> Answer:
     from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
 
-    asked = ((check, _check), (explain, print_explained), (stats, print_stats))
+    asked = ((check, partial(_check, provider=provider)), (explain, print_explained), (stats, print_stats))
     show = next((each for is_asked, each in asked if is_asked), _print)
     _announce_notes(shown.notes)
     return partial(show, shown)
@@ -234,6 +244,16 @@ def _check_sources(
         )
 
 
+def _format_of_host(provider: str, format_: str | None, *, check: bool) -> str:
+    """The format that a host takes. Raises UsageError for another, and without --check."""
+    taken = HOSTS[provider][0]
+    if not check:
+        raise UsageError("--provider is for --check", hint="add --check, or leave --provider out")
+    if format_ not in (None, taken):
+        raise UsageError(f"{provider} takes no {format_}", hint=f"leave --format out, or make it {taken}")
+    return taken
+
+
 def _check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool) -> None:
     """Raise UsageError for a step of no turn, and for steps that are named twice or not at all."""
     if at is not None and not has_steps:
@@ -249,11 +269,11 @@ def _check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool)
 # --- answers
 
 
-def _check(shown: "Shown") -> None:
+def _check(shown: "Shown", *, provider: str | None) -> None:
     from cardbox_cli.context.lint.check import lint
 
-    provider = provider_of(shown.format)
-    answer(lint(shown.entries, shown.request, provider, awaited=shown.awaited))
+    rules_of = provider or provider_of(shown.format)
+    answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
 def _print(shown: "Shown") -> None:

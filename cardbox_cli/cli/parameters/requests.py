@@ -1,4 +1,4 @@
-"""The requests that `cbx render` shows, as a command line names them: by boxes, a turn, an agent or a step.
+"""The requests that commands look at, as a command line names them: by boxes, a turn, an agent or a step.
 
 Reads, and composes: every request of a command line is made by one `Requests`, and so all are made alike.
 """
