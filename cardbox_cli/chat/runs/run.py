@@ -80,10 +80,10 @@ class ChatRunner:
         """Answer the newest unanswered message of a chat; where another run has it, wait for that.
 
         Raises NotFound where nothing is unanswered, Busy without `wait`, KeyboardInterrupt where it was
-        cancelled while it waited.
+        cancelled while it waited, DatabaseUnavailable where the database refuses to let a run begin.
         """
         with self._connections.own(self._cancellation.cancelled.is_set) as connection:
-            asked = self._attempt(connection, lambda room: _newest(room, chat_key))
+            asked = self._attempt(connection, lambda room: _newest(room, chat_key), insist=False)
             run = self._taken(connection, chat_key, wait=wait)
             if run is not None:
                 self._run(connection, run)
@@ -101,7 +101,7 @@ class ChatRunner:
         waits_for = None
         while True:
             try:
-                return self._attempt(connection, begin)
+                return self._attempt(connection, begin, insist=False)
             except Busy as busy:
                 if not wait:
                     raise
