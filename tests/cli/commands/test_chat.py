@@ -131,6 +131,7 @@ def test_a_run_that_fails_says_why_and_leaves_the_message(cbx: Cbx) -> None:
     assert result.code == 8
     assert result.error["message"].endswith("failed: the command ended with exit code 3")
     assert cbx("chat", "show", KEY, "-o", "json").json()["transcript"]["unanswered"] == 1
+    assert cbx("chat", "run", KEY, "--exec", "exit 3").out == ""
 
 
 def test_a_chat_that_is_busy_is_refused(cbx: Cbx, talked: None, database: Any) -> None:

@@ -187,8 +187,8 @@ def _tell(answered: "Answered", streaming: Streaming | None, *, interrupted: boo
 
 
 def _print_text(text: str, streaming: Streaming | None) -> None:
-    """Print an answer, unless all of it was shown as it came."""
+    """Print an answer, if there is one, unless all of it was shown as it came."""
     if streaming is not None:
         streaming.end_line()
-    if streaming is None or streaming.told.strip() != text.strip():
+    if text and (streaming is None or streaming.told.strip() != text.strip()):
         output.print_text(text)
