@@ -1,49 +1,16 @@
-"""What `cbx worker run` hands to the commands that it runs: variables by name, and the commands of tools."""
+"""The commands of tools that `cbx worker run` is given by a file."""
 
-import os
-import re
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
 
+from cardbox_cli.cli.parameters.command_environment import check_named, variables
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
-from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.execution.worker.commands.environment import passed_on
+from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand
-from cardbox_cli.settings import DATABASE_URL, HOME
 from cardbox_cli.store.connection.target import Target
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, environment: [SHOP_KEY]}`"
-
-
-def environment_of(names: Iterable[str], target: Target) -> dict[str, str]:
-    """The environment of all commands: the usual variables, and those that `names` names.
-
-    The database's address is the one that this worker uses, whatever it has it from, and so is its home.
-    Raises UsageError for one that is not set.
-    """
-    named = list(names)
-    environ = {**os.environ, **_places(target)}
-    for name in named:
-        _check_named("--env", name, environ)
-    return passed_on(named, environ)
-
-
-def _places(target: Target) -> dict[str, str]:
-    if target.conninfo:
-        return {DATABASE_URL.name: target.conninfo}
-    return {HOME.name: str(target.home)} if target.embedded else {}
-
-
-def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
-    if not _NAME.fullmatch(name):
-        hint = "name it alone: its value comes from the environment, where `ps` does not show it"
-        shown = name.partition("=")[0][:80]
-        raise UsageError(f"{option}: {shown!r} is not a variable's name alone", hint=hint)
-    if name not in environ:
-        raise UsageError(f"{option}: {name} is not set", hint="set it, or leave the option out")
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,7 +21,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_tool_commands(path: str, target: Target) -> dict[str, ToolCommand]:
     """The commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
-    environ = {**os.environ, **_places(target)}
+    environ = variables(target)
     return {name: _command(name, entry, environ) for name, entry in _entries(path).items()}
 
 
@@ -77,7 +44,7 @@ def _command(name: str, entry: Any, environ: dict[str, str]) -> ToolCommand:
     except msgspec.ValidationError as exc:
         raise InvalidInput(f"{place}: {exc}", hint=_EXAMPLE) from exc
     for variable in read.environment:
-        _check_named(place, variable, environ)
+        check_named(place, variable, environ)
     return ToolCommand(
         command=read.command,
         timeout=read.timeout,

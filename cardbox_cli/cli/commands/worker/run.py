@@ -83,7 +83,8 @@ def command(
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.cli.commands.worker.programs import environment_of, read_tool_commands
+    from cardbox_cli.cli.commands.worker.programs import read_tool_commands
+    from cardbox_cli.cli.parameters.command_environment import environment_of
     from cardbox_cli.execution.worker.commands.program import Program
     from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
     from cardbox_cli.execution.worker.worker import WorkerPlan
