@@ -103,7 +103,8 @@ def read_covering(database: Database, project_id: str, box_id: str, *, keep: int
         boxes = BoxStore(database, project_id)
         box = boxes.get(box_id)
         slots = boxes.slots(box.box_id)
-        found = compressing.covered(slots, keep, awaited_calls(database, project_id, box.box_id, slots))
+        awaited = awaited_calls(database, project_id, box.box_id, slots)
+        found = compressing.covered(_entries(boxes, box.box_id, slots), keep, awaited)
     return Covering(box=box, places=found.places, cards=found.cards)
 
 

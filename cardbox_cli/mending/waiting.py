@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.execution.turns import DISPATCHED, SUSPENDED
 from cardbox_cli.model.pairing import call_ids
 from cardbox_cli.store.box_use import BoxUseStore
@@ -52,4 +53,5 @@ def awaited_calls(database: Database, project_id: str, box_id: str, slots: Seque
         if slot.card is not None and slot.card.metadata.get("agent_turn_id") in writers
         for call_id in call_ids(slot.card)
     }
-    return frozenset(waiting | made)
+    answered = {slot.card.tool_call_id for slot in slots if slot.card and slot.card.type == TOOL_RESULT}
+    return frozenset(waiting | (made - answered))

@@ -67,6 +67,7 @@ def pack(
     check: "Check | None" = None,
     turn: Mapping[str, str] = {},
     profile: ProfileEntry | None = None,
+    fit: "Fit | None" = None,
 ) -> Packed:
     """Pack `arguments` by `recipe` into a new context box, for `profile` where the caller has it already.
 

@@ -271,17 +271,8 @@ def arrange(
 
 
 def fitted(plan: Plan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> Plan:
-    """The plan without the inherited cards that a fit leaves out, and with its notes.
-
-    Raises BadRequest where the arguments alone would not fit: what is new is never left out.
-    """
+    """The plan without the inherited cards that a fit leaves out, and with its notes."""
     dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
-    new = next((place for place in plan.cards if place.draft is not None and place.card_id in dropped), None)
-    if new is not None:
-        raise BadRequest(
-            f"the context does not fit: of what the recipe's {new.rule} brings nothing can be left out",
-            hint="allow more tokens, or shorten the argument",
-        )
     return msgspec.structs.replace(
         plan,
         cards=[

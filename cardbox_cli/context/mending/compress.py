@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.mending.units import Unit, begins_late, units_of
+from cardbox_cli.context.mending.units import Unit, begins_late, brought_by_arguments, units_of
 from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import SUMMARY, TOOL_CALL
@@ -29,18 +30,19 @@ class Covered(msgspec.Struct, frozen=True):
     cards: list[Card]
 
 
-def covered(slots: Sequence[Slot], keep: int, awaited: Collection[str] = ()) -> Covered:
+def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> Covered:
     """What stands before the last `keep` messages and belongs to none of them.
 
-    System text stays, and so do what was asked last and calls without a result, `awaited` ones too. What is
-    left begins with what the user says. Raises InvalidInput where nothing could be covered.
+    System text stays, and what a recipe's arguments brought, what the user said last, and calls without a
+    result, `awaited` ones too. What is left begins with what the user says. Raises InvalidInput where nothing
+    could be covered.
     """
+    slots = [entry.slot for entry in entries]
     cards = _messages(slots)
     last = len(cards) - keep
-    unit_at = {place: unit for unit in units_of(cards) for place in unit.places}
-    gone = {
-        place for unit in units_of(cards) if not _stays(unit, cards, last, awaited) for place in unit.places
-    }
+    units = units_of(cards, brought_by_arguments(entries))
+    unit_at = {place: unit for unit in units for place in unit.places}
+    gone = {place for unit in units if not _stays(unit, cards, last, awaited) for place in unit.places}
     while gone and (late := begins_late(cards, gone)) is not None:
         unit = unit_at[late]
         if _stays(unit, cards, len(cards), awaited):

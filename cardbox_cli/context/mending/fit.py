@@ -13,7 +13,7 @@ from cardbox_cli.context.inspection.costs import Costs
 from cardbox_cli.context.lint.history import LONG
 from cardbox_cli.context.mending.changes import Change
 from cardbox_cli.context.mending.rewriting import rewritten
-from cardbox_cli.context.mending.units import Unit, begins_late, units_of
+from cardbox_cli.context.mending.units import Unit, begins_late, brought_by_arguments, units_of
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Encode, Omitted, Request
 from cardbox_cli.errors import InvalidInput
@@ -57,6 +57,11 @@ def fit(request: Request, most: int, strategy: Strategy, *, encode: Encode, auth
                 break
             fitting.note(place, text, strategy)
     fitting.drop_oldest(most)
+    if fitting.is_empty:
+        raise InvalidInput(
+            f"nothing of the request would be left in {most} tokens: the user has asked nothing",
+            hint="allow more, or add what is asked",
+        )
     if fitting.tokens > most:
         raise InvalidInput(
             f"what never goes of the request takes {fitting.shown} tokens, and {most} are allowed",
@@ -93,6 +98,11 @@ class _Fitting:
     def shown(self) -> str:
         """The tokens that it takes now, for people."""
         return f"{'~' if self._estimated else ''}{self.tokens}"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all messages that there were are gone."""
+        return bool(self._cards) and len(self._gone) == len(self._request.messages)
 
     def largest(self) -> Iterator[tuple[int, str]]:
         """The results, the largest first, but for those that the model is about to read; and their notes."""
@@ -137,7 +147,7 @@ class _Fitting:
 
     def drop_oldest(self, most: int) -> None:
         """Leave out units from the oldest until no more than `most` is left and the user begins."""
-        units = units_of(self._cards)
+        units = units_of(self._cards, brought_by_arguments(self._request.places.values()))
         unit_at = {place: unit for unit in units for place in unit.places}
         going = [unit for unit in units if not unit.stays]
         for unit in going if self.tokens > most else ():

@@ -1,16 +1,21 @@
 """What of a history goes or stays together: a call with its results, the parts of one message.
 
-Pure. What never goes is system text, and the last thing that the user said: that is what is asked.
+Pure. What never goes is system text, what a recipe's arguments brought, and the last thing that the user
+said: that is what is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
 from cardbox_cli.context import sources
+from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 from cardbox_cli.model.pairing import exchanges
+
+# How packing names the rules that make cards of arguments.
+_ARGUMENTS = "pack_arguments"
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -20,13 +25,22 @@ class Unit(msgspec.Struct, frozen=True):
     stays: bool
 
 
-def units_of(cards: Sequence[Card]) -> list[Unit]:
-    """The units of a history, the oldest first."""
+def brought_by_arguments(entries: Iterable[RequestEntry]) -> frozenset[str]:
+    """The cards that a recipe made of its arguments."""
+    return frozenset(entry.slot.card_id for entry in entries if (entry.rule or "").startswith(_ARGUMENTS))
+
+
+def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
+    """The units of a history, the oldest first; `keeps` are cards that never go, too."""
     asked = next((place for place in reversed(range(len(cards))) if is_user(cards[place])), None)
     return [
-        Unit(places, any(place == asked or cards[place].role in SYSTEM_ROLES for place in places))
+        Unit(places, any(place == asked or _stays(cards[place], keeps) for place in places))
         for places in _together(cards)
     ]
+
+
+def _stays(card: Card, keeps: Container[str]) -> bool:
+    return card.role in SYSTEM_ROLES or card.card_id in keeps
 
 
 def is_user(card: Card) -> bool:
