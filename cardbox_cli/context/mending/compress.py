@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.mending.units import Unit, begins_late, brought_by_arguments, units_of
+from cardbox_cli.context.mending.units import Unit, begins_late, brought_by_arguments, is_user, units_of
 from cardbox_cli.context.messages import never_a_message
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import InvalidInput
@@ -34,20 +34,15 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
     """What stands before the last `keep` messages and belongs to none of them.
 
     System text stays, and what a recipe's arguments brought, what the user said last, and calls without a
-    result, `awaited` ones too. What is left begins with what the user says. Raises InvalidInput where nothing
-    could be covered.
+    result, `awaited` ones too. What is left begins with what the user says, for which more may stay. Raises
+    InvalidInput where nothing could be covered.
     """
     slots = [entry.slot for entry in entries]
     cards = _messages(slots)
     last = len(cards) - keep
     units = units_of(cards, brought_by_arguments(entries))
-    unit_at = {place: unit for unit in units for place in unit.places}
-    gone = {place for unit in units if not _stays(unit, cards, last, awaited) for place in unit.places}
-    while gone and (late := begins_late(cards, gone)) is not None:
-        unit = unit_at[late]
-        if _stays(unit, cards, len(cards), awaited):
-            break
-        gone.update(unit.places)
+    going = [unit for unit in units if not _stays(unit, cards, last, awaited)]
+    gone = {place for unit in _before_a_question(going, cards) for place in unit.places}
     if not gone:
         raise InvalidInput(
             f"nothing stands before the last {keep} messages that a summary could stand for",
@@ -57,6 +52,16 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
     called = {call_id for place in gone for call_id in call_ids(cards[place])}
     places = [slot.position for slot in slots if slot.card_id in ids or _schedules(slot.card, called)]
     return Covered(places, [cards[place] for place in sorted(gone)])
+
+
+def _before_a_question(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
+    """Those of the units without which the user's words come first, where they came first before."""
+    while begins_late(cards, {place for unit in going for place in unit.places}) is not None:
+        asked = [place for unit in going for place in unit.places if is_user(cards[place])]
+        if not asked:
+            break
+        going = [unit for unit in going if unit.places[-1] < max(asked)]
+    return going
 
 
 def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], author_id: str) -> CardDraft:

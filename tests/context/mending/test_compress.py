@@ -17,7 +17,7 @@ from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import digest
 from cardbox_cli.model.cards import Card, card_of
-from cardbox_cli.model.pairing import call_ids
+from cardbox_cli.model.pairing import pair_calls
 from tests.context.lint.cards import call, places, result, system, thought, user
 
 CARDS = st.lists(
@@ -63,16 +63,22 @@ def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: l
     assert back == ids_of(entries)
     assert digest(map(by_id.get, back)) == digest(entry.slot.card for entry in entries)
     assert expanded([*ids, "later"], summary) == [*ids_of(entries), "later"]
-    left = [by_id[card_id] for card_id in ids if card_id in by_id]
-    calls = {call_id for card in left if card is not None for call_id in call_ids(card)}
-    gone = {card_id for card_id in ids_of(entries) if card_id not in ids}
-    for card_id in gone:
-        card = by_id[card_id]
-        # Of a pair both are covered, or neither; ids that repeat in other pairs say nothing.
-        assert card is not None
-        assert card.role != "system"
-        if len([each for each in by_id.values() if each and card.tool_call_id in call_ids(each)]) == 1:
-            assert card.tool_call_id not in calls
+    gone = {place for place, card_id in enumerate(ids_of(entries)) if card_id not in ids}
+    pairs = pair_calls([entry.slot.card for entry in first_places(entries)])
+    for answer, caller in pairs.results.items():
+        assert (answer in gone) == (caller in gone)
+
+
+def first_places(entries: list[RequestEntry]) -> list[Any]:
+    """The places; of an id that stands twice only the first has its card."""
+    seen: set[str] = set()
+    shown = []
+    for entry in entries:
+        is_first = entry.slot.card_id not in seen
+        seen.add(entry.slot.card_id)
+        slot = entry.slot if is_first else msgspec.structs.replace(entry.slot, card=None)
+        shown.append(msgspec.structs.replace(entry, slot=slot))
+    return shown
 
 
 def test_twice() -> None:
@@ -101,12 +107,12 @@ def test_where_the_list_was_changed_it_all_stands_where_the_summary_stood() -> N
 
 
 def test_open_calls_and_what_is_asked_stay() -> None:
-    entries = places(user("a"), thought(call("x")), user("b"))
-    assert summed(entries, 0)[0][1:] == ["k1", "k2"]
+    entries = places(user("a"), thought(text="b"), user("c"), thought(call("x")))
+    assert summed(entries, 0)[0][1:] == ["k2", "k3"]
     with pytest.raises(InvalidInput, match="nothing stands before"):
         covered(places(user("a"), thought(call("x"))), 0)
 
 
-def test_a_result_that_is_kept_keeps_its_call() -> None:
-    entries = places(user("a"), thought(call("x")), result("x"), user("b"))
-    assert covered(entries, 2).places == [0]
+def test_a_result_that_is_kept_keeps_its_call_and_what_asked_for_it() -> None:
+    talk = [user("first"), thought(text="yes"), user("a"), thought(call("x")), result("x"), user("b")]
+    assert covered(places(*talk), 2).places == [0, 1]
