@@ -1,7 +1,8 @@
 """How commands reach the use cases of execution: a runtime on the session's database."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.target import Target
 
 
 @contextmanager
@@ -42,6 +44,7 @@ def listener(worker_target: str | None) -> "Iterator[Listener]":
 def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
     """A project on a connection, its notifiers and events wired."""
     from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.orchestration.batches.manager import BatchManager
 
     return Runtime(
         database,
@@ -49,4 +52,19 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
         settings=settings,
         notify=wakeups.notifiers(database).notify,
         publish=wakeups.publish,
+        followers=(BatchManager(),),
     )
+
+
+def connecting(target: "Target") -> "Callable[[], Database]":
+    """Connects to a database again and again. An embedded server is started for the first time alone."""
+    from cardbox_cli.store.connection.database import Database
+
+    was_open = Event()
+
+    def connect() -> Database:
+        database = Database.open_target(target, again=was_open.is_set())
+        was_open.set()
+        return database
+
+    return connect

@@ -14,7 +14,7 @@ from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.mending import rewriting
 from cardbox_cli.context.mending.changes import Change, ChangeKind, Place, entries_of, new_place, places_of
-from cardbox_cli.context.mending.exchanges import calls_of, exchanges_of
+from cardbox_cli.context.mending.exchanges import Exchanges, calls_of, exchanges_of
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.request import RequestEntry, request_of
@@ -184,18 +184,17 @@ class _Mending:
         }
         if self._drop(orphans):
             return True
-        for at in sorted(torn, reverse=True):
-            if at in known.open and self._close(at, torn[at]):
-                return True
+        closing = [at for at in sorted(torn, reverse=True) if at in known.open]
+        if any([self._close(at, known, torn[at]) for at in closing]):
+            return True
         moved = False
         for at in sorted(torn):
             caller = exchanges_of(self.places).results.get(at)
             moved |= caller is not None and self._move(at, caller, torn[at])
         return moved
 
-    def _close(self, at: int, found: LintFinding) -> bool:
-        """End the open calls of a card, but for those that are awaited."""
-        known = exchanges_of(self.places)
+    def _close(self, at: int, known: Exchanges, found: LintFinding) -> bool:
+        """End the open calls of a card, but for those that are awaited; what stands before it stays there."""
         card, awaited = known.messages[at], self._wanted.awaited
         calls = calls_of(card)
         indexes = [index for index in known.open[at] if calls[index]["id"] not in awaited]

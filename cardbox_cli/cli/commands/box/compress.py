@@ -80,7 +80,7 @@ def command(
 
 def _made_by(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
     """What the command prints. Raises ServiceUnavailable where it fails; then nothing is written."""
-    from cardbox_cli.cli.parameters.command_environment import environment_of
+    from cardbox_cli.cli.parameters.programs import environment_of
     from cardbox_cli.execution.worker.commands.command import run_command
     from cardbox_cli.execution.worker.redaction import redacted
     from cardbox_cli.mending.mend import text_of

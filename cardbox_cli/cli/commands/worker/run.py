@@ -1,10 +1,9 @@
 """`cbx worker run`."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -12,7 +11,7 @@ from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
-from cardbox_cli.cli.runtime import wired
+from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
@@ -23,10 +22,7 @@ from cardbox_cli.store.connection.target import Target
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.worker.answers import AnswerMode
-    from cardbox_cli.execution.worker.commands.program import Program
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
-    from cardbox_cli.store.connection.database import Database
 
 
 @verb(
@@ -83,30 +79,22 @@ def command(
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.cli.commands.worker.programs import read_tool_commands
-    from cardbox_cli.cli.parameters.command_environment import environment_of
-    from cardbox_cli.execution.worker.commands.program import Program
-    from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
+    from cardbox_cli.cli.parameters.programs import environment_of, program_of
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
     where = session().target()
-    commands = ToolCommands(
-        {} if tools is None else read_tool_commands(tools, where),
-        trusts_stored=where.is_ours_alone or trust_stored_commands,
-    )
-    program = Program(
-        command=exec_,
+    program = program_of(
+        exec_,
+        where,
+        settings,
         format=format_,
+        answers=answers,
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
-        max_steps=settings.max_steps,
-        stderr_kept=settings.stderr_kept,
         environment=environment_of(env or (), where),
-        answers=cast("AnswerMode", answers),
-        max_tool_calls=settings.max_tool_calls,
-        turn_time=settings.turn_time,
-        tools=commands,
+        tools=tools,
+        trusts_stored=trust_stored_commands,
     )
     plan = WorkerPlan(
         target=target,
@@ -116,19 +104,7 @@ def command(
         mode="once" if once else "drain" if drain else "serve",
         grace=grace,
     )
-    _check_program(program)
     return _serve(plan, settings)
-
-
-def _check_program(program: "Program") -> None:
-    from cardbox_cli.execution.worker.commands.lookup import missing_program
-
-    missing = missing_program(program.command, program.environment)
-    if missing is not None:
-        raise UsageError(
-            f"--exec: there is no program {missing!r}",
-            hint="check its name, and the PATH: each turn would fail",
-        )
 
 
 def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
@@ -152,7 +128,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
         worker = Worker(
             plan,
             settings,
-            connect=_connecting(target),
+            connect=connecting(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
             listener=listener,
@@ -164,20 +140,6 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
-
-
-def _connecting(target: Target) -> "Callable[[], Database]":
-    """Connects to a database again and again. An embedded server is started for the first time alone."""
-    from cardbox_cli.store.connection.database import Database
-
-    was_open = Event()
-
-    def connect() -> Database:
-        database = Database.open_target(target, again=was_open.is_set())
-        was_open.set()
-        return database
-
-    return connect
 
 
 def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listener":

@@ -1,0 +1,139 @@
+"""What answers for a model, as a command line says it: the program of `cbx worker run` and of chats."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+
+from cardbox_cli.cli.parameters.inputs import read_text, source_name
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.execution.worker.commands.environment import passed_on
+from cardbox_cli.execution.worker.commands.lookup import missing_program
+from cardbox_cli.execution.worker.commands.program import Program
+from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
+from cardbox_cli.settings import DATABASE_URL, HOME, Settings
+from cardbox_cli.store.connection.target import Target
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.worker.answers import AnswerMode
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, environment: [SHOP_KEY]}`"
+
+
+def check_command(command: str) -> None:
+    """Raise UsageError for a blank command of --exec."""
+    if not command.strip():
+        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+
+
+def program_of(
+    command: str,
+    target: Target,
+    settings: Settings,
+    *,
+    format: str,
+    answers: str,
+    options: ComposeOptions,
+    timeout: float,
+    environment: Mapping[str, str],
+    tools: str | None,
+    trusts_stored: bool,
+) -> Program:
+    """What runs by these options. Raises UsageError where there is no such program, or a variable is not set,
+    and InvalidInput for the file of --tools.
+    """
+    program = Program(
+        command=command,
+        format=format,
+        options=options,
+        timeout=timeout,
+        max_steps=settings.max_steps,
+        stderr_kept=settings.stderr_kept,
+        environment=environment,
+        answers=cast("AnswerMode", answers),
+        max_tool_calls=settings.max_tool_calls,
+        turn_time=settings.turn_time,
+        tools=ToolCommands(
+            {} if tools is None else read_tool_commands(tools, target),
+            trusts_stored=target.is_ours_alone or trusts_stored,
+        ),
+    )
+    missing = missing_program(program.command, program.environment)
+    if missing is not None:
+        raise UsageError(
+            f"--exec: there is no program {missing!r}",
+            hint="check its name, and the PATH: each turn would fail",
+        )
+    return program
+
+
+def environment_of(names: Iterable[str], target: Target) -> dict[str, str]:
+    """The environment of all commands: the usual variables, and those that `names` names.
+
+    The database's address is the one that this worker uses, whatever it has it from, and so is its home.
+    Raises UsageError for one that is not set.
+    """
+    named = list(names)
+    environ = {**os.environ, **_places(target)}
+    for name in named:
+        _check_named("--env", name, environ)
+    return passed_on(named, environ)
+
+
+def _places(target: Target) -> dict[str, str]:
+    if target.conninfo:
+        return {DATABASE_URL.name: target.conninfo}
+    return {HOME.name: str(target.home)} if target.embedded else {}
+
+
+def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
+    if not _NAME.fullmatch(name):
+        hint = "name it alone: its value comes from the environment, where `ps` does not show it"
+        shown = name.partition("=")[0][:80]
+        raise UsageError(f"{option}: {shown!r} is not a variable's name alone", hint=hint)
+    if name not in environ:
+        raise UsageError(f"{option}: {name} is not set", hint="set it, or leave the option out")
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    command: Annotated[str, msgspec.Meta(pattern=r"\S")]
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    environment: list[str] = []
+
+
+def read_tool_commands(path: str, target: Target) -> dict[str, ToolCommand]:
+    """The commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
+    environ = {**os.environ, **_places(target)}
+    return {name: _command(name, entry, environ) for name, entry in _entries(path).items()}
+
+
+def _entries(path: str) -> dict[str, Any]:
+    from cardbox_cli.model.handwritten.documents import refusal
+    from cardbox_cli.model.handwritten.yaml_files import read_yaml
+
+    document = read_yaml(read_text(path), source_name(path))
+    if document.problems:
+        raise refusal(InvalidInput, document.source, document.problems)
+    if not isinstance(document.value, dict):
+        raise InvalidInput(f"--tools: {document.source} must be a mapping of tools", hint=_EXAMPLE)
+    return document.value
+
+
+def _command(name: str, entry: Any, environ: dict[str, str]) -> ToolCommand:
+    place = f"--tools: {name!r}"
+    try:
+        read = msgspec.convert({"command": entry} if isinstance(entry, str) else entry, _Entry)
+    except msgspec.ValidationError as exc:
+        raise InvalidInput(f"{place}: {exc}", hint=_EXAMPLE) from exc
+    for variable in read.environment:
+        _check_named(place, variable, environ)
+    return ToolCommand(
+        command=read.command,
+        timeout=read.timeout,
+        environment={variable: environ[variable] for variable in read.environment},
+        checks_arguments=True,
+    )
