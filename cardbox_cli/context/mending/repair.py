@@ -185,7 +185,8 @@ class _Mending:
         if self._drop(orphans):
             return True
         closing = [at for at in sorted(torn, reverse=True) if at in known.open]
-        if any([self._close(at, known, torn[at]) for at in closing]):
+        closed = [self._close(at, known, torn[at]) for at in closing]
+        if any(closed):
             return True
         moved = False
         for at in sorted(torn):
