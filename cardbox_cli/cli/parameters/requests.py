@@ -35,7 +35,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """A request to show, in some format: its name, what it is made of, and what must be said of it.
 
     `awaited` are the calls whose results are still to come, `idle` the options of composing that change
-    nothing, since it was sent before. `unknown` is what a comparison of it must say that it cannot know.
+    nothing, since it was `sent` before. `unknown` is what a comparison of it must say that it cannot know.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     awaited: list[str] = []
     notes: list[str] = []
     idle: list[str] = []
+    sent: bool = False
     unknown: list[str] = []
 
 
@@ -156,6 +157,7 @@ class Requests:
             awaited=found.awaited,
             notes=found.notes,
             idle=[] if found.step is None else _idle(self._typed, found.step),
+            sent=found.step is not None,
             unknown=[] if found.step is None else _unknown(found.step),
         )
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from typer import Option
 
-from cardbox_cli.cli.parameters import composing
+from cardbox_cli.cli.parameters import composing, fitting
 from cardbox_cli.cli.parameters.types import (
     AGENT,
     BOX,
@@ -33,6 +34,7 @@ from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_name
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.requests.request import NEXT
+from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     "cbx render --profile writer --box $CONTEXT_BOX --model gpt-4o | curl … -d @-",
     "cbx render --box 8b1f22c0 --format anthropic --check -o json",
     "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache",
+    "cbx render --box 8b1f22c0 --max-tokens 8000 --fit largest-results",
     "cbx render --turn @last --explain",
     "cbx render --turn 1d5c8f72 --at 2 --verify",
     "cbx render --turn 1d5c8f72 --diff 1 next",
@@ -104,6 +107,8 @@ def command(
     process: composing.ProcessKind = None,
     share: composing.Share = None,
     layout: composing.LayoutName = None,
+    max_tokens: fitting.MaxTokens = None,
+    fit: fitting.FitStrategy = None,
     check: Annotated[
         bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
@@ -146,6 +151,9 @@ def command(
     _check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
     if has_steps:
         composing.check_query(query)
+    budget = fitting.budget(max_tokens, fit)
+    if budget is not None and (diff is not None or verify):
+        raise UsageError("--max-tokens is for one request, to be sent", hint="leave it out")
     options = composing.options(
         model=model,
         query=query,
@@ -172,6 +180,8 @@ def command(
                 if of_turn is None
                 else requests.of_step(of_turn, at)
             )
+            if budget is not None:
+                shown = _fitted(shown, budget)
             answer = _request(shown, check=check, explain=explain, stats=stats, provider=provider)
     answer()
 
@@ -205,6 +215,28 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provide
     show = next((each for is_asked, each in asked if is_asked), _print)
     _announce_notes(shown.notes)
     return partial(show, shown)
+
+
+def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
+    """The request within the budget. Raises UsageError for a step that has been sent."""
+    from cardbox_cli.context.formats import encoder_of
+    from cardbox_cli.context.mending.fit import fit
+
+    if shown.sent:
+        raise UsageError(
+            "--max-tokens changes nothing: the step is shown as it was sent",
+            hint="--at next composes the next one",
+        )
+    fitted = fit(
+        shown.request,
+        budget.most,
+        budget.strategy,
+        encode=encoder_of(shown.format),
+        author_id=OPERATOR,
+    )
+    return msgspec.structs.replace(
+        shown, request=fitted.request, notes=[*shown.notes, *fitting.notes(fitted)]
+    )
 
 
 def _announce_notes(notes: Iterable[str]) -> None:
