@@ -25,7 +25,7 @@ from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
-from cardbox_cli.execution.worker.handler_calls import answer_handlers
+from cardbox_cli.execution.worker.handler_calls import answer_handlers, ending_beside, refuse_calls
 from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.results import result_of
@@ -230,6 +230,10 @@ class Run:
     def _answer_calls(self, turn: TurnState, calls: list[ToolCall]) -> Outcome | None:
         """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
         self._attempt(lambda runtime: enter(runtime, turn))
+        ending = ending_beside(turn, calls)
+        if ending is not None:
+            self._attempt(partial(refuse_calls, turn=turn, calls=calls, ending=ending))
+            return self._complete(turn)
         handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
         waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:

@@ -4,11 +4,18 @@
 """
 
 from cardbox_cli.execution.handlers import Handler
-from cardbox_cli.orchestration.handlers import ask_expert, delegate_async, launch_principal, provision_agent
+from cardbox_cli.orchestration.handlers import (
+    ask_expert,
+    delegate_async,
+    launch_principal,
+    provision_agent,
+    submit_result,
+)
 
 HANDLERS: tuple[Handler, ...] = (
     delegate_async.HANDLER,
     launch_principal.HANDLER,
     ask_expert.HANDLER,
     provision_agent.HANDLER,
+    submit_result.HANDLER,
 )

@@ -83,7 +83,7 @@ class Requests:
         collector = collector_for(self._database, self._project_id, *box_ids)
         request = request_of(entries, self._options, encode=encode, collector=collector)
         if self._profile is not None:
-            request = msgspec.structs.replace(request, tools=self._tools(self._profile))
+            request = msgspec.structs.replace(request, tools=self._tools(self._profile, entries))
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -103,10 +103,15 @@ class Requests:
         profiles.refuse_lost_box(entry)
         return read_source(self._boxes, entry.profile_box_id)
 
-    def _tools(self, profile: Source) -> list[dict[str, Any]]:
+    def _tools(self, profile: Source, entries: Sequence[RequestEntry]) -> list[dict[str, Any]]:
         """What a worker would offer beside this profile."""
         cards = present_cards(profile.slots)
-        tools = known_tools(self._database, self._project_id, profile_of(cards))
+        tools = known_tools(
+            self._database,
+            self._project_id,
+            profile_of(cards),
+            present_cards(entry.slot for entry in entries),
+        )
         return tool_definitions(cards, tools)
 
     def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
