@@ -1,7 +1,8 @@
 """How commands reach the use cases of execution: a runtime on the session's database."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.target import Target
 
 
 @contextmanager
@@ -50,3 +52,17 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
         notify=wakeups.notifiers(database).notify,
         publish=wakeups.publish,
     )
+
+
+def connecting(target: "Target") -> "Callable[[], Database]":
+    """Connects to a database again and again. An embedded server is started for the first time alone."""
+    from cardbox_cli.store.connection.database import Database
+
+    was_open = Event()
+
+    def connect() -> Database:
+        database = Database.open_target(target, again=was_open.is_set())
+        was_open.set()
+        return database
+
+    return connect

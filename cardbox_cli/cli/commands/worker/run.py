@@ -1,9 +1,8 @@
 """`cbx worker run`."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event
 from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
@@ -12,7 +11,7 @@ from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
-from cardbox_cli.cli.runtime import wired
+from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.answers import AnswerMode
-    from cardbox_cli.execution.worker.commands.program import Program
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
-    from cardbox_cli.store.connection.database import Database
 
 
 @verb(
@@ -83,7 +80,7 @@ def command(
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.cli.commands.worker.programs import environment_of, read_tool_commands
+    from cardbox_cli.cli.parameters.programs import check_program, environment_of, read_tool_commands
     from cardbox_cli.execution.worker.commands.program import Program
     from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
     from cardbox_cli.execution.worker.worker import WorkerPlan
@@ -115,19 +112,8 @@ def command(
         mode="once" if once else "drain" if drain else "serve",
         grace=grace,
     )
-    _check_program(program)
+    check_program(program)
     return _serve(plan, settings)
-
-
-def _check_program(program: "Program") -> None:
-    from cardbox_cli.execution.worker.commands.lookup import missing_program
-
-    missing = missing_program(program.command, program.environment)
-    if missing is not None:
-        raise UsageError(
-            f"--exec: there is no program {missing!r}",
-            hint="check its name, and the PATH: each turn would fail",
-        )
 
 
 def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
@@ -151,7 +137,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
         worker = Worker(
             plan,
             settings,
-            connect=_connecting(target),
+            connect=connecting(target),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=journal,
             listener=listener,
@@ -163,20 +149,6 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
-
-
-def _connecting(target: Target) -> "Callable[[], Database]":
-    """Connects to a database again and again. An embedded server is started for the first time alone."""
-    from cardbox_cli.store.connection.database import Database
-
-    was_open = Event()
-
-    def connect() -> Database:
-        database = Database.open_target(target, again=was_open.is_set())
-        was_open.set()
-        return database
-
-    return connect
 
 
 def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listener":

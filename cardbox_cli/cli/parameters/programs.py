@@ -1,4 +1,4 @@
-"""What `cbx worker run` hands to the commands that it runs: variables by name, and the commands of tools."""
+"""What turns are run by, as it is given: a program that is there, variables by name, tools' commands."""
 
 import os
 import re
@@ -10,6 +10,8 @@ import msgspec
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.commands.environment import passed_on
+from cardbox_cli.execution.worker.commands.lookup import missing_program
+from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand
 from cardbox_cli.settings import DATABASE_URL, HOME
 from cardbox_cli.store.connection.target import Target
@@ -29,6 +31,16 @@ def environment_of(names: Iterable[str], target: Target) -> dict[str, str]:
     for name in named:
         _check_named("--env", name, environ)
     return passed_on(named, environ)
+
+
+def check_program(program: Program) -> None:
+    """Raise UsageError where the command of the model cannot be found."""
+    missing = missing_program(program.command, program.environment)
+    if missing is not None:
+        raise UsageError(
+            f"--exec: there is no program {missing!r}",
+            hint="check its name, and the PATH: each turn would fail",
+        )
 
 
 def _places(target: Target) -> dict[str, str]:
