@@ -152,6 +152,8 @@ INBOX_ROW = Completed("INBOX", _stored("recent_inbox", short=True))
 PROFILE = Completed("PROFILE", _profiles)
 RECIPE = Completed("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
+HTML = "html"
+RENDERED_FORMAT = OneOf(lambda: [*_request_formats(), HTML], what="format")
 SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
 STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
 TARGET = Completed(

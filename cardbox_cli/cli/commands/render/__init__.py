@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.parameters import composing
-from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, PROFILE, REQUEST_FORMAT, STEP, TURN
+from cardbox_cli.cli.parameters.types import (
+    AGENT,
+    BOX,
+    BOX_OR_TURN,
+    HTML,
+    PROFILE,
+    RENDERED_FORMAT,
+    STEP,
+    TURN,
+)
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     "cbx render --box 8b1f22c0 --format anthropic --check -o json",
     "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache",
     "cbx render --turn @last --explain",
+    "cbx render --turn @last --format html > request.html",
     "cbx render --turn 1d5c8f72 --at 2 --verify",
     "cbx render --turn 1d5c8f72 --diff 1 next",
     "cbx render --profile writer --diff 8b1f22c0 77ab01de",
@@ -75,8 +85,9 @@ def command(
         Option(
             "--format",
             "-f",
-            click_type=REQUEST_FORMAT,
-            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())} or text (to read). "
+            click_type=RENDERED_FORMAT,
+            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
+            "or html (a page with pictures). "
             "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
             f"{DEFAULT}, with --check the model's.",
         ),
@@ -116,7 +127,9 @@ def command(
     turn is shown as it was stored, any other request of one as cbx would compose it, which a note on stderr
     says.
     """
-    _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
+    is_page = format_ == HTML
+    asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
+    _check_answers(**asked, **{f"format {HTML}": is_page})
     _check_sources(box, turn, agent, profile, is_diff=diff is not None)
     _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
     if turn or agent:
@@ -135,7 +148,8 @@ def command(
     from cardbox_cli.cli.commands.render.source import Requests
 
     with session().database() as database, database.snapshot():
-        requests = Requests(database, session().project_id, options=options, format=format_, profile=profile)
+        wanted = None if is_page else format_
+        requests = Requests(database, session().project_id, options=options, format=wanted, profile=profile)
         of_turn = requests.turn(turn, agent)
         if diff is not None:
             answer = _difference(requests, diff, box or [], of_turn)
@@ -143,11 +157,15 @@ def command(
             answer = _verification(requests, of_turn, at)
         else:
             shown = (
-                requests.of_boxes(box or [], by_model=check)
+                requests.of_boxes(box or [], by_model=check or is_page)
                 if of_turn is None
                 else requests.of_step(of_turn, at)
             )
-            answer = _request(shown, check=check, explain=explain, stats=stats)
+            answer = (
+                _page(requests, shown, of_turn)
+                if is_page
+                else _request(shown, check=check, explain=explain, stats=stats)
+            )
     answer()
 
 
@@ -180,6 +198,13 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool) -> Answ
     show = next((each for is_asked, each in asked if is_asked), _print)
     _announce_notes(shown.notes)
     return partial(show, shown)
+
+
+def _page(requests: "Requests", shown: "Shown", turn: "TurnRequests | None") -> Answer:
+    from cardbox_cli.cli.commands.render.picture import picture_of, print_page
+
+    _announce_notes(shown.notes)
+    return partial(print_page, picture_of(requests, shown, turn))
 
 
 def _announce_notes(notes: Iterable[str]) -> None:

@@ -39,6 +39,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     format: str
+    step_id: str | None = None
     entries: list[RequestEntry]
     request: Request
     awaited: list[str] = []
@@ -149,6 +150,7 @@ class Requests:
         return Shown(
             name=f"{turn_id}, next step" if found.step is None else f"{turn_id}, {found.step.step_id}",
             format=found.format,
+            step_id=None if found.step is None else found.step.step_id,
             entries=found.entries,
             request=found.request,
             awaited=found.awaited,

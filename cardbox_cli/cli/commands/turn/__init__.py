@@ -12,7 +12,7 @@ VERBS = {
     "report": "Report the result of a tool call to a turn that waits.",
     "nudge": "Notify the workers of a turn again.",
     "retry": "Ask anew for a turn that ended otherwise than in success.",
-    "replay": "Ask for a turn again, by an agent of its own, and compare what came.",
+    "replay": "Run a turn again, and compare what came.",
     "fork": "Go on from a step of a turn, otherwise than it did.",
     "stop": "End a turn at once as canceled.",
     "reclaim": "Take a turn away from whoever runs it.",
