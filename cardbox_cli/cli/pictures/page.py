@@ -72,8 +72,12 @@ def table(label: str, names: Iterable[str], rows: Iterable[Iterable[Child]]) -> 
     """A table that scrolls sideways where it is too wide."""
     head = element("tr", *(element("th", name, scope="col") for name in names))
     body = (element("tr", *(element("td", cell) for cell in row)) for row in rows)
-    made = element("table", element("thead", head), element("tbody", *body))
-    return element("div", made, class_="wide", role="region", aria_label=label, tabindex=0)
+    return scrolled(label, element("table", element("thead", head), element("tbody", *body)))
+
+
+def scrolled(label: str, wide: Element) -> Element:
+    """What scrolls sideways where it is too wide, by the keyboard, too."""
+    return element("div", wide, class_="wide", role="region", aria_label=label, tabindex=0)
 
 
 def svg(label: str, width: float, height: float, *content: Child) -> Element:

@@ -96,13 +96,13 @@ def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element
     rows = [
         [
             element("span", _swatch(colours[each.layer]), f" {each.layer}"),
-            f"{each.messages:,}",
             _tokens(each.tokens, each.tokens_exact),
             f"{each.share:.1%}",
+            f"{each.messages:,}",
         ]
         for each in layers
     ]
-    return table("Layers", ("Layer", "Messages", "Tokens", "Share"), rows)
+    return table("Layers", ("Layer", "Tokens", "Share", "Messages"), rows)
 
 
 def _swatch(colour: str) -> Element:
@@ -146,7 +146,14 @@ def _growth(steps: Sequence[StepPicture], colours: Mapping[str, str]) -> Element
             boxes.append(box(index * wide, y, wide * 0.9, height, colours[layer.layer], tip))
     drawn = svg(f"Tokens of {len(steps)} steps by layer, up to {most:,}", _WIDTH, high, *boxes)
     drawn.set("class", "drawing tall")
-    rows = [[step.name, f"{len(step.account.messages):,}", f"{step.account.tokens:,}"] for step in steps]
+    rows = [
+        [
+            step.name,
+            f"{len(step.account.messages):,}",
+            _tokens(step.account.tokens, step.account.tokens_exact),
+        ]
+        for step in steps
+    ]
     return element("div", drawn, table("Steps", ("Step", "Messages", "Tokens"), rows))
 
 

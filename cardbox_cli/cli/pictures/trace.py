@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from cardbox_cli.cli.pictures.page import Element, box, drawing, element, page, section, svg, table
+from cardbox_cli.cli.pictures.page import Element, box, drawing, element, page, scrolled, section, svg, table
 from cardbox_cli.model.text.durations import duration
 
 _WIDTH, _LINE, _LEFT = 800.0, 26.0, 8.0
@@ -30,17 +30,17 @@ def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
     """The page of a trace."""
     rows = [
         [
-            f"{'· ' * depth}{turn.agent_turn_id}",
-            turn.agent_id,
+            f"{'· ' * depth}{turn.agent_id}",
             _outcome(turn),
             _took(turn),
+            turn.agent_turn_id,
         ]
         for depth, turn in _lines(tops)
     ]
     return page(
         f"Trace {trace_id or 'unknown'}",
-        section("Turns over time", _timeline(tops)),
-        section("Turns", table("Turns", ("Turn", "Agent", "Outcome", "Took"), rows)),
+        section("Turns over time", scrolled("Turns over time", _timeline(tops))),
+        section("Turns", table("Turns", ("Agent", "Outcome", "Took", "Turn"), rows)),
     )
 
 
