@@ -12,14 +12,30 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import append, claim, commands, delegate, ingest, load, pack, render, startup, tokens
+from benchmarks import (
+    append,
+    claim,
+    commands,
+    delegate,
+    fork_join,
+    formats,
+    ingest,
+    load,
+    pack,
+    render,
+    startup,
+    tokens,
+)
 from benchmarks.machine import Machine, describe_machine
 from benchmarks.measure import Measured, Row, Target, measure
 from benchmarks.workbench import Workbench
 
 ROWS = [
     row
-    for family in (startup, commands, ingest, append, load, pack, render, tokens, claim, delegate)
+    for family in (
+        *(startup, commands, ingest, append, load, pack, render, formats, tokens),
+        *(claim, delegate, fork_join),
+    )
     for row in family.ROWS
 ]
 

@@ -17,7 +17,7 @@ from cardbox_cli.store.profiles import ProfileStore
 _AT_ONCE = 100
 
 # One statement: an agent with its head and its edge, two cards in a context box, an output box, and the turn.
-_ROWS = """
+CHILD_ROWS = """
 WITH agent AS (
     INSERT INTO resource.project_agents
         (project_id, agent_id, profile_box_id, worker_target, owner_agent_id, metadata)
@@ -60,7 +60,7 @@ INSERT INTO cbx.turns (project_id, agent_turn_id, agent_id, output_start)
 VALUES (%(project)s, %(turn)s, %(agent)s, 0)
 """
 
-_TEXT = "Write the report"
+TEXT = "Write the report"
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def _against_plain(bench: Workbench) -> Iterator[tuple[Side, Side]]:
             settle(each)
         database.keep_plans()
         runtime = Runtime(database, PROJECT)
-        task = Task(target_strategy="new", target_ref="writer", instruction=_TEXT)
+        task = Task(target_strategy="new", target_ref="writer", instruction=TEXT)
 
         def ask() -> None:
             for _ in range(_AT_ONCE):
@@ -81,12 +81,12 @@ def _against_plain(bench: Workbench) -> Iterator[tuple[Side, Side]]:
 
         def write() -> None:
             for _ in range(_AT_ONCE):
-                plain.execute(_ROWS, _ids(entries[1].profile_box_id), prepare=True)
+                plain.execute(CHILD_ROWS, ids(entries[1].profile_box_id), prepare=True)
 
         yield Side(run=ask, units=_AT_ONCE), Side(run=write, units=_AT_ONCE)
 
 
-def _ids(profile_box_id: str) -> dict[str, object]:
+def ids(profile_box_id: str) -> dict[str, object]:
     """What one delegation writes: fresh ids, and contents of about the size."""
     names = ("agent", "edge", "turn", "instruction", "pointer")
     return {
@@ -94,8 +94,8 @@ def _ids(profile_box_id: str) -> dict[str, object]:
         "profile": profile_box_id,
         **{name: f"{name}_{uuid6.uuid7().hex}" for name in names},
         **{name: str(uuid6.uuid7()) for name in ("context", "output")},
-        "content": Jsonb({"__type__": "TextContent", "text": _TEXT}),
-        "metadata": Jsonb({"type": "task.instruction", "role": "user", "of": _TEXT * 10}),
+        "content": Jsonb({"__type__": "TextContent", "text": TEXT}),
+        "metadata": Jsonb({"type": "task.instruction", "role": "user", "of": TEXT * 10}),
     }
 
 

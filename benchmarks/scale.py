@@ -1,4 +1,5 @@
-"""`python -m benchmarks.scale`: every command on 1,000,000 cards beside the same on 10,000.
+"""`python -m benchmarks.scale`: every command on 1,000,000 cards beside the same on 10,000, and those of
+chats on one of 100,000 entries beside one of 1,000.
 
 Both databases lie on one throw-away server. Whole commands run in this process, each database on a
 connection that is kept, in turn: the start of a process, equal on both sides, would hide what differs.
@@ -14,12 +15,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+from benchmarks import scale_chats
 from benchmarks.scale_data import (
     CARDS_PER_BOX,
     PROJECT,
@@ -212,6 +215,27 @@ def measure_all(sides: tuple[Side, Side], recipe: Path) -> Iterator[Measured]:
         yield measure_command(command, sides)
 
 
+def measure_chats(sides: tuple[Side, Side]) -> Iterator[Measured]:
+    """The commands on chats: a long one on the large side, a short one on the other."""
+    lines = {
+        "chat transcript, last 30": "chat transcript {key}",
+        "chat show": "chat show {key}",
+        "chat list, 10": "chat list {key} --limit 10",
+        "chat load, a rare word": f"chat load {{key}} --query {scale_chats.RARE}",
+        "chat load, in every context": f"chat load {{key}} --query {scale_chats.FREQUENT}",
+        "chat load, a part of a word": f"chat load {{key}} --query {scale_chats.PIECE}",
+        "chat send": "chat send {key} hello",
+    }
+    keys = [scale_chats.chat_key(entries) for entries in (scale_chats.SMALL, scale_chats.LARGE)]
+    for name, line in lines.items():
+        small, large = (partial(_run, *at, line) for at in zip(sides, keys, strict=True))
+        yield measure(name, small, large, TARGET)
+
+
+def _run(side: Side, key: str, line: str, _: int) -> None:
+    side.run(line.format(key=key))
+
+
 @contextmanager
 def filled(server: EmbeddedServer, cards: int) -> Iterator[Side]:
     """A database of so many cards, and a shell on it."""
@@ -244,9 +268,21 @@ def compare(cards: int, show: Callable[[Measured], None]) -> list[Measured]:
                 for measured in measure_all((small, large), recipe):
                     show(measured)
                     found.append(measured)
+                for side, entries in ((small, scale_chats.SMALL), (large, scale_chats.LARGE)):
+                    _fill_chat(side, entries)
+                for measured in measure_chats((small, large)):
+                    show(measured)
+                    found.append(measured)
                 return found
         finally:
             server.destroy()
+
+
+def _fill_chat(side: Side, entries: int) -> None:
+    start = perf_counter()
+    with Database.connect(side.target) as database:
+        scale_chats.fill(database, entries)
+    _tell(f"wrote a chat of {entries:,} entries in {perf_counter() - start:.1f} s")
 
 
 def _tell(message: str) -> None:

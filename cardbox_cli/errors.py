@@ -99,6 +99,10 @@ class NotAccepted(CbxError, code="not-accepted", exit_code=6):
     """A dispatch was answered busy, rejected or error; `details["error_code"]` says why."""
 
 
+class Busy(CbxError, code="busy", exit_code=6):
+    """A run has the chat, and nobody wants to wait; `details` has the chat and the run."""
+
+
 class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):
     """The database cannot be reached, or refuses to work for us."""
 

@@ -158,6 +158,15 @@ TOOL_WAIT = Variable(
     0.1,
     365 * _DAY,
 )
+BATCH_DEADLINE = Variable(
+    "CBX_BATCH_DEADLINE",
+    "seconds",
+    900,
+    "After how long a batch that names no deadline ends as a timeout.",
+    0.1,
+    365 * _DAY,
+)
+MAX_TASKS = Variable("CBX_MAX_TASKS", "count", 8, "Tasks of a batch.", 1, 10_000)
 MAX_STEPS = Variable(
     "CBX_MAX_STEPS", "count", 8, "Calls of the model in a turn.", 1, 10_000, option="--max-steps"
 )
@@ -171,6 +180,14 @@ TURN_TIME = Variable(
     "How long a worker runs a turn, from when it took it up, before it ends as a timeout.",
     1,
     30 * _DAY,
+)
+CHAT_WINDOW = Variable(
+    "CBX_CHAT_WINDOW",
+    "count",
+    30,
+    "Entries of a chat's transcript that a run sees which has no context yet.",
+    0,
+    1000,
 )
 STDERR_KEPT = Variable(
     "CBX_STDERR_KEPT",
@@ -209,6 +226,9 @@ STEP = Variable("CBX_STEP", "text", None, "The step: one call of the model.")
 CONTEXT_BOX = Variable("CBX_CONTEXT_BOX", "text", None, "The box that the turn reads.")
 OUTPUT_BOX = Variable("CBX_OUTPUT_BOX", "text", None, "The box that the turn writes to.")
 TOOL_NAME = Variable("CBX_TOOL_NAME", "text", None, "The tool, for the command of a tool alone.")
+CHAT_KEY = Variable("CBX_CHAT_KEY", "text", None, "The chat, where a run of one is what goes on.")
+CHAT_RUN = Variable("CBX_CHAT_RUN", "text", None, "The run of the chat.")
+CHAT_EPOCH = Variable("CBX_CHAT_EPOCH", "count", None, "The run's epoch, which fences its replies.")
 COMMAND_ID = Variable("CBX_COMMAND_ID", "text", None, "The command: what was started with it ends with it.")
 TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the command of a tool alone.")
 
@@ -219,6 +239,7 @@ TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the 
 _OF_EXECUTION = (
     *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
     *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, MAX_TOOL_CALLS, TURN_TIME, STDERR_KEPT),
+    *(CHAT_WINDOW, BATCH_DEADLINE, MAX_TASKS),
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
@@ -228,7 +249,10 @@ PLACES = (
 TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
 IN_CONFIG_FILE = tuple(variable for variable in SETTINGS if variable.key is not None)
-BY_WORKER = (AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, COMMAND_ID, TOOL_NAME, TOOL_CALL_ID)
+BY_WORKER = (
+    *(AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, COMMAND_ID, TOOL_NAME, TOOL_CALL_ID),
+    *(CHAT_KEY, CHAT_RUN, CHAT_EPOCH),
+)
 BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG)
 
 
@@ -285,6 +309,9 @@ class Settings:
     max_tool_calls: int = MAX_TOOL_CALLS.default
     turn_time: float = TURN_TIME.default
     stderr_kept: int = STDERR_KEPT.default
+    chat_window: int = CHAT_WINDOW.default
+    batch_deadline: float = BATCH_DEADLINE.default
+    max_tasks: int = MAX_TASKS.default
 
     def __post_init__(self) -> None:
         _check({variable: getattr(self, field) for field, variable in EXECUTION.items()}, _FIELDS)

@@ -59,8 +59,14 @@ TABLES = [
     "cbx.leases",
     "cbx.workers",
     "cbx.logs",
+    "cbx.batches",
+    "cbx.batch_tasks",
     "cbx.audit",
     "cbx.project_settings",
+    "cbx.chats",
+    "cbx.chat_contexts",
+    "cbx.chat_runs",
+    "cbx.chat_steps",
     "cbx.schema_version",
 ]
 

@@ -44,6 +44,7 @@ def listener(worker_target: str | None) -> "Iterator[Listener]":
 def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
     """A project on a connection, its notifiers and events wired."""
     from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.orchestration.batches.manager import BatchManager
 
     return Runtime(
         database,
@@ -51,6 +52,7 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
         settings=settings,
         notify=wakeups.notifiers(database).notify,
         publish=wakeups.publish,
+        followers=(BatchManager(),),
     )
 
 

@@ -14,7 +14,7 @@ from cardbox_cli.context import layer_texts
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import layers
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.card_types import CARD_TYPES, STORED_LAYER, SUMMARY
+from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MEMORY, CHAT_PERSONA, STORED_LAYER, SUMMARY
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.todo import todo_items
 
@@ -23,6 +23,9 @@ LAYER_KEY = "layer"
 
 # The layers that boxes make without being asked, by the type of the cards that make them.
 _MAKERS = {name: known.layer for name, known in CARD_TYPES.items() if known.layer is not None}
+
+# Layers that are the texts of cards of one type, in their order.
+_JOINED = {layers.PERSONA: CHAT_PERSONA, layers.MEMORY: CHAT_MEMORY, layers.COMPRESSION: SUMMARY}
 
 # How many cards a search brings, and how many that the request holds anyway are passed over for them.
 _FOUND, _PASSED_OVER = 5, 100
@@ -153,8 +156,8 @@ class ContextCollector:
             items = todo_items(wanted.slots)
             ids = [item.card_id for item in items]
             return Layer(name=name, text=layer_texts.todo_text(items), card_ids=ids)
-        elif name == layers.COMPRESSION:
-            cards = _of_type(wanted.cards, SUMMARY)
+        elif name in _JOINED:
+            cards = _of_type(wanted.cards, _JOINED[name])
             text = "\n\n".join(card_text(card.content) for card in cards)
         return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
 
@@ -186,7 +189,7 @@ def _refusal(wanted: Collecting, name: str) -> str | None:
                 hint=f"leave it out, or name another --process; it may have {may_have}",
             )
         return f"the process {process.name} cannot have it"
-    if name == layers.FRAMEWORK or name in wanted.here.names:
+    if name in layers.UNSHARED or name in wanted.here.names:
         return None
     shares = process.shares if wanted.share is None else wanted.share
     is_requested = wanted.share is None and name in wanted.by_profile.names

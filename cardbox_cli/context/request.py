@@ -17,6 +17,8 @@ from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.model.boxes import REPLACED, Slot
 from cardbox_cli.model.card_types import (
+    CHAT_MEMORY,
+    CHAT_PERSONA,
     DELIVERABLE,
     INSTRUCTION,
     PARENT_POINTER,
@@ -48,7 +50,7 @@ OUTPUT = "output"
 _HANDED_OVER = frozenset({INSTRUCTION, RESULT_FIELDS, DELIVERABLE, PARENT_POINTER})
 
 # What is system text by its type, and whoever wrote it.
-_LAYERS = frozenset({SUMMARY, STORED_LAYER})
+_LAYERS = frozenset({SUMMARY, STORED_LAYER, CHAT_PERSONA, CHAT_MEMORY})
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -61,7 +61,7 @@ class Diagnoser:
         """Everything in the project that is not well; what waits behind an active turn is only counted."""
 
         def read() -> tuple[list[Snapshot], tuple[int, int]]:
-            return self.reader.at(self.store.suspects()), self.store.counts()
+            return self.reader.at(self.store.suspects(self.settings.unclaimed_time)), self.store.counts()
 
         try:
             snapshots, (active, queued) = read_or_say_why(self.reader, read)

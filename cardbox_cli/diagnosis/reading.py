@@ -18,7 +18,16 @@ from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.views.turn_page import summary
-from cardbox_cli.model.execution.diagnosis import BoxFacts, Child, Held, Lock, Place, Setup
+from cardbox_cli.model.execution.diagnosis import (
+    BatchFacts,
+    BoxFacts,
+    Child,
+    Held,
+    Lock,
+    Place,
+    Setup,
+    TaskFacts,
+)
 from cardbox_cli.model.execution.turns import OPEN, Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import LOCK_HELD, Settings
@@ -138,9 +147,12 @@ class _Facts:
         self.delivered = store.delivered(turns)
         self.freed = store.freed(agents)
         self.children: dict[str, list[Child]] = store.children(turns)
+        batches = store.batches(turns)
         asked = {child.agent_turn_id for group in self.children.values() for child in group}
+        asked |= {task.turn for batch in batches for task in batch.tasks if task.turn}
         views = TurnViews(store.database, store.project_id)
         self.turns = {turn.agent_turn_id: summary(turn) for turn in views.get_many({*turns, *asked})}
+        self.batches = [self._with_ends(batch) for batch in batches]
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
         self.results = store.results(turns, calls)
         self.arguments = store.arguments(turns, calls, ARGUMENTS_SHOWN + 1)
@@ -191,6 +203,7 @@ class _Facts:
             results=tuple(self.results.get(turn, [])),
             delivered=tuple(self.delivered.get(turn, [])),
             children=tuple(self._with_end(child) for child in self.children.get(turn, [])),
+            batches=tuple(batch for batch in self.batches if batch.source_turn_id == turn),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
             log=self.failure_logs.get(turn),
@@ -200,6 +213,15 @@ class _Facts:
             stored_commands=self.stored_commands,
             setup=self._setup(agent, pointers.get("profile", "")),
         )
+
+    def _with_ends(self, batch: BatchFacts) -> BatchFacts:
+        def with_end(task: TaskFacts) -> TaskFacts:
+            turn = self.turns.get(task.turn or "")
+            if turn is None:
+                return task
+            return msgspec.structs.replace(task, ended=turn.end_status, ended_at=turn.ended_at)
+
+        return msgspec.structs.replace(batch, tasks=tuple(map(with_end, batch.tasks)))
 
     def _with_end(self, child: Child) -> Child:
         turn = self.turns.get(child.agent_turn_id)

@@ -28,6 +28,7 @@ SUBJECTS = (
     "boxes",
     "configuration",
     "queue",
+    "batches",
     "waits",
     "leases",
     "tools",

@@ -15,6 +15,7 @@ from cardbox_cli.execution.requests.completeness import Lack, lacks
 from cardbox_cli.execution.views.turn_page import TurnSummary
 from cardbox_cli.model.execution.diagnosis import (
     AwaitedCall,
+    BatchFacts,
     BoxFacts,
     Child,
     Delivered,
@@ -61,15 +62,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `queue_length`: how many turns are queued for the turn's agent; `blocker` is what is known of the turn
     that the agent of a queued turn is at, `awaited` of the turns whose ends answer its open calls;
     `closes` is the cycle that the turn closes, in which each waits for the next and the last for the
-    first. `arguments` are the beginnings of what the calls of `waiting` were made with, as JSON, where their
-    cards are there. `loads`: how many live leases each worker has. `refused` are the errors that the lint
-    finds in what the turn asks its model next, or asked last before it failed, where that was looked at; so
-    it is with `step_pace` and `call_paces`, by tool. `incomplete_allowed`: the project lets turns run that
-    lack cards. `stored_commands` are the tools that are stored with a command. `log` is that of a failed
-    turn's last command of the model, or that failed. `locks` is None where they were not looked up.
+    first. `batches` are those that answer its calls. `arguments` are the beginnings of what the calls of
+    `waiting` were made with, as JSON, where their cards are there. `loads`: how many live leases each
+    worker has. `refused` are the errors that the lint finds in what the turn asks its model next, or asked
+    last before it failed, where that was looked at; so it is with `step_pace` and `call_paces`, by tool.
+    `incomplete_allowed`: the project lets turns run that lack cards. `stored_commands` are the tools that
+    are stored with a command. `log` is that of a failed turn's last command of the model, or that failed.
+    `locks` is None where they were not looked up.
 
-    `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves out.
-    `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
+    `foreign_rows` are the turn's inbox rows of types that other systems know alone, which `rows` leaves
+    out. `closed` are the tables that `role`, as whom we look, may not read; `read_only_by` is what makes
     everybody's transactions read-only. Where the turn is "", its agent is at none and not idle.
     """
 
@@ -98,6 +100,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     results: tuple[ResultCard, ...] = ()
     delivered: tuple[Delivered, ...] = ()
     children: tuple[Child, ...] = ()
+    batches: tuple[BatchFacts, ...] = ()
     call: AwaitedCall | None = None
     sharers: tuple[Sharer, ...] = ()
     refused: tuple[LintFinding, ...] = ()
@@ -358,19 +361,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def unattended(self) -> tuple[WaitingTool, ...]:
         """The unanswered calls of which no result is stored, and which no turn was asked to answer."""
         stored = {card.tool_call_id for card in self.results}
-        calls = (call for call in self.unanswered if call.tool_call_id not in stored)
+        joined = {batch.tool_call_id for batch in self.batches}
+        calls = (call for call in self.unanswered if call.tool_call_id not in stored | joined)
         return tuple(call for call in calls if not self.children_of(call))
 
     @cached_property
     def waits_for(self) -> tuple[Place, ...]:
         """The turns that must go on before this one can: its agent's, or those that answer its calls."""
         if self.suspended:
-            asked = (self.children_of(call) for call in self.unanswered)
-            # The one that was asked last answers the call.
-            last = (children[-1] for children in asked if children)
-            return tuple(
-                Place(child.agent_turn_id, child.agent_id) for child in last if child.end_status is None
-            )
+            # The one that was asked last answers the call; those of a batch answer it together.
+            asked = [*(self.children_of(call)[-1:] for call in self.unanswered)]
+            asked += (self.children_of(call, beside=True) for call in self.unanswered)
+            children = (child for some in asked for child in some if child.end_status is None)
+            return tuple(Place(child.agent_turn_id, child.agent_id) for child in children)
         if self.queued and self.head is not None and self.head.status != IDLE:
             at = self.head.active_agent_turn_id
             return () if at is None else (Place(at, self.agent_id),)
@@ -389,6 +392,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         mine = (cycle for cycle in closed if any(link.agent_turn_id == self.agent_turn_id for link in cycle))
         return next(mine, ())
 
-    def children_of(self, call: WaitingTool) -> tuple[Child, ...]:
-        """The turns whose end answers a call."""
-        return tuple(child for child in self.children if child.tool_call_id == call.tool_call_id)
+    def children_of(self, call: WaitingTool, *, beside: bool = False) -> tuple[Child, ...]:
+        """The turns whose end answers a call, or that answer it together, `beside` each other."""
+        children = (child for child in self.children if child.tool_call_id == call.tool_call_id)
+        return tuple(child for child in children if child.beside == beside)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from cardbox_cli.execution.following import Ended, Follower
 from cardbox_cli.execution.notifications.events import (
     Phase,
     Publish,
@@ -19,9 +20,10 @@ from cardbox_cli.execution.notifications.events import (
 )
 from cardbox_cli.execution.notifications.notifier import Wakeup, wakeup_for
 from cardbox_cli.model.execution.headers import traceparent_of
-from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Head, InboxRow
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Fence, Head, InboxRow
 from cardbox_cli.settings import Settings, settings_from
 from cardbox_cli.store.audit import AuditStore
+from cardbox_cli.store.batches import BatchStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -32,7 +34,10 @@ from cardbox_cli.store.turns import TurnStore
 
 
 class Runtime:
-    """One project on one database. `notify` and `publish` are called after commits; by default in vain."""
+    """One project on one database. `notify` and `publish` are called after commits; by default in vain.
+
+    `followers` are told of the ends and suspensions of turns in their transactions, and do what is due.
+    """
 
     def __init__(
         self,
@@ -42,6 +47,7 @@ class Runtime:
         settings: Settings | None = None,
         notify: Callable[[Wakeup], None] = lambda wakeup: None,
         publish: Publish | None = None,
+        followers: Sequence[Follower] = (),
     ) -> None:
         self.database = database
         self.project_id = project_id
@@ -53,6 +59,8 @@ class Runtime:
         self.turns = TurnStore(database, project_id)
         self.audit = AuditStore(database, project_id)
         self.roster = RosterStore(database, project_id)
+        self.batches = BatchStore(database, project_id)
+        self.followers = followers
         self._notify = notify
         self._publish = publish
         self._deferred: list[Callable[[], None]] = []
@@ -97,6 +105,16 @@ class Runtime:
     def after_commit(self, action: Callable[[], None]) -> None:
         """Do this when the outermost transaction has committed."""
         self._deferred.append(action)
+
+    def follow_end(self, ended: Ended) -> None:
+        """Tell all followers that a turn has ended, in the transaction of that."""
+        for follower in self.followers:
+            follower.turn_ended(self, ended)
+
+    def follow_suspension(self, fence: Fence) -> None:
+        """Tell all followers that a turn waits now, in the transaction of that."""
+        for follower in self.followers:
+            follower.turn_suspended(self, fence)
 
     def publish_state(self, head: Head, status: str, turn_epoch: int, **metadata: Any) -> None:
         """Publish, after the commit, that the turn of this head is in this state now."""

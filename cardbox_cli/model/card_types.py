@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from cardbox_cli.model.content import Content, ToolContent, content_from_value, fields_schema
-from cardbox_cli.model.layers import COMPRESSION, TODO
+from cardbox_cli.model.layers import COMPRESSION, MEMORY, PERSONA, TODO
 
 INSTRUCTION = "task.instruction"
 DELIVERABLE = "task.deliverable"
@@ -31,6 +31,9 @@ SUMMARY = "context.compression"
 STORED_LAYER = "context.layer"
 TODO_ITEM = "todo.item"
 CHAT_MESSAGE = "chat.message"
+CHAT_WINDOW = "chat.window"
+CHAT_PERSONA = "chat.persona"
+CHAT_MEMORY = "chat.memory"
 SESSION_EVENT = "session.event"
 
 # A message in every format; one in the format that it was imported from alone; never a message of its own.
@@ -84,6 +87,9 @@ CARD_TYPES: dict[str, CardType] = {
     ),
     TODO_ITEM: CardType("system", "nothing", f"belongs to the layer {TODO}", layer=TODO),
     CHAT_MESSAGE: CardType("user", is_knowledge=True),
+    CHAT_WINDOW: CardType("assistant"),
+    CHAT_PERSONA: CardType("system", "nothing", f"joins the layer {PERSONA}", layer=PERSONA),
+    CHAT_MEMORY: CardType("system", "nothing", f"is the layer {MEMORY}", layer=MEMORY),
     REASONING: CardType("assistant", "own-format", "thinking, sent only in formats that have a place for it"),
     ASIDE: CardType("assistant", "own-format", "blocks of one format, sent in that format alone"),
     SESSION_EVENT: CardType("system", "nothing", "an event of a session, no message"),

@@ -16,6 +16,8 @@ SUFFIX = "__context"
 
 SYSTEM_PROMPT = "system_prompt"
 FRAMEWORK = "framework__context"
+PERSONA = "persona__context"
+MEMORY = "memory__context"
 EXPERIENCE = "experience__context"
 KNOWLEDGE = "knowledge__context"
 TODO = "todo__context"
@@ -24,7 +26,10 @@ CHECKPOINT = "checkpoint_messages"
 QUERY = "query"
 
 # The layers that are texts, in their order; whatever else ends in the suffix follows them, sorted.
-CONTEXT_LAYERS = (FRAMEWORK, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
+CONTEXT_LAYERS = (FRAMEWORK, PERSONA, MEMORY, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
+
+# Those that the switch of sharing does not leave out: the framework's, and a chat's persona and memory.
+UNSHARED = frozenset({FRAMEWORK, PERSONA, MEMORY})
 
 ProcessName = Literal[
     "react",

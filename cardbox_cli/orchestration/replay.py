@@ -12,15 +12,16 @@ from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest
 from cardbox_cli.execution.provision import enrol
+from cardbox_cli.execution.requests.recorded import named_step
 from cardbox_cli.execution.requests.request import Source
 from cardbox_cli.execution.requests.source import source_of
 from cardbox_cli.execution.requests.step_snapshots import read_snapshot
-from cardbox_cli.execution.requests.steps import named_step
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.card_types import INSTRUCTION
 from cardbox_cli.model.cards import OPERATOR, draft_card
 from cardbox_cli.model.execution.turns import InboxRow, Step
 from cardbox_cli.model.identity import Agent
+from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.orchestration.targets import fresh_id
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
@@ -101,7 +102,9 @@ def _beginning(runtime: Runtime, turn: TurnRow, at: str | None) -> _Beginning:
         if start is None:
             start = runtime.turns.output_start(box.box_id, turn.agent_turn_id) or 0
         return _Beginning(_first(box, start), start)
-    step = named_step(runtime.turns.steps(turn.agent_turn_id), at, turn.agent_turn_id)
+    turn_id = turn.agent_turn_id
+    shows = f"`cbx turn show {argument(short_id(turn_id))}`"
+    step = named_step(runtime.turns.steps(turn_id), at, f"turn {turn_id!r}", shows)
     snapshot = read_snapshot(step.metadata)
     if snapshot is None:
         raise InvalidInput(

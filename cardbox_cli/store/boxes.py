@@ -93,12 +93,14 @@ class BoxStore(ProjectStore):
         *,
         allow_dangling: bool = False,
         fence: Fence | None = None,
+        of_chat: bool = False,
     ) -> int:
         """Append ids; the box's new length. Concurrent appends are serial, none is lost.
 
         Raises NotFound for an unknown box, or an id that is no card here unless that is allowed, and
-        BoxConflict for a box that a turn reads or writes. A turn itself appends to its output box with its
-        `fence`; then StaleEpoch is raised when that has fallen.
+        BoxConflict for a box that a turn reads or writes, or a chat has. A turn itself appends to its output
+        box with its `fence`; then StaleEpoch is raised when that has fallen. A use case that holds the head
+        of a chat says that the box is `of_chat`.
         """
         with self.database.transaction():
             if fence is not None:
@@ -113,7 +115,7 @@ class BoxStore(ProjectStore):
                 if not allow_dangling:
                     self._cards.refuse_absent(card_ids)
                 raise self._absent("box", box_id, _NO_BOX)
-            if fence is None:
+            if fence is None and not of_chat:
                 # Only now that the box is held: a turn may have been asked for until then.
                 self._use.refuse_change([_uuid(box_id)])
         return int(length)

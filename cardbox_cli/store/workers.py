@@ -5,6 +5,7 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.model.execution.turns import WorkerEntry
+from cardbox_cli.model.ids import unique
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
 
@@ -48,8 +49,10 @@ def due_projects(database: Database, target: str) -> list[str]:
 
 
 def unsettled_projects(database: Database, target: str) -> list[str]:
-    """The projects where something of a target is open: due, claimed, queued, or suspended."""
-    return database.column("unsettled_projects", target=target)
+    """The projects where something of a target is open: due, claimed, queued, or suspended; or a batch is."""
+    found = database.column("unsettled_projects", target=target)
+    batches = database.column("projects_with_open_batches") if database.keeps_batches else []
+    return unique([*found, *batches])
 
 
 class WorkerStore(ProjectStore):

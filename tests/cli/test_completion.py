@@ -25,7 +25,7 @@ NOWHERE = "host=127.0.0.1 port=1"
 
 class TestWhatIsOffered:
     def test_commands_with_their_help(self, offered: Offered) -> None:
-        assert offered("cbx b") == {"box": "Make, show, change and verify boxes of cards."}
+        assert offered("cbx bo") == {"box": "Make, show, change and verify boxes of cards."}
         assert list(offered("cbx ")) == list(root().entries)
 
     def test_verbs(self, offered: Offered) -> None:
@@ -163,6 +163,7 @@ class TestWhatIsOffered:
             ),
             *("M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]"),
             *("C[:desc]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),
+            *("JSON", "[CONTEXT]", "[NAME]", "[TEXT|@FILE]", "[KEY] TEXT"),
         }
         unknown = {
             (path, parameter.metavar)

@@ -112,6 +112,15 @@ def a_trigger_of_the_administrator(stage: Stage) -> dict[str, str]:
     return {}
 
 
+def a_chat_with_a_run(stage: Stage) -> dict[str, str]:
+    succeed(stage.cbx("chat", "send", "web-chat-1", "hello"))
+    stage.connection.execute(
+        "UPDATE cbx.chats SET run_id = 'run_1', epoch = 1, lease_expires_at = now() + interval '1 hour'"
+    )
+    stage.connection.commit()
+    return {}
+
+
 def a_command_with_a_bug(stage: Stage) -> dict[str, str]:
     stage.monkeypatch.setitem(COMMANDS, "explode", "Explode.")
     stage.monkeypatch.setitem(sys.modules, "cardbox_cli.cli.commands.explode", exploding)
@@ -393,6 +402,16 @@ TABLE = [
             "created": False,
         },
         quiet_as_text=True,
+    ),
+    Row(
+        errors.Busy,
+        a_chat_with_a_run,
+        ("chat", "run", "web-chat-1", "--exec", "true", "--no-wait"),
+        6,
+        "busy",
+        "chat 'web-chat-1' is busy: run run_1 goes on",
+        "without --no-wait the next run waits for it",
+        {"chat_key": "web-chat-1", "run_id": "run_1"},
     ),
     Row(
         errors.WaitedTooLong,

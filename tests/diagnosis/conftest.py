@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.execution.dispatch.caller import Caller
 from cardbox_cli.execution.dispatch.request import DispatchResult, Parent
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.queue.claims import Claimed, begin, claim
@@ -16,10 +17,14 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
 from cardbox_cli.execution.worker.steps import enter, read_turn
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.handwritten.batches import ForkJoin
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.orchestration.batches.creation import create_batch
+from cardbox_cli.orchestration.batches.manager import BatchManager
 from cardbox_cli.store import workers
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
@@ -140,6 +145,20 @@ class World:
         self.delegate(parent)
         return parent, self.wait_for_call()[0]
 
+    def fork(self, *, dispatched: bool = True, **options: Any) -> tuple[str, str]:
+        """A turn that waits for a batch of two children, and the batch."""
+        self.ask()
+        parent = self.suspend()
+        self.runtime.followers = (BatchManager(),)
+        caller = Caller(agent_id="clerk", parent=Parent(agent_turn_id=parent, tool_call_id=CALL))
+        given = {"target_strategy": "new", "target_ref": "clerk", "instruction": "Do it."}
+        asked = ForkJoin.model_validate({"tasks": [given, given], **options})
+        with self.runtime.transaction():
+            batch_id = create_batch(self.runtime, caller, asked).batch.batch_id
+            if not dispatched:
+                self.runtime._deferred.clear()
+        return parent, batch_id
+
     def report(self, turn: str, call: str = CALL) -> str:
         """The result of the call arrives; the report's row."""
         reported = report_result(self.runtime, turn, call, GOOD, source_agent_id="tool.search")
@@ -162,7 +181,9 @@ class World:
         if task.kind != "run":
             return None
         program = Program(command=command)
-        return Run(lambda action: action(self.runtime), task, program, CancellationToken(), owner=owner).run()
+        return Run(
+            lambda action: action(self.runtime), TurnLedger(task, owner=owner), program, CancellationToken()
+        ).run()
 
     # --- what can be seen
 

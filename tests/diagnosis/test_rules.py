@@ -20,6 +20,7 @@ from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.orchestration.batches.manager import BatchManager
 from cardbox_cli.store import workers
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.profiles import ProfileStore
@@ -826,6 +827,48 @@ def test_a_worker_that_claimed_a_turn_and_cannot_begin_it_says_why(world: World)
     assert "agent_steps" in found["evidence"][-1]["shows"]
 
 
+# --- batches
+
+
+@case("batch-overdue")
+def its_batch_is_past_its_deadline(world: World) -> str:
+    parent, _ = world.fork(deadline_seconds=60)
+    world.later(66)
+    return parent
+
+
+@case("batch-child-untold")
+def a_child_ends_where_nobody_knows_of_batches(world: World) -> str:
+    parent, _ = world.fork()
+    world.runtime.followers = ()
+    world.drain()
+    world.runtime.followers = (BatchManager(),)
+    world.later(6)
+    return parent
+
+
+@case("batch-not-dispatched")
+def its_maker_died_before_the_children_were_dispatched(world: World) -> str:
+    parent, _ = world.fork(dispatched=False)
+    world.later(31)
+    return parent
+
+
+@case("batch-not-reported")
+def its_batch_has_ended_untold(world: World) -> str:
+    parent, batch = world.fork()
+    world.runtime.followers = ()
+    world.drain()
+    world.runtime.followers = (BatchManager(),)
+    world.sql("UPDATE cbx.batch_tasks SET status = 'success'")
+    world.sql(
+        "UPDATE cbx.batches SET status = 'success', ended_at = now(), report_due = true WHERE batch_id = %(batch)s",
+        batch=batch,
+    )
+    world.later(6)
+    return parent
+
+
 # --- all of them
 
 
@@ -853,4 +896,5 @@ def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, br
 
 
 def test_every_rule_that_says_stuck_has_a_case() -> None:
-    assert {rule.name for rule in rules() if rule.verdict == "stuck"} == {*CASES, "database-lock"}
+    of_others = {"foreign-child-untold", "foreign-batch-overdue"}
+    assert {rule.name for rule in rules() if rule.verdict == "stuck"} == {*CASES, "database-lock", *of_others}

@@ -54,6 +54,7 @@ class Desk:
             deadline = runtime.database.now() + timedelta(seconds=seconds)
             runtime.heads.move(task.fence, "suspend", waiting=len(calls), deadline=deadline)
             assert runtime.inbox.consume([task.row.inbox_id], owner=self.owner)
+            runtime.follow_suspension(task.fence)
 
     def waiting(self, *calls: str, seconds: float = 300) -> ClaimedWork:
         """Take up a turn, and let it wait for these calls."""

@@ -44,7 +44,13 @@ def lead(runtime: Runtime, add_profile: AddProfile) -> str:
     add_profile(
         "lead",
         delegation_policy={"target_profiles": None, "target_tags": []},
-        allowed_internal_tools=["delegate_async", "launch_principal", "ask_expert", "provision_agent"],
+        allowed_internal_tools=[
+            "delegate_async",
+            "launch_principal",
+            "ask_expert",
+            "fork_join",
+            "provision_agent",
+        ],
     )
     provision(runtime.database, PROJECT, AgentRequest(agent_id="lead", profile_name="lead"))
     return "lead"

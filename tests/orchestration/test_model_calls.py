@@ -271,7 +271,7 @@ def test_what_is_stored_of_a_request_is_what_was_sent(
     turn_id = turn_of(ask(lead))
     run(f"tee {tmp_path}/request >/dev/null; printf done")
     names = [tool["function"]["name"] for tool in json.loads((tmp_path / "request").read_text())["tools"]]
-    assert names == ["delegate_async", "launch_principal", "ask_expert", "provision_agent"]
+    assert names == ["delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"]
     verified = cbx("render", "--turn", turn_id, "--verify")
     assert verified.code == 0, verified.err
 

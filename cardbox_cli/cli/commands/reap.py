@@ -13,7 +13,8 @@ def command() -> None:
 
     Expired leases make their rows due again, or dead after too many tries; a result whose report was lost is
     reported; a passed deadline becomes a timeout report; a turn that is queued on an idle agent is promoted;
-    workers are notified again of what none came for.
+    children of batches are dispatched or stopped, and batches end; workers are notified again of what none
+    came for.
     """
     from cardbox_cli.execution.recovery.reaping import reap
 
@@ -26,6 +27,9 @@ def command() -> None:
         ("reported", ", ".join(reaped.reported) or None),
         ("failed", ", ".join(reaped.failed) or None),
         ("promoted", ", ".join(reaped.promoted) or None),
+        ("dispatched", ", ".join(reaped.dispatched) or None),
+        ("stopped", ", ".join(reaped.stopped) or None),
+        ("batches ended", ", ".join(reaped.batches) or None),
         ("notified", ", ".join(reaped.notified) or None),
         ("trouble", "; ".join(reaped.troubles) or None),
     )

@@ -5,7 +5,19 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.parameters.types import AGENT, BOX, CARD, FILE, INBOX_ROW, TOOL, TURN, OneOf, Seconds
+from cardbox_cli.cli.parameters.types import (
+    AGENT,
+    BATCH,
+    BOX,
+    CARD,
+    CHAT,
+    FILE,
+    INBOX_ROW,
+    TOOL,
+    TURN,
+    OneOf,
+    Seconds,
+)
 
 _AN_ID = "An id, 4 or more characters of its beginning or end or of what tables show"
 
@@ -15,8 +27,13 @@ CardIds = Annotated[
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
+BatchId = Annotated[str, Argument(click_type=BATCH, help=f"{_AN_ID}.")]
 LastTurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}. Default: @last.")]
 ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
+ChatKey = Annotated[
+    str,
+    Argument(click_type=CHAT, help="The chat's key, such as telegram-chat-42 or telegram-chat-42-topic-7."),
+]
 InboxId = Annotated[str, Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]
 
 ExpectEpoch = Annotated[int, Option(metavar="N", help="The epoch that you saw; refused when it is another.")]

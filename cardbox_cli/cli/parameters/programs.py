@@ -1,23 +1,74 @@
-"""What turns are run by, as it is given: a program that is there, variables by name, tools' commands."""
+"""What answers for a model, as a command line says it: the program of `cbx worker run` and of chats."""
 
 import os
 import re
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.commands.environment import passed_on
 from cardbox_cli.execution.worker.commands.lookup import missing_program
 from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand
-from cardbox_cli.settings import DATABASE_URL, HOME
+from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
+from cardbox_cli.settings import DATABASE_URL, HOME, Settings
 from cardbox_cli.store.connection.target import Target
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.worker.answers import AnswerMode
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, environment: [SHOP_KEY]}`"
+
+
+def check_command(command: str) -> None:
+    """Raise UsageError for a blank command of --exec."""
+    if not command.strip():
+        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+
+
+def program_of(
+    command: str,
+    target: Target,
+    settings: Settings,
+    *,
+    format: str,
+    answers: str,
+    options: ComposeOptions,
+    timeout: float,
+    environment: Mapping[str, str],
+    tools: str | None,
+    trusts_stored: bool,
+) -> Program:
+    """What runs by these options. Raises UsageError where there is no such program, or a variable is not set,
+    and InvalidInput for the file of --tools.
+    """
+    program = Program(
+        command=command,
+        format=format,
+        options=options,
+        timeout=timeout,
+        max_steps=settings.max_steps,
+        stderr_kept=settings.stderr_kept,
+        environment=environment,
+        answers=cast("AnswerMode", answers),
+        max_tool_calls=settings.max_tool_calls,
+        turn_time=settings.turn_time,
+        tools=ToolCommands(
+            {} if tools is None else read_tool_commands(tools, target),
+            trusts_stored=target.is_ours_alone or trusts_stored,
+        ),
+    )
+    missing = missing_program(program.command, program.environment)
+    if missing is not None:
+        raise UsageError(
+            f"--exec: there is no program {missing!r}",
+            hint="check its name, and the PATH: each turn would fail",
+        )
+    return program
 
 
 def environment_of(names: Iterable[str], target: Target) -> dict[str, str]:
@@ -31,16 +82,6 @@ def environment_of(names: Iterable[str], target: Target) -> dict[str, str]:
     for name in named:
         _check_named("--env", name, environ)
     return passed_on(named, environ)
-
-
-def check_program(program: Program) -> None:
-    """Raise UsageError where the command of the model cannot be found."""
-    missing = missing_program(program.command, program.environment)
-    if missing is not None:
-        raise UsageError(
-            f"--exec: there is no program {missing!r}",
-            hint="check its name, and the PATH: each turn would fail",
-        )
 
 
 def _places(target: Target) -> dict[str, str]:

@@ -4,12 +4,29 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.types import FILE, OneOf
+from cardbox_cli.cli.parameters.types import FILE, OneOf, Seconds
 from cardbox_cli.execution.worker.commands.environment import PASSED_ON
+from cardbox_cli.settings import MAX_STEPS
 
 # As of `execution/worker/answers`, which is loaded when it is needed.
 ANSWER_MODES = ("auto", "response", "text", "cards")
 
+Exec = Annotated[
+    str,
+    Option("--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."),
+]
+CommandTimeout = Annotated[
+    float,
+    Option("--timeout", click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
+]
+MaxSteps = Annotated[
+    int | None,
+    Option(
+        "--max-steps",
+        metavar="N",
+        help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}.",
+    ),
+]
 AnswersRead = Annotated[
     str,
     Option(

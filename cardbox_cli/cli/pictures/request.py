@@ -93,7 +93,7 @@ def _bar(layers: Sequence[LayerShare], account: Explanation, colours: Mapping[st
 
 
 def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element:
-    rows = [
+    rows: list[list[Child]] = [
         [
             element("span", _swatch(colours[each.layer]), f" {each.layer}"),
             _tokens(each.tokens, each.tokens_exact),
@@ -186,13 +186,13 @@ def _messages(picture: RequestPicture, colours: Mapping[str, str]) -> list[Child
     articles: list[Child] = []
     for number, line in enumerate(picture.account.messages, 1):
         about = f"{line.layer}, {_tokens(line.tokens, line.tokens_exact)} tokens"
-        found = of_card.get(line.card_id, []) if line.card_id else []
+        here = of_card.get(line.card_id, []) if line.card_id else []
         articles.append(
             element(
                 "article",
                 element("h3", _swatch(colours[line.layer]), " " + _name(number, line)),
                 element("p", about, class_="about"),
-                _findings(found) if found else None,
+                _findings(here) if here else None,
                 folded(line.preview, _SHOWN),
             )
         )

@@ -2,28 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.pictures.page import Element, box, drawing, element, page, scrolled, section, svg, table
 from cardbox_cli.model.text.durations import duration
 
+if TYPE_CHECKING:
+    from cardbox_cli.execution.views.turn_page import Branch
+
 _WIDTH, _LINE, _LEFT = 800.0, 26.0, 8.0
 _COLOURS = {"success": "l2", "failed": "l1", "timeout": "l1", "canceled": "l7", "partial": "l5"}
 _RUNNING = "l0"
-
-
-class Branch(Protocol):
-    """A turn and those that it gave to others."""
-
-    agent_turn_id: str
-    agent_id: str
-    status: str
-    end_status: str | None
-    created_at: datetime | None
-    ended_at: datetime | None
-
-    @property
-    def children(self) -> "Sequence[Branch]": ...
 
 
 def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
@@ -65,7 +54,7 @@ def _timeline(tops: "Sequence[Branch]") -> Element:
     return made
 
 
-def _bar(turn: Branch, row: int, depth: int, first: datetime | None, seconds: float) -> Iterator[Element]:
+def _bar(turn: "Branch", row: int, depth: int, first: datetime | None, seconds: float) -> Iterator[Element]:
     """The bar of a turn, and its name below it. One that goes on reaches to the end."""
     room = _WIDTH - 2 * _LEFT
     begin = (turn.created_at - first).total_seconds() if turn.created_at and first else 0.0
@@ -87,9 +76,9 @@ def _lines(tops: "Sequence[Branch]") -> "Iterator[tuple[int, Branch]]":
         waiting += [(depth + 1, child) for child in reversed(turn.children)]
 
 
-def _outcome(turn: Branch) -> str:
+def _outcome(turn: "Branch") -> str:
     return " ".join(part for part in (turn.status, turn.end_status) if part)
 
 
-def _took(turn: Branch) -> str:
+def _took(turn: "Branch") -> str:
     return duration(turn.ended_at - turn.created_at) if turn.created_at and turn.ended_at else "-"

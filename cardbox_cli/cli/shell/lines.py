@@ -1,22 +1,26 @@
 """The lines of `cbx shell`: how each is split into words, run and counted, on one connection.
 
-What a terminal adds (prompt, history, Tab) is `prompt.py`.
+What a terminal adds is `typed.py`.
 """
 
+import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli import boundary
+from cardbox_cli.cli.parameters.inputs import read_text, standard_input
 from cardbox_cli.cli.root import root
 from cardbox_cli.cli.session import ProcessContext, Session, announce
-from cardbox_cli.errors import UsageError
+from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.settings import VALUE_SIZE
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
 LEAVE = ("exit", "quit")
 USE = "use"
+
+# Bytes of a line of a script.
+_MOST = VALUE_SIZE.value << 20
 
 
 class Shell(ProcessContext):
@@ -59,11 +66,10 @@ class Shell(ProcessContext):
 
     def run(self, line: str) -> int:
         """Run one line; its exit code, its failure reported. None of its options stay for the next one."""
-        own = replace(self.settings)
         try:
             words = split(line)
         except UsageError as exc:
-            return boundary.run(_raising(exc), line.split(), own)
+            return self.refuse(exc, line.split())
         if len(words) == 1 and words[0] in LEAVE:
             self.left = True
             return 0
@@ -71,7 +77,16 @@ class Shell(ProcessContext):
         if not words:
             return 0
         if words[0] == USE:
-            return boundary.run(lambda: self._use(words[1:]), words, own)
+            return boundary.run(lambda: self._use(words[1:]), words, replace(self.settings))
+        return self.run_words(words)
+
+    def refuse(self, error: UsageError, words: Sequence[str]) -> int:
+        """Report what is wrong with a line; the exit code."""
+        return boundary.run(_raising(error), words, replace(self.settings))
+
+    def run_words(self, words: list[str]) -> int:
+        """Run a command by its words; its exit code, its failure reported."""
+        own = replace(self.settings)
 
         def run_words() -> object:
             return self._commands.main(words, prog_name="cbx", standalone_mode=False, obj=own)
@@ -146,3 +161,28 @@ def _raising(exc: Exception) -> Callable[[], None]:
         raise exc
 
     return fail
+
+
+@contextmanager
+def script(path: str) -> Iterator[Iterable[str]]:
+    """The lines of a file, or those of standard input as they come; the commands then find that empty."""
+    if path != "-":
+        yield read_text(path).split("\n")
+        return
+    source, lines = sys.stdin, standard_input()
+    with open(os.devnull) as nothing:
+        sys.stdin = nothing
+        try:
+            yield _decoded(iter(partial(lines.readline, _MOST + 1), b""))
+        finally:
+            sys.stdin = source
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if len(line) > _MOST:
+            raise InvalidInput(f"standard input:{number} is a line of more than {VALUE_SIZE}")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as exc:
+            raise InvalidInput(f"standard input:{number} is not UTF-8", hint="convert it") from exc

@@ -32,7 +32,9 @@ from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnSummary
+    from cardbox_cli.orchestration.batches.view import BatchResult
     from cardbox_cli.store.profiles import ProfileEntry
+    from cardbox_cli.store.views.batches import BatchRow
 
 
 class Place(NamedTuple):
@@ -269,6 +271,40 @@ AUDIT: Columns = (
     Column("ACTOR", lambda entry: flat(entry.actor)),
     Column("REASON", lambda entry: flat(entry.reason or NOTHING), spare=2),
     Column("DETAIL", _detail, overflow="cut", spare=1),
+)
+
+
+# --- batches
+
+
+def _done(batch: "BatchRow") -> str:
+    return f"{batch.ended_count}/{batch.task_count}"
+
+
+BATCH: Columns = (
+    Column("ID", lambda batch: short_id(batch.batch_id)),
+    Column("FULL ID", lambda batch: batch.batch_id, extra=True),
+    Column("STATUS", lambda batch: batch.status),
+    Column("ENDED", _done, right=True),
+    _age("created_at"),
+    Column("CREATED", lambda batch: time(batch.created_at) or NOTHING, extra=True),
+    Column("DEADLINE", lambda batch: time(batch.deadline_at) or NOTHING, spare=2),
+    Column("PARENT", lambda batch: short_or_nothing(batch.parent_turn_id), spare=1),
+    Column("MANAGER", lambda batch: batch.manager, spare=3),
+)
+
+
+def _said(result: "BatchResult") -> str:
+    error = f"({result.error['code']}) {result.error['message']}" if result.error else ""
+    return one_line(" ".join(filter(None, [result.summary, error])), PREVIEW) or NOTHING
+
+
+BATCH_RESULT: Columns = (
+    Column("#", lambda result: str(result.task_index), right=True),
+    Column("STATUS", lambda result: result.status),
+    Column("TURN", lambda result: short_or_nothing(result.agent_turn_id)),
+    Column("OUTPUT", lambda result: short_or_nothing(result.output_box_id), spare=1),
+    Column("SUMMARY", _said, overflow="cut"),
 )
 
 

@@ -63,8 +63,10 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number and its noun: "1 card", "2 boxes"."""
+    """A number and its noun: "1 card", "2 boxes", "3 entries"."""
     plural = noun + ("es" if noun.endswith(("s", "x")) else "s")
+    if noun.endswith("try"):
+        plural = f"{noun[:-1]}ies"
     return f"{number} {noun if number == 1 else plural}"
 
 

@@ -53,7 +53,8 @@ def _awaited_stuck(s: Snapshot) -> Proof:
     calls = tuple(
         show.call(s, call)
         for call in s.unanswered
-        if any(child.agent_turn_id == stuck.agent_turn_id for child in s.children_of(call))
+        for child in (*s.children_of(call), *s.children_of(call, beside=True))
+        if child.agent_turn_id == stuck.agent_turn_id
     )
     return (show.head(s), *calls, *cause(stuck))
 

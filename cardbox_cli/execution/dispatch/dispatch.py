@@ -114,7 +114,9 @@ class _Dispatch:
             self._check(self.check, head, boxes)
         payload = {**boxes, "runtime_config": request.runtime_config}
         report_to = self._admission.report_to()
-        row = self._send(agent.agent_id, lineage, payload, request_sha256=digest, report_to=report_to)
+        joined = {} if request.batch is None else {"batch": dict(request.batch)}
+        details = {"request_sha256": digest, "report_to": report_to, **joined}
+        row = self._send(agent.agent_id, lineage, payload, **details)
         if row is None:
             # Another transaction took it meanwhile: what was written here is taken back.
             taken = f"correlation id {request.correlation_id!r}"

@@ -40,7 +40,8 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id,
     `agent_turn_id`, the id of the turn to be made, to a new one, and `request_sha256`, of what makes two
-    requests the same, to that of what the turn will see.
+    requests the same, to that of what the turn will see. `batch` says of which batch the turn is a child,
+    and is kept with the edge.
     """
 
     target_agent_id: str
@@ -59,6 +60,7 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     runtime_config: dict[str, Any] = {}
     metadata: dict[str, Any] | None = None
     request_sha256: str | None = None
+    batch: Mapping[str, Any] | None = None
     emit_state: bool = False
 
 

@@ -1,11 +1,13 @@
 """The end of an active turn: one transaction that every way to end it goes through, and that can happen once.
 
-Makes sure of the deliverable, frees the agent, closes what is open of the turn, reports to the call that
-waits for it, and promotes the next. A turn that is ended from outside its run ends by `stopping.py`.
+Makes sure of the deliverable, frees the agent, closes what is open of the turn, promotes the next, reports to
+the call that waits for it, and tells the followers. A turn that is ended from outside its run ends by
+`stopping.py`.
 """
 
 from typing import Any, Literal
 
+from cardbox_cli.execution.following import Ended
 from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.queue.promotion import ended_before, promote_next
 from cardbox_cli.execution.queue.reports import report_end
@@ -59,6 +61,16 @@ def end_turn(
             runtime.heads.remember_output(fence.agent_id, head.output_box_id)
         promoted = promote_next(runtime, fence.agent_id)
         report_end(runtime, record, end_status, deliverable, message)
+        runtime.follow_end(
+            Ended(
+                agent_turn_id=turn_id,
+                agent_id=fence.agent_id,
+                end_status=end_status,
+                deliverable_card_id=deliverable,
+                error_code=error_code,
+                message=message,
+            )
+        )
     return End(
         agent_turn_id=turn_id,
         end_status=end_status,

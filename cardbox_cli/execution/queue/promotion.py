@@ -8,6 +8,7 @@ holds the head.
 from datetime import timedelta
 
 from cardbox_cli.errors import BoxConflict
+from cardbox_cli.execution.following import Ended
 from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
 from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
 from cardbox_cli.execution.queue.reports import report_end
@@ -117,6 +118,16 @@ def end_unpromoted(
     )
     if report:
         report_end(runtime, record, end_status, card_id, message)
+    runtime.follow_end(
+        Ended(
+            agent_turn_id=turn_id,
+            agent_id=fence.agent_id,
+            end_status=end_status,
+            deliverable_card_id=card_id,
+            error_code=error_code,
+            message=message,
+        )
+    )
     return End(agent_turn_id=turn_id, end_status=end_status, deliverable_card_id=card_id)
 
 

@@ -44,7 +44,7 @@ def _report(runtime: Runtime, lost: LostReport) -> bool:
 
 
 def _report_child(runtime: Runtime, lost: LostReport, child_turn_id: str) -> bool:
-    record = _ended(runtime, child_turn_id)
+    record = ended_record(runtime, child_turn_id)
     if record is None or record.end_status is None:
         return False
     content = result_of_end(
@@ -55,7 +55,7 @@ def _report_child(runtime: Runtime, lost: LostReport, child_turn_id: str) -> boo
     ).created
 
 
-def _ended(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
+def ended_record(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
     """The record of a turn; the end that another program gave it is written into it."""
     record = runtime.turns.record(agent_turn_id)
     if record is None or record.end_status is not None:

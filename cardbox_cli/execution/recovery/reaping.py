@@ -1,8 +1,8 @@
 """Reaping: one pass over everything of a project that is overdue, safe from many places at once.
 
-Leases that have expired, results whose report was lost, deadlines that have passed, turns queued on idle
-agents, promoted turns that nobody came for. Each thing is a transaction of its own; what another one holds is
-passed over.
+Leases that have expired, what followers have to catch up with, results whose report was lost, deadlines that
+have passed, turns queued on idle agents, promoted turns that nobody came for. Each thing is a transaction of
+its own; what another one holds is passed over.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
+from cardbox_cli.execution.following import Follower
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_timeouts
@@ -27,8 +28,9 @@ _AT_ONCE = 500
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass did: `released` and `dead` are inbox ids; `failed`, `promoted` and `notified` turn ids.
 
-    `timed_out` and `reported`, whose reports were lost, are ids of tool calls. `troubles` says what could not
-    be done, and why.
+    `timed_out` and `reported`, whose reports were lost, are ids of tool calls. `dispatched` and `stopped` are
+    turns of the children of batches, `batches` those that ended. `troubles` says what could not be done, and
+    why.
     """
 
     released: list[str] = []
@@ -38,6 +40,9 @@ class Reaped(msgspec.Struct, frozen=True, kw_only=True):
     failed: list[str] = []
     promoted: list[str] = []
     notified: list[str] = msgspec.field(name="rung", default_factory=list)
+    dispatched: list[str] = []
+    stopped: list[str] = []
+    batches: list[str] = []
     troubles: list[str] = []
 
     @property
@@ -53,6 +58,8 @@ def reap(runtime: Runtime) -> Reaped:
     for lease in runtime.inbox.expired(limit=_AT_ONCE):
         with _trouble(reaped, f"the lease of {lease.inbox_id}"):
             _take_back(runtime, lease, reaped)
+    for follower in runtime.followers:
+        _catch_up(runtime, follower, reaped)
     with _trouble(reaped, "the reports that were lost"):
         reaped.reported.extend(report_lost(runtime))
     for head in runtime.turns.overdue():
@@ -64,6 +71,14 @@ def reap(runtime: Runtime) -> Reaped:
     reaped.notified.extend(_notify(runtime))
     workers.forget_dead(runtime.database)
     return reaped
+
+
+def _catch_up(runtime: Runtime, follower: Follower, reaped: Reaped) -> None:
+    caught = follower.catch_up(runtime)
+    reaped.dispatched.extend(caught.dispatched)
+    reaped.stopped.extend(caught.stopped)
+    reaped.batches.extend(caught.ended)
+    reaped.troubles.extend(caught.troubles)
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def request_with_tools(
 
 def tool_definitions(profile: Iterable[Card], tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """The tools that the cards of a profile's box allow, as they are sent."""
-    return [_function_tool(tool) for tool in offered_tools(profile_of(profile), tools)]
+    return [function_tool(tool) for tool in offered_tools(profile_of(profile), tools)]
 
 
 def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
@@ -160,7 +160,7 @@ def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Too
     return [*registered, *handlers]
 
 
-def _function_tool(tool: Tool) -> dict[str, Any]:
+def function_tool(tool: Tool) -> dict[str, Any]:
     """The definition of a tool, as a function.
 
     The keys stand in the order of jsonb, shorter ones first, so that what is stored of a request is what was

@@ -1,56 +1,32 @@
-"""The requests of a turn's steps as they were sent, and the next one as it would be: by the step's name.
+"""The requests of a turn's steps, and the next one as it would be, with the results that are reported.
 
-Reads for whoever shows or proves requests; what they are made of is `source.py`'s and `step_snapshots.py`'s.
-Never writes; methods take part in the caller's snapshot.
+What they are made of is `source.py`'s. Never writes; methods take part in the caller's snapshot.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 import msgspec
 
 from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.lint.check import provider_for
-from cardbox_cli.context.request import OUTPUT, ComposeOptions, Request, RequestEntry
-from cardbox_cli.errors import AmbiguousId, NotFound
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.queue.messages import is_report
-from cardbox_cli.execution.requests.request import NEXT, Source, TurnBoxes, turn_request
-from cardbox_cli.execution.requests.source import read_context, source_of
-from cardbox_cli.execution.requests.step_snapshots import (
-    StepSnapshot,
-    Verified,
-    read_snapshot,
-    restored_request,
-    verify,
-)
+from cardbox_cli.execution.requests.recorded import RecordedRequests, StepRequest
+from cardbox_cli.execution.requests.request import TurnBoxes, turn_request
+from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
-from cardbox_cli.model.ids import fits, short_id, unique
+from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.command_lines import argument
-from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.heads import HeadStore
 from cardbox_cli.store.inbox import InboxStore
 from cardbox_cli.store.turns import TurnStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
-
-
-class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step as its box has it, or where `step` is None as cbx would compose the next one.
-
-    `entries` are what it is made of, `awaited` the calls whose results are to come yet, `notes` say in words
-    how far it is what was sent.
-    """
-
-    step: Step | None
-    format: str
-    entries: list[RequestEntry]
-    request: Request
-    awaited: list[str]
-    notes: list[str]
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
@@ -68,78 +44,40 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
     return found[0]
 
 
-def _format_of(
-    snapshot: StepSnapshot | None, entries: Sequence[RequestEntry], options: ComposeOptions
-) -> str:
-    """The format that a step was sent in; where none has one, that of the model's provider."""
-    return provider_for(entries, options.model) if snapshot is None else snapshot.format
-
-
-class TurnRequests:
+class TurnRequests(RecordedRequests):
     """The requests of one turn: those of its steps by their snapshots, and the next as it would be."""
+
+    noun = "turn"
 
     def __init__(self, database: Database, project_id: str, turn: TurnRow) -> None:
         self.turn = turn
-        self._database = database
-        self._project_id = project_id
-        self._boxes = BoxStore(database, project_id)
         self._turns = TurnStore(database, project_id)
-        self._steps = self._turns.steps(turn.agent_turn_id)
+        super().__init__(database, project_id, self._turns.steps(turn.agent_turn_id))
+        self.name = turn.agent_turn_id
+        self.shows = f"`cbx turn show {argument(short_id(turn.agent_turn_id))}`"
+        self.is_over = turn.status == ENDED
 
-    def request(
-        self, at: str | None, options: ComposeOptions, format: str | None, collector: ContextCollector
-    ) -> StepRequest:
-        """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
+    @property
+    def context_box_ids(self) -> list[str]:
+        """The turn's context box."""
+        return [self.turn.context_box_id or ""]
 
-        None is the next one, of a turn that has ended its last snapshot. `format` is any format;
-        None is the one that the step was sent in, or the last step, or else that of the model's provider.
-        Raises NotFound, and AmbiguousId.
-        """
-        step = self._step(at)
-        if step is None:
-            return self._composed(options, format, collector)
-        snapshot = read_snapshot(step.metadata)
-        profile = self._profile(step)
-        format = format or _format_of(snapshot, [] if profile is None else profile.seen, options)
-        rules, own = self._rules(step), self._own(step, snapshot)
-        found = restored_request(
-            self._request_box(step), profile, snapshot, format, options, rules=rules, own=own
-        )
-        notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
-        if profile is None:
-            notes.append("the profile's box is gone: the parameters of the request are not known")
-        return StepRequest(
-            step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
+    def boxes_of(self, step: Step) -> TurnBoxes:
+        """The boxes of a step, or else of its turn."""
+        turn = self.turn
+        return read_context(self._database, self._project_id, turn.agent_turn_id, step, turn).boxes
+
+    def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
+        turn = self.turn
+        return (
+            step.profile_box_id or turn.profile_box_id,
+            step.context_box_id or turn.context_box_id,
+            step.output_box_id or turn.output_box_id,
         )
 
-    def sent_before(self, step_id: str | None) -> list[str]:
-        """The steps with a snapshot of their request up to this one, it included; None: all."""
-        ids = [step.step_id for step in self._steps if step.request_box_id is not None]
-        return ids[: ids.index(step_id) + 1] if step_id in ids else ids
-
-    def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
-        """A step that has a snapshot, the last without `at`, and whether the cards still make its request.
-
-        `format` is for steps without a snapshot; of `options` the texts of layers count. Raises as
-        `request` does, also for a turn that has no snapshot.
-        """
-        step = self._step(at) if at is not None else self._last_with_snapshot()
-        if step is None:
-            raise NotFound(
-                f"turn {self.turn.agent_turn_id!r} has no snapshot of a request", hint=self._why_nothing()
-            )
-        context = read_context(self._database, self._project_id, self.turn.agent_turn_id, step, self.turn)
-        snapshot = read_snapshot(step.metadata)
-        format = format or _format_of(snapshot, context.boxes.profile.seen, options)
-        return step, verify(
-            self._request_box(step), context.boxes, snapshot, format, ComposeOptions(asked=options.asked)
-        )
-
-    def _why_nothing(self) -> str:
-        show = f"`cbx turn show {argument(short_id(self.turn.agent_turn_id))}`"
-        if self.turn.status == ENDED:
-            return f"it has ended, and will send none: {show} tells how"
-        return f"{show} lists its steps; one is verified once a worker has begun it"
+    def _output_start(self) -> int:
+        record = self._turns.record(self.turn.agent_turn_id)
+        return 0 if record is None else record.output_start or 0
 
     def _composed(
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
@@ -152,8 +90,7 @@ class TurnRequests:
             options, model=options.model or (model if isinstance(model, str) else None)
         )
         if format is None:
-            snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
-            format = _format_of(next(filter(None, snapshots), None), boxes.entries, options)
+            format = self._last_format(options, boxes.entries)
         asked = turn_request(boxes, context.tools, options, format=format, collector=collector)
         end = ended_by_last_calls(boxes.own) if turn.status in ACTIVE and not awaited else None
         return StepRequest(
@@ -200,73 +137,3 @@ class TurnRequests:
             if card_id in cards:
                 reported.setdefault(call_id, cards[card_id])
         return reported
-
-    def _step(self, at: str | None) -> Step | None:
-        if at == NEXT:
-            return None
-        if at is None:
-            return self._last_with_snapshot() if self.turn.status == ENDED else None
-        step = named_step(self._steps, at, self.turn.agent_turn_id)
-        if step.request_box_id is None:
-            raise NotFound(
-                f"step {step.step_id!r} has no snapshot of a request",
-                hint=f"--at {NEXT} composes the next one",
-            )
-        return step
-
-    def _last_with_snapshot(self) -> Step | None:
-        return next((step for step in reversed(self._steps) if step.request_box_id is not None), None)
-
-    def _request_box(self, step: Step) -> Source:
-        return source_of(self._boxes, "request", step.request_box_id)
-
-    def _profile(self, step: Step) -> Source | None:
-        box_id = step.profile_box_id or self.turn.profile_box_id
-        if box_id is None or not self._boxes.existing([box_id]):
-            return None
-        return source_of(self._boxes, "profile", box_id)
-
-    def _rules(self, step: Step) -> dict[str, str | None]:
-        """What brought the cards of a step's request, as far as its boxes are there."""
-        context_id = step.context_box_id or self.turn.context_box_id or ""
-        output_id = step.output_box_id or self.turn.output_box_id or ""
-        lists = self._boxes.id_lists([context_id, output_id])
-        packed = self._boxes.provenance(context_id) if context_id in lists else None
-        rules: dict[str, str | None] = dict.fromkeys(lists.get(output_id, ()), OUTPUT)
-        for position, card_id in enumerate(lists.get(context_id, ())):
-            rules.setdefault(card_id, None if packed is None else packed.rule_of(position))
-        return rules
-
-    def _own(self, step: Step, snapshot: StepSnapshot | None) -> frozenset[str]:
-        """What the turn has written, as far as its output box is there."""
-        output_id = step.output_box_id or self.turn.output_box_id or ""
-        written = self._boxes.id_lists([output_id]).get(output_id, [])
-        if snapshot is not None:
-            return frozenset(written[snapshot.output_start :])
-        record = self._turns.record(self.turn.agent_turn_id)
-        return frozenset(written[record.output_start or 0 if record else 0 :])
-
-
-def named_step(steps: Sequence[Step], at: str, turn_id: str) -> Step:
-    """The step of a turn that `at` names: by its number, its id, or 4 or more characters of one.
-
-    Raises NotFound, AmbiguousId.
-    """
-    ids = [step.step_id for step in steps]
-    numbers = [str(number) for number in range(1, len(ids) + 1)]
-    if at in numbers:
-        return steps[numbers.index(at)]
-    alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
-    fitting = [at] if at in ids else alike
-    if len(fitting) > 1:
-        raise AmbiguousId(
-            f"{at!r} fits several steps: {', '.join(fitting[:5])}",
-            hint="type more characters of the id, or its number",
-            details={"candidates": fitting[:5]},
-        )
-    if not fitting:
-        raise NotFound(
-            f"turn {turn_id!r} has no step {at!r}",
-            hint=f"`cbx turn show {argument(short_id(turn_id))}` lists its steps",
-        )
-    return steps[ids.index(fitting[0])]

@@ -3,6 +3,7 @@
 The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -23,6 +24,7 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
 )
 from cardbox_cli.model.result_fields import MISSING, asked_fields, lacking, missing_fields
+from cardbox_cli.store.views.batches import Member
 from cardbox_cli.store.views.turns import Remains, StoredTurn, TurnRow
 
 
@@ -73,8 +75,13 @@ class TurnView(_Result, frozen=True, kw_only=True):
 
 
 class Branch(_Standing, frozen=True, kw_only=True):
-    """A turn of a trace, with the turns that it gave to others, whose traces may be others."""
+    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
 
+    `batch_id` and `task_index` say of which batch it is a child, if of one.
+    """
+
+    batch_id: str | None
+    task_index: int | None
     trace_id: str | None
     created_at: datetime | None
     ended_at: datetime | None
@@ -129,8 +136,11 @@ def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFind
     return [TurnFinding(MISSING, lacking(missing))] if missing else []
 
 
-def tree(turns: list[TurnSummary]) -> list[Branch]:
-    """The turns of a trace, each under the one that gave it; on top those whose givers are not among them."""
+def tree(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
+    """The turns of a trace, each under the one that gave it; on top those whose givers are not among them.
+
+    `members` are those that are children of batches.
+    """
     known = {turn.agent_turn_id for turn in turns}
     children: dict[str | None, list[TurnSummary]] = {}
     for turn in turns:
@@ -141,7 +151,9 @@ def tree(turns: list[TurnSummary]) -> list[Branch]:
     def branch(turn: TurnSummary) -> Branch:
         reached.add(turn.agent_turn_id)
         below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
-        return _made_of(Branch, turn, children=[branch(child) for child in below])
+        member = members.get(turn.agent_turn_id, Member(None, None))
+        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
+        return _made_of(Branch, turn, **joined, children=[branch(child) for child in below])
 
     tops = [branch(turn) for turn in children.get(None, ())]
     # Rows that name each other as parents have no top.

@@ -13,7 +13,8 @@ from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
 from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.handlers import Awaiting, Ending, find_handler
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import ToolCall, result_card
+from cardbox_cli.execution.tool_calls import Author, ToolCall, last_calls, result_card
+from cardbox_cli.execution.worker.ledger import RunState
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.steps import TurnState, add_result, author_of, read_turn, suspend
 from cardbox_cli.model import exact_json
@@ -60,19 +61,18 @@ def answer_handlers(
     return waiting
 
 
-def ending_beside(turn: TurnState, calls: Sequence[ToolCall]) -> ToolCall | None:
-    """The call among several that ends the turn, and so is made alone."""
+def ending_beside(turn: RunState) -> ToolCall | None:
+    """The call among the last ones that ends the turn, and so should have been made alone."""
+    calls = last_calls(turn.boxes.own)
     tools = ((call, turn.tool(call.tool_name)) for call in calls)
     ending = (call for call, tool in tools if isinstance(tool, HandlerTool) and tool.ends_turn)
     return next(ending, None) if len(calls) > 1 else None
 
 
-def refuse_calls(runtime: Runtime, turn: TurnState, calls: Sequence[ToolCall], ending: ToolCall) -> None:
-    """Answer all of `calls` with the failure that `ending` among them is made alone. Raises StaleEpoch."""
+def not_alone(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
+    """The failure of a call that was made beside `ending`."""
     why = f"{ending.tool_name!r} ends the turn, and is called alone: no call of this answer was made"
-    with runtime.transaction():
-        for call in calls:
-            add_result(runtime, turn, _failed(call, turn, "not_called_alone", why))
+    return result_card(call, author, failure=("not_called_alone", why))
 
 
 def _answer(

@@ -1,5 +1,6 @@
 """What is kept, and told, of the stderr of a turn's commands: its end, without what looks like a secret."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -30,6 +31,7 @@ def without_secrets(ran: Ran) -> Ran:
 
 def keep_log(
     runtime: Runtime,
+    hold: Callable[[], object],
     *,
     fence: Fence,
     ran: Ran,
@@ -39,12 +41,15 @@ def keep_log(
     worker_id: str,
     kept: int,
 ) -> None:
-    """Keep the last `kept` bytes of a command's stderr, if it wrote any or failed. Raises StaleEpoch."""
+    """Keep the last `kept` bytes of a command's stderr, if it wrote any or failed.
+
+    `hold` holds what `fence` is of, or raises StaleEpoch.
+    """
     store = LogStore(runtime.database, runtime.project_id)
     if not kept or not (ran.stderr_bytes or not ran.succeeded) or not store.writable:
         return
     with runtime.transaction():
-        runtime.heads.hold(fence)
+        hold()
         ended_at = runtime.database.now()
         store.add(
             CommandLog(

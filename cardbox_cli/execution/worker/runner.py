@@ -1,21 +1,19 @@
-"""One claimed turn, run until it has ended, is suspended, or is in other hands.
+"""A turn, or a chat, run until it has ended, is suspended, or is in other hands.
 
-The loop of a turn: calls without results are answered by the commands of their tools; else the command of the
-model is asked for the next step. What is done is read from the output box each time, so that a turn goes on
-where whoever had it before left it. Knows no threads; a cancellation token stops it.
+The one loop: calls without results are answered by cbx or by the commands of their tools; else the command of
+the model is asked for the next step. What is done is read from the ledger each time, so that it goes on where
+whoever had it before left it. Knows no tables and no threads; a cancellation token stops it.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Event
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
-from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
-from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.queue.must_end_with import NOT_OFFERED
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
@@ -25,43 +23,20 @@ from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
-from cardbox_cli.execution.worker.handler_calls import answer_handlers, ending_beside, refuse_calls
-from cardbox_cli.execution.worker.logs import bytes_to_read, keep_log, without_secrets
+from cardbox_cli.execution.worker.handler_calls import ending_beside, not_alone
+from cardbox_cli.execution.worker.ledger import Ledger, RunState
+from cardbox_cli.execution.worker.logs import bytes_to_read, without_secrets
 from cardbox_cli.execution.worker.redaction import redacted
 from cardbox_cli.execution.worker.results import result_of
-from cardbox_cli.execution.worker.steps import (
-    CannotEnd,
-    IncompleteContext,
-    InvalidLayers,
-    TurnState,
-    add_result,
-    author_of,
-    begin_step,
-    complete_step,
-    enter,
-    read_turn,
-    store_answer,
-    suspend,
-    understand,
-)
+from cardbox_cli.execution.worker.steps import CannotEnd, IncompleteContext, InvalidLayers
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id
 from cardbox_cli.model.identity import HandlerTool
-from cardbox_cli.settings import (
-    AGENT,
-    CONTEXT_BOX,
-    OUTPUT_BOX,
-    PROJECT,
-    STEP,
-    TOOL_CALL_ID,
-    TOOL_NAME,
-    TURN_EPOCH,
-    TURN_ID,
-    TURN_TIME,
-)
+from cardbox_cli.settings import STEP, TOOL_CALL_ID, TOOL_NAME, TURN_TIME
 
 _T = TypeVar("_T")
+_State = TypeVar("_State", bound=RunState)
 
 NO_BOX = "box_not_found"
 # How much is shown of arguments that are no object, and of a name that no tool has, in characters.
@@ -78,20 +53,23 @@ class Attempt(Protocol):
 
 
 class CancellationToken:
-    """Cancels the run of a turn: at once, and why."""
+    """Cancels a run: at once, and why."""
 
     def __init__(self) -> None:
         self.cancelled = Event()
         self.lost = False
 
     def cancel(self, *, lost: bool = False) -> None:
-        """Stop the run: its turn is handed back, or `lost` to others, and nothing of it may be stored."""
+        """Stop the run: it is handed back, or `lost` to others, and nothing of it may be stored."""
         self.lost = self.lost or lost
         self.cancelled.set()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run. `end` is set when the turn ended; `message` says more in words."""
+    """The outcome of a run. `end` is set when it came to its end; `message` says more in words.
+
+    The run of a chat has the chat's key and its own id for those of an agent and a turn.
+    """
 
     kind: Kind
     agent_id: str
@@ -108,7 +86,7 @@ class _Cancelled(Exception):
 
 
 class _Failed(Exception):
-    """Why the turn ends, and as what."""
+    """Why it ends, and as what."""
 
     status: EndStatus = "failed"
 
@@ -121,8 +99,8 @@ class _Failed(Exception):
 class _OutOfTime(_Failed):
     status = "timeout"
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__("turn_timeout", f"the turn had run for {seconds:g} seconds ({TURN_TIME.name})")
+    def __init__(self, noun: str, seconds: float) -> None:
+        super().__init__("turn_timeout", f"the {noun} had run for {seconds:g} seconds ({TURN_TIME.name})")
 
 
 def _without(gone: NotFound) -> _Failed:
@@ -131,25 +109,23 @@ def _without(gone: NotFound) -> _Failed:
     return _Failed(code, gone.message, gone.details)
 
 
-class Run:
-    """The run of one claimed turn. `attempt` gives it a database, `owner` has its lease, and `tell` is told,
-    in a line or more, of commands that fail."""
+class Run(Generic[_State]):
+    """One run of what a ledger has. `attempt` gives it a database, and `tell` is told, in a line or more, of
+    commands that fail."""
 
     def __init__(
         self,
         attempt: Attempt,
-        work: ClaimedWork,
+        ledger: Ledger[_State],
         program: Program,
         cancellation: CancellationToken,
         *,
-        owner: str,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._attempt = attempt
-        self._work = work
+        self._ledger = ledger
         self._program = program
         self._cancellation = cancellation
-        self._owner = owner
         self._tell = tell
         self._steps = 0
         self._until = time.monotonic() + program.turn_time
@@ -171,7 +147,7 @@ class Run:
     def _loop(self) -> Outcome:
         is_first = True
         while True:
-            turn = self._attempt(lambda runtime: read_turn(runtime, self._work.fence))
+            turn = self._attempt(self._ledger.read)
             self._steps = turn.steps
             if is_first:
                 self._program = self._wanted(turn)
@@ -187,14 +163,16 @@ class Run:
 
     # --- the model
 
-    def _step(self, turn: TurnState) -> Outcome | None:
+    def _step(self, turn: _State) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
             what = f"the model had not finished after {program.max_steps} steps{turn.end_rule().unfinished}"
             raise _Failed("max_steps_reached", what)
         try:
             step = self._attempt(
-                lambda runtime: begin_step(runtime, turn, format=program.format, options=program.options)
+                lambda runtime: self._ledger.begin_step(
+                    runtime, turn, format=program.format, options=program.options
+                )
             )
         except IncompleteContext as exc:
             details = {"lacking": msgspec.to_builtins(exc.lacking)}
@@ -209,17 +187,19 @@ class Run:
         if not ran.succeeded:
             raise _Failed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
         rules = program.answer_rules
-        answer = self._attempt(lambda runtime: understand(runtime, turn, step, ran.stdout, rules))
+        answer = self._attempt(
+            lambda runtime: self._ledger.understand(runtime, turn, step, ran.stdout, rules)
+        )
         if isinstance(answer, BadAnswer):
             raise _Failed(answer.error_code, answer.message, diagnostics(ran))
         self._steps += 1
         try:
-            end = self._attempt(lambda runtime: store_answer(runtime, turn, step, answer))
+            end = self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
         except (CardConflict, InvalidInput) as exc:
             raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", diagnostics(ran)) from exc
         return self._ended(end)
 
-    def _wanted(self, turn: TurnState) -> Program:
+    def _wanted(self, turn: _State) -> Program:
         try:
             return self._program.for_turn(turn.config)
         except InvalidInput as exc:
@@ -227,53 +207,60 @@ class Run:
 
     # --- its tools
 
-    def _answer_calls(self, turn: TurnState, calls: list[ToolCall]) -> Outcome | None:
+    def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> Outcome | None:
         """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
-        self._attempt(lambda runtime: enter(runtime, turn))
-        ending = ending_beside(turn, calls)
+        self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
+        ending = ending_beside(turn)
         if ending is not None:
-            self._attempt(partial(refuse_calls, turn=turn, calls=calls, ending=ending))
+            for call in calls:
+                refused = not_alone(call, self._ledger.author(turn), ending)
+                self._attempt(partial(self._ledger.add_result, state=turn, draft=refused))
             return self._complete(turn)
         handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
         waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:
             if call not in handled and call not in waiting:
                 result = self._result(turn, call)
-                self._attempt(partial(add_result, turn=turn, draft=result))
+                self._attempt(partial(self._ledger.add_result, state=turn, draft=result))
         if handled:
-            answer = partial(answer_handlers, turn=turn, row=self._work.row, calls=handled, others=waiting)
+            answer = partial(self._ledger.answer_handlers, state=turn, calls=handled, others=waiting)
             waiting = self._attempt(answer)
         elif waiting:
-            self._attempt(lambda runtime: suspend(runtime, turn, self._work.row, waiting))
+            self._attempt(lambda runtime: self._ledger.suspend(runtime, turn, waiting))
         if not waiting:
             return self._complete(turn)
         ids = [call.tool_call_id for call in waiting]
         return self._outcome("suspended", f"waits for {', '.join(ids)}", waiting=ids)
 
-    def _result(self, turn: TurnState, call: ToolCall) -> CardDraft:
+    def _result(self, turn: _State, call: ToolCall) -> CardDraft:
+        author = self._ledger.author(turn)
+        if self._ledger.answers(call):
+            return self._attempt(lambda runtime: self._ledger.answer(runtime, turn, call))
         tool = turn.tool(call.tool_name)
         command = None if tool is None else self._program.tools.of(tool)
         if tool is None or command is None:
             failure = "unknown_tool", f"no tool {call.tool_name[:_SHOWN]!r} is offered to this agent"
-            return result_card(call, author_of(turn), failure=failure)
+            return result_card(call, author, failure=failure)
         if call.input is None:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
-            return result_card(call, author_of(turn), failure=failure)
+            return result_card(call, author, failure=failure)
         wrong = mismatch(call.input, tool.parameters) if command.checks_arguments else None
         if wrong is not None:
-            return result_card(call, author_of(turn), failure=("invalid_arguments", wrong))
+            return result_card(call, author, failure=("invalid_arguments", wrong))
         timeout = command.timeout or tool.timeout_seconds or self._program.timeout
         stdin = exact_json.encode(call.input)
         ran = self._run(command.command, stdin, turn, turn.step_id or "", timeout, call, command.environment)
-        return result_of(call, author_of(turn), tool, ran, timeout)
+        return result_of(call, author, tool, ran, timeout)
 
-    def _is_for_others(self, turn: TurnState, call: ToolCall) -> bool:
+    def _is_for_others(self, turn: _State, call: ToolCall) -> bool:
         """Whether a call is answered by a report: its tool is offered, and has no command here."""
+        if self._ledger.answers(call):
+            return False
         tool = turn.tool(call.tool_name)
         return tool is not None and self._program.tools.of(tool) is None and call.input is not None
 
-    def _complete(self, turn: TurnState) -> Outcome | None:
-        return self._ended(self._attempt(lambda runtime: complete_step(runtime, turn)))
+    def _complete(self, turn: _State) -> Outcome | None:
+        return self._ended(self._attempt(lambda runtime: self._ledger.complete_step(runtime, turn)))
 
     # --- commands
 
@@ -281,7 +268,7 @@ class Run:
         self,
         command: str,
         stdin: bytes,
-        turn: TurnState,
+        turn: _State,
         step_id: str,
         timeout: float,
         call: ToolCall | None = None,
@@ -291,7 +278,7 @@ class Run:
             raise _Cancelled
         left = self._until - time.monotonic()
         if left <= 0:
-            raise _OutOfTime(self._program.turn_time)
+            raise _OutOfTime(self._ledger.noun, self._program.turn_time)
         try:
             ran = run_command(
                 command,
@@ -304,6 +291,7 @@ class Run:
                 timeout=min(timeout, left),
                 stop=self._cancellation.cancelled,
                 keep_stderr=bytes_to_read(self._program.stderr_kept),
+                heard=self._program.listen() if call is None else lambda piece: None,
             )
         except OSError as exc:
             raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
@@ -313,64 +301,52 @@ class Run:
         if ran.stopped:
             raise _Cancelled
         if ran.timed_out and left <= timeout:
-            raise _OutOfTime(self._program.turn_time)
+            raise _OutOfTime(self._ledger.noun, self._program.turn_time)
         if not ran.succeeded:
             _, why = why_failed(ran, call, timeout)
-            self._tell(told_failure(f"turn {turn.fence.agent_turn_id}, {step_id}: {why}", ran))
+            self._tell(told_failure(f"{self._ledger.name}, {step_id}: {why}", ran))
         return ran
 
     def _keep_log(self, ran: Ran, step_id: str, call: ToolCall | None) -> None:
         keep = partial(
-            keep_log,
-            fence=self._work.fence,
+            self._ledger.keep_log,
             ran=ran,
             log_id=new_id("log"),
             step_id=step_id,
             call=call,
-            worker_id=self._owner,
             kept=self._program.stderr_kept,
         )
         self._attempt(keep)
 
-    def _variables(self, turn: TurnState, step_id: str, call: ToolCall | None) -> dict[str, str]:
+    def _variables(self, turn: _State, step_id: str, call: ToolCall | None) -> dict[str, str]:
         called = (
             {} if call is None else {TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id}
         )
-        return {
-            **called,
-            PROJECT.name: self._work.row.project_id,
-            AGENT.name: turn.fence.agent_id,
-            TURN_ID.name: turn.fence.agent_turn_id,
-            TURN_EPOCH.name: str(turn.fence.turn_epoch),
-            STEP.name: step_id,
-            CONTEXT_BOX.name: turn.boxes.context.box_id,
-            OUTPUT_BOX.name: turn.boxes.output.box_id,
-        }
+        return {**called, STEP.name: step_id, **self._ledger.variables(turn)}
 
     # --- outcomes
 
     def _fail(self, failed: _Failed) -> Outcome:
         code, message = failed.error_code, failed.message
-        fail = partial(end_turn, error_code=code, message=message, details=failed.details)
-        end = self._attempt(lambda runtime: fail(runtime, self._work.fence, failed.status))
+        fail = partial(self._ledger.fail, error_code=code, message=message, details=failed.details)
+        end = self._attempt(lambda runtime: fail(runtime, failed.status))
         return self._outcome("ended", message, end=end, error_code=code)
 
     def _cancelled(self) -> Outcome:
         if self._cancellation.lost:
             return self._outcome("lost", "its lease was lost; its command was stopped")
         reason = "the worker stops"
-        self._attempt(lambda runtime: hand_back(runtime, self._work.row, owner=self._owner, reason=reason))
+        self._attempt(lambda runtime: self._ledger.hand_back(runtime, reason))
         return self._outcome("handed_back", reason)
 
     def _ended(self, end: End | None) -> Outcome | None:
         return None if end is None else self._outcome("ended", end.end_status, end=end)
 
     def _outcome(self, kind: Kind, message: str, **more: Any) -> Outcome:
-        fence = self._work.fence
         return Outcome(
             kind=kind,
-            agent_id=fence.agent_id,
-            agent_turn_id=fence.agent_turn_id,
+            agent_id=self._ledger.agent_id,
+            agent_turn_id=self._ledger.agent_turn_id,
             steps=self._steps,
             message=message,
             **more,

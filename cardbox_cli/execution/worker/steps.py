@@ -7,11 +7,10 @@ Owns how a turn is taken in from its boxes, and what is still to be done of it. 
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import ComposeOptions, profile_of
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
@@ -22,11 +21,12 @@ from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnRequest, present_cards, turn_request
-from cardbox_cli.execution.requests.source import TurnContext, read_context
+from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
 from cardbox_cli.execution.worker.answers import AUTO, Answer, AnswerRules, BadAnswer, read_answer
+from cardbox_cli.execution.worker.ledger import BegunStep, RunState
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
@@ -38,7 +38,7 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     new_id,
 )
-from cardbox_cli.model.identity import ProjectSettings, Tool
+from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.store.projects import ProjectsStore
 
@@ -63,43 +63,15 @@ class CannotEnd(Exception):
     """Nothing that the model may call could end the turn."""
 
 
-class TurnState(TurnContext, frozen=True, kw_only=True):
-    """A turn as its next step finds it. `steps` is how many the model has answered, `step_id` the last."""
+class TurnState(RunState, frozen=True, kw_only=True):
+    """A turn as its next step finds it."""
 
     head: Head
-    steps: int
-    step_id: str | None
 
     @property
     def fence(self) -> Fence:
         """The fence that it was read at."""
         return self.head.fence
-
-    @property
-    def pending(self) -> list[ToolCall]:
-        """The calls that the turn has made and that have no result yet, in order."""
-        return pending_calls(self.boxes.own)
-
-    @property
-    def profile(self) -> dict[str, Any]:
-        """What its profile says."""
-        return profile_of(present_cards(self.boxes.profile.slots))
-
-    def tool(self, name: str) -> Tool | None:
-        """The tool of this name, if the agent is offered it."""
-        return next((tool for tool in self.tools if tool.tool_name == name), None)
-
-    def end_rule(self, tools: Sequence[dict[str, Any]] = ()) -> must_end_with.EndRule:
-        """By what the turn may end, whose model is offered tools of these definitions."""
-        return must_end_with.end_rule(self.profile, tools)
-
-
-class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that has begun, and what is asked in it. `written` is how many cards the turn had written."""
-
-    step_id: str
-    asked: TurnRequest
-    written: int
 
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
@@ -142,12 +114,7 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, CannotEnd, and
     InvalidInput for a request that cannot be stored.
     """
-    with runtime.database.snapshot():
-        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
-        lacking = [] if settings.allow_incomplete_context else lacks_of(turn.boxes)
-        if lacking:
-            raise IncompleteContext(lacking)
-        asked = _composed(runtime, turn, settled(options, settings), format, settings)
+    asked, settings = compose_step(runtime, turn, format=format, options=options)
     fault = turn.end_rule(asked.request.tools).fault(turn.boxes.own)
     if fault is not None:
         raise CannotEnd(fault)
@@ -155,23 +122,38 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         _enter(runtime, turn, head)
-        reproducible = settings.stored_layers
-        snapshots = request_cards(runtime.project_id, asked.request, reproducible=reproducible)
-        box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
-        box = runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True)
         runtime.turns.begin_step(
             head,
             step_id,
             status="llm_ready",
-            request_box_id=box.box_id,
+            request_box_id=keep_request(runtime, asked, settings, step_id),
             metadata={REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)},
         )
         runtime.publish_step(head, step_id, "started")
     return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
 
+def compose_step(
+    runtime: Runtime, state: RunState, *, format: str, options: ComposeOptions
+) -> tuple[TurnRequest, ProjectSettings]:
+    """What the next step asks, and the project's settings that decided on it. Raises as `begin_step` does."""
+    with runtime.database.snapshot():
+        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+        lacking = [] if settings.allow_incomplete_context else lacks_of(state.boxes)
+        if lacking:
+            raise IncompleteContext(lacking)
+        return _composed(runtime, state, settled(options, settings), format, settings), settings
+
+
+def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
+    """Keep a request as a box, whose id this is. Takes part in the caller's transaction."""
+    snapshots = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
+    box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
+    return runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True).box_id
+
+
 def _composed(
-    runtime: Runtime, turn: TurnState, options: ComposeOptions, format: str, settings: ProjectSettings
+    runtime: Runtime, turn: RunState, options: ComposeOptions, format: str, settings: ProjectSettings
 ) -> TurnRequest:
     context = turn.boxes.context.box_id
     collector = collector_for(runtime.database, runtime.project_id, context, settings=settings)
@@ -289,6 +271,7 @@ def suspend(
         runtime.inbox.drop_leases([row.inbox_id])
         runtime.turns.move_step(head.agent_id, step_id, "suspended")
         report_lost(runtime, turn.fence.agent_turn_id)
+        runtime.follow_suspension(turn.fence)
         runtime.publish_state(
             head,
             SUSPENDED,

@@ -26,6 +26,7 @@ from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
 from cardbox_cli.execution.worker.trouble import shown_trouble
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import Settings
 from cardbox_cli.store import workers
@@ -265,10 +266,9 @@ class Worker:
 
         run = Run(
             attempt,
-            work,
+            TurnLedger(work, owner=self.worker_id),
             self._plan.program,
             running.cancellation,
-            owner=self.worker_id,
             tell=self._journal.line,
         )
         self._journal.ended(project_id, run.run())

@@ -84,13 +84,50 @@ class ResultCard(msgspec.Struct, frozen=True):
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A turn that another asked for. `tool_call_id` is the call that its end answers, if there is one."""
+    """A turn that another asked for. `tool_call_id` is the call that its end answers, if there is one.
+
+    With others `beside` it, in a batch, it answers the call only together with them.
+    """
 
     agent_turn_id: str
     agent_id: str
     source_turn_id: str
     tool_call_id: str | None
+    beside: bool = False
     end_status: str | None = None
+
+
+class TaskFacts(msgspec.Struct, frozen=True):
+    """A child of a batch, as its row says; `turn` is its turn, `due_at` when it is to be dispatched.
+
+    `ended`: how that turn has ended, whether or not the batch knows, and when.
+    """
+
+    batch_id: str
+    task_index: int | None
+    status: str
+    turn: str | None
+    due_at: datetime | None
+    ended: str | None = None
+    ended_at: datetime | None = None
+
+
+class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch whose end answers a call of a turn. `table` is where it is kept: its own are cbx's to end."""
+
+    batch_id: str
+    table: str
+    source_turn_id: str
+    tool_call_id: str
+    status: str
+    deadline_at: datetime | None
+    ended_at: datetime | None
+    tasks: tuple[TaskFacts, ...]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether cbx goes on with it."""
+        return self.table == "cbx.batches"
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -36,8 +36,11 @@ MAX_DEPTH = RECURSION_DEPTH.value
 WATCHDOG = "sys.cbx"
 
 
-def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc"]) -> str:
-    """`kind`, an underscore and a UUIDv7 as 32 hex digits; `tc` is for calls whose own ids are taken."""
+def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc", "run", "ctx"]) -> str:
+    """`kind`, an underscore and a UUIDv7 as 32 hex digits.
+
+    `tc` is for calls whose own ids are taken, `run` and `ctx` for the runs and the contexts of chats.
+    """
     import uuid6
 
     return f"{kind}_{uuid6.uuid7().hex}"

@@ -7,6 +7,7 @@ from cardbox_cli.execution.handlers import Handler
 from cardbox_cli.orchestration.handlers import (
     ask_expert,
     delegate_async,
+    fork_join,
     launch_principal,
     provision_agent,
     submit_result,
@@ -16,6 +17,7 @@ HANDLERS: tuple[Handler, ...] = (
     delegate_async.HANDLER,
     launch_principal.HANDLER,
     ask_expert.HANDLER,
+    fork_join.HANDLER,
     provision_agent.HANDLER,
     submit_result.HANDLER,
 )

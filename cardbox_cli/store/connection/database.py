@@ -24,7 +24,7 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.rows import ExactJson
-from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
+from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
 
@@ -292,6 +292,11 @@ class Database(AbstractContextManager["Database"]):
         """Whether the ends of turns, leases and the audit have a place here."""
         return self.tables.issuperset(OWN_EXECUTION)
 
+    @cached_property
+    def keeps_batches(self) -> bool:
+        """Whether batches have a place here that our role may write to."""
+        return self.tables.issuperset(BATCHES) and bool(self.value("batches_are_writable"))
+
     def require_execution(self) -> None:
         """Raise SchemaMissing unless claims, workers and fixes have all their tables."""
         for table in (*EXECUTION, *OWN_EXECUTION):
@@ -322,7 +327,13 @@ class Database(AbstractContextManager["Database"]):
 
     def forget_tables(self) -> None:
         """Look again: tables were made."""
-        for known in ("tables", "closed_tables", "keeps_worker_errors", "unique_tool_results"):
+        for known in (
+            "tables",
+            "closed_tables",
+            "keeps_batches",
+            "keeps_worker_errors",
+            "unique_tool_results",
+        ):
             self.__dict__.pop(known, None)
 
     def look_again(self) -> None:

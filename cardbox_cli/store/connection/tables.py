@@ -19,6 +19,14 @@ EXECUTION = (
 OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
 """What running turns needs of cbx's own."""
 
+BATCHES = ("cbx.batches", "cbx.batch_tasks")
+"""What batches need beside all that."""
+
+FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
+"""The batches of another system's manager, which cbx only reads and never makes."""
+CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
+"""What chats need."""
+
 KNOWN = (
     *ESSENTIAL,
     "public.projects",
@@ -27,7 +35,10 @@ KNOWN = (
     "cbx.box_info",
     *OWN_EXECUTION,
     "cbx.logs",
+    *BATCHES,
+    *FOREIGN_BATCHES,
     "cbx.project_settings",
+    *CHATS,
     "cbx.schema_version",
 )
 

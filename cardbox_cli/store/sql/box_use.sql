@@ -56,3 +56,22 @@ WHERE i.project_id = %(project_id)s AND i.message_type = 'turn' AND pointer.box_
          WHERE latest.project_id = %(project_id)s
          ORDER BY latest.created_at DESC, latest.inbox_id DESC LIMIT %(latest)s))
 ORDER BY i.created_at DESC, i.inbox_id DESC, pointer.use
+
+-- name: chats_using_box
+-- The chat that has a box as its active context or as a snapshot: as what, and its key.
+SELECT 'active context' AS use, h.chat_key
+FROM cbx.chats AS h
+WHERE h.project_id = %(project_id)s AND h.context_box_id = %(box_id)s
+UNION ALL
+SELECT 'archived context ' || a.context_id, a.chat_key
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.box_id = %(box_id)s
+LIMIT 1
+
+-- name: chat_of_first_card
+-- The chat that the first card of a box says it is of, and how many entries that has.
+SELECT h.chat_key, h.entries
+FROM public.card_boxes AS b
+JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = b.card_ids ->> 0
+JOIN cbx.chats AS h ON h.project_id = %(project_id)s AND h.chat_key = c.metadata -> 'chat' ->> 'key'
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s

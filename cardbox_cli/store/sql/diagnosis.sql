@@ -393,7 +393,7 @@ JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id AND w.agent_id
     AND w.agent_turn_id = h.active_agent_turn_id AND w.turn_epoch = h.turn_epoch AND w.wait_status = 'waiting'
 JOIN state.execution_edges AS e ON e.project_id = h.project_id AND e.source_agent_turn_id = w.agent_turn_id
     AND e.primitive = 'enqueue' AND e.edge_phase = 'request'
-    AND e.metadata -> 'report_to' ->> 'tool_call_id' = w.tool_call_id
+    AND coalesce(e.metadata -> 'report_to' ->> 'tool_call_id', e.metadata -> 'batch' ->> 'tool_call_id') = w.tool_call_id
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspended'
     AND h.active_agent_turn_id = ANY(%(turns)s)
     AND e.target_agent_turn_id IS NOT NULL AND e.target_agent_id IS NOT NULL
@@ -430,7 +430,8 @@ ORDER BY c.created_at, c.card_id
 -- name: why_children
 -- The turns that these turns asked for, with the call that their end answers.
 SELECT e.target_agent_turn_id, e.target_agent_id, e.source_agent_turn_id,
-    e.metadata -> 'report_to' ->> 'tool_call_id'
+    coalesce(e.metadata -> 'report_to' ->> 'tool_call_id', e.metadata -> 'batch' ->> 'tool_call_id'),
+    e.metadata -> 'batch' IS NOT NULL
 FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = ANY(%(turns)s) AND e.primitive = 'enqueue'
     AND e.edge_phase = 'request' AND e.target_agent_turn_id IS NOT NULL AND e.target_agent_id IS NOT NULL
@@ -535,3 +536,62 @@ SELECT a.pid, nullif(a.application_name, ''), a.state,
 FROM pg_stat_activity AS a
 LEFT JOIN locks AS w ON w.pid = a.pid AND NOT w.granted
 WHERE a.pid = ANY(%(pids)s) OR w.pid IS NOT NULL OR a.pid IN (SELECT unnest(pg_blocking_pids(b.pid)) FROM locks AS b WHERE NOT b.granted)
+
+-- name: why_batches
+-- The batches that these turns asked for.
+SELECT {batch_json}
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.parent_turn_id = ANY(%(turns)s)
+ORDER BY b.created_at, b.batch_id
+
+-- name: why_batch_tasks
+-- The tasks of these batches.
+SELECT k.batch_id, k.task_index, k.status, k.agent_turn_id, k.next_try_at
+FROM cbx.batch_tasks AS k
+WHERE k.project_id = %(project_id)s AND k.batch_id = ANY(%(batches)s)
+ORDER BY k.batch_id, k.task_index
+
+-- name: why_foreign_batches
+-- The batches of another system's manager that these turns asked for.
+SELECT {foreign_batch_json}
+FROM state.pmo_batches AS f
+WHERE f.project_id = %(project_id)s AND f.parent_agent_turn_id = ANY(%(turns)s)
+ORDER BY f.created_at, f.batch_id
+
+-- name: why_foreign_batch_tasks
+-- The tasks of these batches, and the turns of their children.
+SELECT g.batch_id, g.metadata -> 'task_index', g.status, g.current_agent_turn_id, g.next_retry_at
+FROM state.pmo_batch_tasks AS g
+WHERE g.project_id = %(project_id)s AND g.batch_id = ANY(%(batches)s)
+ORDER BY g.batch_id, g.created_at, g.batch_task_id
+
+-- name: why_foreign_children
+-- The turns that run for these turns as children of batches of another system's manager, and the call that waits.
+SELECT g.current_agent_turn_id, g.agent_id, f.parent_agent_turn_id, f.parent_tool_call_id
+FROM state.pmo_batches AS f
+JOIN state.pmo_batch_tasks AS g ON g.project_id = f.project_id AND g.batch_id = f.batch_id
+WHERE f.project_id = %(project_id)s AND f.status = 'running' AND f.parent_agent_turn_id = ANY(%(turns)s)
+    AND g.status = 'dispatched' AND g.current_agent_turn_id IS NOT NULL
+ORDER BY g.created_at, g.batch_task_id
+
+-- name: why_batches_amiss
+-- The parents of batches that somebody should have gone on with: past their deadline, ended without a report, with a
+-- task that is due for so long, or a child whose end nobody told.
+SELECT b.parent_turn_id, b.source_agent_id
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.parent_turn_id IS NOT NULL AND (b.status = 'running' OR b.report_due)
+    AND (b.report_due OR b.deadline_at <= %(now)s OR EXISTS (
+        SELECT FROM cbx.batch_tasks AS k
+        LEFT JOIN cbx.turns AS t ON t.project_id = k.project_id AND t.agent_turn_id = k.agent_turn_id
+        WHERE k.project_id = %(project_id)s AND k.batch_id = b.batch_id
+            AND (k.status = 'pending' AND k.next_try_at <= %(now)s - %(age)s::interval
+                 OR k.status = 'dispatched' AND t.end_status IS NOT NULL)))
+LIMIT %(limit)s
+
+-- name: why_foreign_batches_running
+-- The parents of running batches of another system's manager.
+SELECT f.parent_agent_turn_id, f.parent_agent_id
+FROM state.pmo_batches AS f
+WHERE f.project_id = %(project_id)s AND f.status = 'running'
+ORDER BY f.deadline_at, f.batch_id
+LIMIT %(limit)s

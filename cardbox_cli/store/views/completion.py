@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from cardbox_cli.model.moments import unbounded
+from cardbox_cli.store.batches import BatchFilter
 from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.chats.heads import ChatStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.inbox import InboxViews
 from cardbox_cli.store.views.turns import TurnViews
 
@@ -59,10 +62,22 @@ def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
     return database.rows("agent_ids_beginning", project_id=project_id, beginning=beginning, limit=RECENT)
 
 
+def chat_keys(database: Database, project_id: str, beginning: str) -> Pairs:
+    """The chats whose keys have this beginning, those last used first, each with when that was."""
+    chats = ChatStore(database, project_id).beginning(beginning, limit=RECENT)
+    return [(chat.chat_key, f"changed {_local(chat.updated_at)}") for chat in chats]
+
+
 def recent_turns(database: Database, project_id: str) -> Pairs:
     """The ids of the newest turns, each with its agent and its state."""
     turns = TurnViews(database, project_id).newest(limit=RECENT)
     return [(turn.agent_turn_id, f"{turn.agent_id}  {turn.status}") for turn in turns]
+
+
+def recent_batches(database: Database, project_id: str) -> Pairs:
+    """The ids of the newest batches, each with its state and how many of its children have ended."""
+    batches = BatchViews(database, project_id).newest(BatchFilter(), limit=RECENT)
+    return [(each.batch_id, f"{each.status}  {each.ended_count} of {each.task_count}") for each in batches]
 
 
 def recent_inbox(database: Database, project_id: str) -> Pairs:

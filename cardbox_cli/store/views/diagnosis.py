@@ -4,23 +4,31 @@ Reads only. The caller opens the snapshot; database locks are looked up outside 
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from cardbox_cli.model.card_types import PROFILE
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution import diagnosis as facts
 from cardbox_cli.model.execution import turns as model
+from cardbox_cli.model.execution.batches import Batch
 from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.identity import ARCHIVED
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import all_decoded
-from cardbox_cli.store.connection.tables import ESSENTIAL, EXECUTION, OWN_EXECUTION
+from cardbox_cli.store.connection.tables import (
+    BATCHES,
+    ESSENTIAL,
+    EXECUTION,
+    FOREIGN_BATCHES,
+    OWN_EXECUTION,
+)
 from cardbox_cli.store.logs import LogStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.store.views.batches import ForeignBatch
 from cardbox_cli.store.views.turns import TurnViews
 
 # How many dead rows, unended turns and requests a look at a whole project takes in.
@@ -66,7 +74,7 @@ class DiagnosisStore(ProjectStore):
         """The full id of a turn, or of a unique beginning or end. Raises NotFound, AmbiguousId."""
         return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
-    def suspects(self) -> list[facts.Place]:
+    def suspects(self, patience: timedelta) -> list[facts.Place]:
         """Every turn that something may be wrong with; none that waits behind an active one or is done.
 
         An agent that is at no turn and not idle is a place without a turn. Follows partial indexes over what
@@ -79,6 +87,7 @@ class DiagnosisStore(ProjectStore):
         found |= _places(self._rows("why_queued_without_box", limit=LOOKED_AT))
         found |= _places(self._rows("why_strange", limit=_STRANGE_AMONG))
         found |= self._queued_without_cards()
+        found |= self._with_batches_amiss(patience)
         lost = dict[facts.Place, None]()
         for query in ("why_dead", "why_bare_edges"):
             lost |= _places(self._rows(query, limit=LOOKED_AT))
@@ -88,6 +97,12 @@ class DiagnosisStore(ProjectStore):
         ended = {turn for (turn,) in self._own("cbx.turns", "why_ended", turns=turns)}
         lost = {place: None for place in lost if place.agent_turn_id not in ended}
         return list(lost | found | _places(self._own("cbx.leases", "why_orphans")))
+
+    def _with_batches_amiss(self, patience: timedelta) -> dict[facts.Place, None]:
+        """The turns that wait for a batch which nobody goes on with, or for one that only others can end."""
+        now = {"now": self.database.now(), "age": patience, "limit": LOOKED_AT}
+        found = _places(self._of_batches("why_batches_amiss", **now))
+        return found | _places(self._foreign("why_foreign_batches_running", limit=LOOKED_AT))
 
     def _queued_without_cards(self) -> dict[facts.Place, None]:
         """The first queued turns of which a card of the context or profile is gone."""
@@ -227,7 +242,9 @@ class DiagnosisStore(ProjectStore):
 
     def waits_for(self, turns: Collection[str]) -> list[facts.Place]:
         """The turns that these wait for: to answer their calls, or because their agents are at them."""
-        return [facts.Place(*row) for row in self._rows("why_waits_for", turns=list(turns))]
+        places = [facts.Place(*row) for row in self._rows("why_waits_for", turns=list(turns))]
+        theirs = self._foreign_children(turns)
+        return places + [facts.Place(child.agent_turn_id, child.agent_id) for child in theirs]
 
     def delivered(self, turns: Collection[str]) -> dict[str, list[facts.Delivered]]:
         """The deliverables that turns wrote, the oldest first."""
@@ -251,7 +268,33 @@ class DiagnosisStore(ProjectStore):
     def children(self, turns: Collection[str]) -> dict[str, list[facts.Child]]:
         """The turns that turns asked for, without their ends."""
         children = [facts.Child(*row) for row in self._rows("why_children", turns=list(turns))]
-        return _grouped(children, "source_turn_id")
+        return _grouped([*children, *self._foreign_children(turns)], "source_turn_id")
+
+    def _foreign_children(self, turns: Collection[str]) -> list[facts.Child]:
+        rows = self._foreign("why_foreign_children", turns=list(turns))
+        return [facts.Child(turn, agent, source, call, True) for turn, agent, source, call in rows]
+
+    def batches(self, turns: Collection[str]) -> list[facts.BatchFacts]:
+        """The batches that turns asked for, another system's too, without the ends of their children."""
+        own, foreign = BATCHES[0], FOREIGN_BATCHES[0]
+        mine = all_decoded(Batch, self._of_batches("why_batches", turns=list(turns)))
+        theirs = all_decoded(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
+        ids = [batch.batch_id for batch in mine], [batch.batch_id for batch in theirs]
+        tasks = self._of_batches("why_batch_tasks", batches=ids[0]) if ids[0] else []
+        tasks += self._foreign("why_foreign_batch_tasks", batches=ids[1]) if ids[1] else []
+        by_batch = _grouped([facts.TaskFacts(*row) for row in tasks], "batch_id")
+        return [_facts_of(each, own, by_batch) for each in mine] + [
+            _facts_of(each, foreign, by_batch) for each in theirs
+        ]
+
+    def _of_batches(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
+        """What cbx keeps of batches, where it keeps any, and turns."""
+        kept = self.database.tables.issuperset((*BATCHES, *OWN_EXECUTION))
+        return self._rows(query, **asked) if kept else []
+
+    def _foreign(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
+        """What another system's manager of batches keeps, where there is one."""
+        return self._rows(query, **asked) if self.database.tables.issuperset(FOREIGN_BATCHES) else []
 
     def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], facts.AwaitedCall]:
         """The state of calls, given as (agent, turn, tool call), by the same."""
@@ -321,3 +364,18 @@ def _grouped(values: Iterable[_Value], key: str) -> dict[str, list[_Value]]:
     for value in values:
         groups.setdefault(getattr(value, key) or "", []).append(value)
     return groups
+
+
+def _facts_of(
+    batch: Batch | ForeignBatch, table: str, tasks: dict[str, list[facts.TaskFacts]]
+) -> facts.BatchFacts:
+    return facts.BatchFacts(
+        batch_id=batch.batch_id,
+        table=table,
+        source_turn_id=batch.parent_turn_id or "",
+        tool_call_id=batch.parent_tool_call_id or "",
+        status=batch.status,
+        deadline_at=batch.deadline_at,
+        ended_at=batch.ended_at if isinstance(batch, Batch) else batch.updated_at,
+        tasks=tuple(tasks.get(batch.batch_id, ())),
+    )

@@ -159,7 +159,7 @@ class TestTurns:
         assert is_anthropic("@last", "--at", "next")
         assert not is_anthropic("@last", "--at", "next", "--format", "openai")
         box = box_of(add("Hi.", type="agent.thought"), add("Go on."))
-        claude = ("--runtime-config", '{"model": "claude-sonnet-4-5"}', "--context-box", box)
+        claude = ("--runtime-config", '{"model": "claude-3-7-sonnet"}', "--context-box", box)
         succeed(cbx("dispatch", "--agent", "clerk", *claude))
         assert is_anthropic("@last")
         check = ("--check", "-o", "json")
@@ -167,8 +167,8 @@ class TestTurns:
         [found] = cbx("render", "--turn", "@last", *check).json()
         assert [found] == json.loads(refused)
         assert (found["rule"], found["provider"]) == ("first-message-not-user", "anthropic")
-        assert "system" not in json.loads(cbx("render", "--box", box, "--model", "claude-opus-4-5").out)
-        [found] = cbx("render", "--box", box, "--model", "claude-opus-4-5", *check).json()
+        assert "system" not in json.loads(cbx("render", "--box", box, "--model", "claude-3-7-sonnet").out)
+        [found] = cbx("render", "--box", box, "--model", "claude-3-7-sonnet", *check).json()
         assert found["provider"] == "anthropic"
 
     def test_what_its_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:
@@ -613,9 +613,7 @@ class TestVerify:
             3,
             f"error: turn '{turn}' has no snapshot of a request",
         )
-        lists = (
-            f"hint: `cbx turn show {turn[-8:]}` lists its steps; one is verified once a worker has begun it"
-        )
+        lists = f"hint: `cbx turn show {turn[-8:]}` lists its steps; one is verified once it has begun"
         assert result.err.splitlines()[1] == lists
         succeed(cbx("turn", "stop", turn))
         tells = f"hint: it has ended, and will send none: `cbx turn show {turn[-8:]}` tells how"
@@ -670,9 +668,9 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
         ("--box b --check --explain", "--check and --explain are two answers"),
         ("--turn t --stats --verify", "--stats and --verify are two answers"),
         ("--turn t --diff 1 2 --verify", "--diff and --verify are two answers"),
-        ("--box b --at 1", "--at names a step of a turn"),
+        ("--box b --at 1", "--at names a step of a turn or a chat"),
         ("--turn t --at 1 --diff 1 2", "--at names one step, --diff two"),
-        ("--box b --verify", "--verify is for what a turn has sent"),
+        ("--box b --verify", "--verify is for what was sent"),
         ("--turn t --at next --verify", "--verify: the next step has sent nothing"),
         ("--turn t --format nope", "--format: unknown format 'nope'"),
         ("--turn t --query x --diff 1 2", "--query: a turn is asked by its context box"),

@@ -10,6 +10,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 
 WORKER = "w1"
 
@@ -23,8 +24,7 @@ def run(runtime: Runtime) -> Callable[..., Outcome]:
         task = begin(runtime, claimed.row, owner=WORKER)
         assert task.kind == "run", task.outcome
         program = Program(command=command, **{"tools": ToolCommands(trusts_stored=True), **limits})
-        return Run(
-            lambda action: action(runtime), task, program, cancellation or CancellationToken(), owner=WORKER
-        ).run()
+        ledger = TurnLedger(task, owner=WORKER)
+        return Run(lambda action: action(runtime), ledger, program, cancellation or CancellationToken()).run()
 
     return run

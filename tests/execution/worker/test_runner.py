@@ -20,6 +20,7 @@ from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
@@ -305,10 +306,9 @@ def test_a_turn_that_ended_meanwhile_is_not_written_to(
     stop(runtime, turn.agent_turn_id or "", actor="ops", reason="enough")
     run = Run(
         lambda action: action(runtime),
-        task,
+        TurnLedger(task, owner=WORKER),
         Program(command="printf done"),
         CancellationToken(),
-        owner=WORKER,
     )
     rest = run.run()
     assert rest.kind == "lost"

@@ -12,8 +12,9 @@ from cardbox_cli.context.formats import format_names, sent
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
+from cardbox_cli.execution.requests.recorded import StepRequest
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
-from cardbox_cli.execution.requests.steps import StepRequest, TurnRequests
+from cardbox_cli.execution.requests.steps import TurnRequests
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card

@@ -15,11 +15,13 @@ from cardbox_cli.cli.parameters.types import (
     AGENT,
     BOX,
     BOX_OR_TURN,
+    CHAT,
     HTML,
     PROFILE,
     RENDERED_FORMAT,
     STEP,
     TURN,
+    OneOf,
 )
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -28,7 +30,7 @@ from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import DEFAULT, provider_named, providers
+from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.requests.request import NEXT
@@ -36,7 +38,7 @@ from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.commands.render.source import Requests, Shown
-    from cardbox_cli.execution.requests.steps import TurnRequests
+    from cardbox_cli.execution.requests.recorded import RecordedRequests
 
 
 @verb(
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     "cbx render --turn 1d5c8f72 --at 2 --verify",
     "cbx render --turn 1d5c8f72 --diff 1 next",
     "cbx render --profile writer --diff 8b1f22c0 77ab01de",
+    "cbx render --chat telegram-chat-42 --explain",
     pages=True,
 )
 def command(
@@ -80,6 +83,10 @@ def command(
         str | None,
         Option(click_type=AGENT, help="The turn that this agent is at, else its next, else its last."),
     ] = None,
+    chat: Annotated[
+        str | None,
+        Option(click_type=CHAT, help="A chat: the request of its next run; where all is answered, the last."),
+    ] = None,
     format_: Annotated[
         str | None,
         Option(
@@ -103,6 +110,13 @@ def command(
     check: Annotated[
         bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
+    provider: Annotated[
+        str | None,
+        Option(
+            click_type=OneOf(lambda: HOSTS, what="provider"),
+            help="With --check, by the rules of a host that takes a provider's format: openai-compatible.",
+        ),
+    ] = None,
     explain: Annotated[
         bool, Option("--explain", help="Where each message comes from, and what was left out.")
     ] = False,
@@ -121,7 +135,7 @@ def command(
         bool, Option("--verify", help="Instead: do the cards still make what the step sent? Exit 8 if not.")
     ] = False,
 ) -> None:
-    """Print the request body that boxes make, or a turn sends, ready to send.
+    """Print the request body that boxes make, or a turn or a chat sends, ready to send.
 
     A profile's box among them gives the system prompt, as --profile does by a name. A recorded step of a
     turn is shown as it was stored, any other request of one as cbx would compose it, which a note on stderr
@@ -130,9 +144,12 @@ def command(
     is_page = format_ == HTML
     asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
     _check_answers(**asked, **{f"format {HTML}": is_page})
-    _check_sources(box, turn, agent, profile, is_diff=diff is not None)
-    _check_step(at, is_turn=bool(turn or agent), is_diff=diff is not None, verify=verify)
-    if turn or agent:
+    _check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
+    if provider is not None:
+        format_ = _format_of_host(provider, format_, check=check)
+    has_steps = bool(turn or agent or chat)
+    _check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
+    if has_steps:
         composing.check_query(query)
     options = composing.options(
         model=model,
@@ -150,7 +167,7 @@ def command(
     with session().database() as database, database.snapshot():
         wanted = None if is_page else format_
         requests = Requests(database, session().project_id, options=options, format=wanted, profile=profile)
-        of_turn = requests.turn(turn, agent)
+        of_turn = requests.turn(turn, agent) if chat is None else requests.chat(chat)
         if diff is not None:
             answer = _difference(requests, diff, box or [], of_turn)
         elif verify and of_turn is not None:
@@ -164,7 +181,7 @@ def command(
             answer = (
                 _page(requests, shown, of_turn)
                 if is_page
-                else _request(shown, check=check, explain=explain, stats=stats)
+                else _request(shown, check=check, explain=explain, stats=stats, provider=provider)
             )
     answer()
 
@@ -175,7 +192,7 @@ Answer = Callable[[], None]
 
 
 def _difference(
-    requests: "Requests", diff: tuple[str, str], before: list[str], turn: "TurnRequests | None"
+    requests: "Requests", diff: tuple[str, str], before: list[str], turn: "RecordedRequests | None"
 ) -> Answer:
     from cardbox_cli.cli.commands.render.diff import print_diff
 
@@ -184,23 +201,23 @@ def _difference(
     return partial(print_diff, *pair)
 
 
-def _verification(requests: "Requests", turn: "TurnRequests", at: str | None) -> Answer:
+def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None) -> Answer:
     from cardbox_cli.cli.commands.render.diff import print_verified
 
     step, verified = requests.verified(turn, at)
-    return partial(print_verified, turn.turn.agent_turn_id, step, verified)
+    return partial(print_verified, turn.name, step, verified)
 
 
-def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool) -> Answer:
+def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provider: str | None) -> Answer:
     from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
 
-    asked = ((check, _check), (explain, print_explained), (stats, print_stats))
+    asked = ((check, partial(_check, provider=provider)), (explain, print_explained), (stats, print_stats))
     show = next((each for is_asked, each in asked if is_asked), _print)
     _announce_notes(shown.notes)
     return partial(show, shown)
 
 
-def _page(requests: "Requests", shown: "Shown", turn: "TurnRequests | None") -> Answer:
+def _page(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> Answer:
     from cardbox_cli.cli.commands.render.picture import picture_of, print_page
 
     _announce_notes(shown.notes)
@@ -223,27 +240,45 @@ def _check_answers(**asked: bool) -> None:
 
 
 def _check_sources(
-    box: list[str] | None, turn: str | None, agent: str | None, profile: str | None, *, is_diff: bool
+    box: list[str] | None,
+    turn: str | None,
+    agent: str | None,
+    chat: str | None,
+    profile: str | None,
+    *,
+    is_diff: bool,
 ) -> None:
     """Raise UsageError unless one request is named; --diff may name both of its own."""
-    given = {"--box": box, "--turn": turn, "--agent": agent}
+    given = {"--box": box, "--turn": turn, "--agent": agent, "--chat": chat}
     named = [name for name, value in given.items() if value]
     if len(named) > 1:
         raise UsageError(f"{named[0]} and {named[1]} are two requests", hint="name one of them")
-    if profile is not None and (turn or agent):
+    if profile is not None and (turn or agent or chat):
         raise UsageError("--profile is for boxes: a turn has its own", hint="leave it out, or name boxes")
     if not named and not is_diff:
-        raise UsageError("no request is named", hint="name boxes with --box, or a turn by --turn or --agent")
+        raise UsageError(
+            "no request is named", hint="name boxes with --box, a turn by --turn or --agent, or --chat"
+        )
 
 
-def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -> None:
+def _format_of_host(provider: str, format_: str | None, *, check: bool) -> str:
+    """The format that a host takes. Raises UsageError for another, and without --check."""
+    taken = HOSTS[provider][0]
+    if not check:
+        raise UsageError("--provider is for --check", hint="add --check, or leave --provider out")
+    if format_ not in (None, taken):
+        raise UsageError(f"{provider} takes no {format_}", hint=f"leave --format out, or make it {taken}")
+    return taken
+
+
+def _check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool) -> None:
     """Raise UsageError for a step of no turn, and for steps that are named twice or not at all."""
-    if at is not None and not is_turn:
-        raise UsageError("--at names a step of a turn", hint="name the turn by --turn or --agent")
+    if at is not None and not has_steps:
+        raise UsageError("--at names a step of a turn or a chat", hint="name it by --turn, --agent or --chat")
     if at is not None and is_diff:
         raise UsageError("--at names one step, --diff two", hint="leave --at out")
-    if verify and not is_turn:
-        raise UsageError("--verify is for what a turn has sent", hint="name the turn by --turn or --agent")
+    if verify and not has_steps:
+        raise UsageError("--verify is for what was sent", hint="name it by --turn, --agent or --chat")
     if verify and at == NEXT:
         raise UsageError("--verify: the next step has sent nothing", hint="--at names one that has begun")
 
@@ -251,11 +286,11 @@ def _check_step(at: str | None, *, is_turn: bool, is_diff: bool, verify: bool) -
 # --- answers
 
 
-def _check(shown: "Shown") -> None:
+def _check(shown: "Shown", *, provider: str | None) -> None:
     from cardbox_cli.context.lint.check import lint
 
-    provider = provider_of(shown.format)
-    answer(lint(shown.entries, shown.request, provider, awaited=shown.awaited))
+    rules_of = provider or provider_of(shown.format)
+    answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
 def _print(shown: "Shown") -> None:

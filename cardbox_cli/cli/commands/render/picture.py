@@ -11,13 +11,13 @@ from cardbox_cli.context.providers.registry import window
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.commands.render.source import Requests, Shown
-    from cardbox_cli.execution.requests.steps import TurnRequests
+    from cardbox_cli.execution.requests.recorded import RecordedRequests
 
 # Steps that are drawn at most: the last ones.
 _MOST_STEPS = 100
 
 
-def picture_of(requests: "Requests", shown: "Shown", turn: "TurnRequests | None") -> RequestPicture:
+def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> RequestPicture:
     """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
     sent = [] if turn is None else turn.sent_before(shown.step_id)
     numbered = list(enumerate(sent, 1))[-_MOST_STEPS:]

@@ -18,6 +18,7 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, profile_of, request_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
+from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import Source, present_cards, tool_definitions
 from cardbox_cli.execution.requests.source import known_tools, read_source
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
@@ -128,25 +129,31 @@ class Requests:
     def _steps_of(self, turn_id: str) -> TurnRequests:
         return TurnRequests(self._database, self._project_id, self._turns.get(turn_id))
 
-    def of_step(self, turn: TurnRequests, at: str | None) -> Shown:
+    def chat(self, given: str) -> RecordedRequests:
+        """The chat of this key."""
+        from cardbox_cli.chat.runs.recorded import ChatRequests
+
+        return ChatRequests(self._database, self._project_id, given)
+
+    def of_step(self, turn: RecordedRequests, at: str | None) -> Shown:
         """The request of a step of a turn. Raises UsageError for options that change nothing in it."""
         shown = self._of_step(turn, at)
         _refuse(shown.idle)
         return shown
 
-    def verified(self, turn: TurnRequests, at: str | None) -> tuple[Step, Verified]:
+    def verified(self, turn: RecordedRequests, at: str | None) -> tuple[Step, Verified]:
         """A step of a turn, and whether the cards still make its request. Raises UsageError as `of_step`."""
         step, verified = turn.verified(at, self._options, self._format)
         _refuse(_idle(self._typed, step))
         return step, verified
 
-    def _of_step(self, turn: TurnRequests, at: str | None, *, format: str | None = None) -> Shown:
+    def _of_step(self, turn: RecordedRequests, at: str | None, *, format: str | None = None) -> Shown:
         check_query(self._typed.query)
-        collector = collector_for(self._database, self._project_id, turn.turn.context_box_id or "")
+        collector = collector_for(self._database, self._project_id, *turn.context_box_ids)
         found = turn.request(at, self._options, format or self._format, collector)
         if found.step is None:
             check_words(self._typed)
-        turn_id = turn.turn.agent_turn_id
+        turn_id = turn.name
         return Shown(
             name=f"{turn_id}, next step" if found.step is None else f"{turn_id}, {found.step.step_id}",
             format=found.format,
@@ -160,7 +167,7 @@ class Requests:
         )
 
     def pair(
-        self, given: tuple[str, str], *, before: Sequence[str], turn: TurnRequests | None
+        self, given: tuple[str, str], *, before: Sequence[str], turn: RecordedRequests | None
     ) -> tuple[Shown, Shown]:
         """The two that --diff names, in one format: boxes behind those of `before`, turns, or steps by id.
 
@@ -172,7 +179,7 @@ class Requests:
         return one, other
 
     def _operand(
-        self, given: str, before: Sequence[str], turn: TurnRequests | None, format: str | None
+        self, given: str, before: Sequence[str], turn: RecordedRequests | None, format: str | None
     ) -> Shown:
         if turn is not None:
             return self._of_step(turn, given, format=format)

@@ -13,7 +13,8 @@ from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turns import refuse
 from cardbox_cli.cli.terminal.word_diff import compared
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.context.request import DEFAULT_OPTIONS
+from cardbox_cli.errors import Findings
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.settings import settings_from
 
@@ -45,31 +46,25 @@ def program_of(
     trust_stored_commands: bool = False,
 ) -> "Program":
     """What runs a turn again: the request has the format that the turn was asked in."""
-    from cardbox_cli.cli.parameters.programs import check_program, environment_of, read_tool_commands
+    from cardbox_cli.cli.parameters import programs
     from cardbox_cli.execution.requests.step_snapshots import read_snapshot
-    from cardbox_cli.execution.worker.commands.program import Program
-    from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 
-    if not command.strip():
-        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+    programs.check_command(command)
     where = session().target()
     snapshots = (read_snapshot(step.metadata) for step in run.turns.steps(turn_id))
     asked = next(filter(None, snapshots), None)
-    program = Program(
-        command=command,
+    return programs.program_of(
+        command,
+        where,
+        run.settings,
         format=DEFAULT if asked is None else asked.format,
-        environment=environment_of(env, where),
-        max_steps=run.settings.max_steps,
-        stderr_kept=run.settings.stderr_kept,
-        max_tool_calls=run.settings.max_tool_calls,
-        turn_time=run.settings.turn_time,
-        tools=ToolCommands(
-            {} if tools is None else read_tool_commands(tools, where),
-            trusts_stored=where.is_ours_alone or trust_stored_commands,
-        ),
+        answers="auto",
+        options=DEFAULT_OPTIONS,
+        timeout=600,
+        environment=programs.environment_of(env, where),
+        tools=tools,
+        trusts_stored=trust_stored_commands,
     )
-    check_program(program)
-    return program
 
 
 def own_target() -> str:

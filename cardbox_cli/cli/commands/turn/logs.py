@@ -1,5 +1,6 @@
 """What `cbx turn logs` prints: what the commands of a turn wrote on stderr."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.model.text.durations import duration
 from cardbox_cli.model.text.visible_text import indented
 
@@ -37,7 +39,6 @@ def command(
     Kept is the end of it, without what looks like a secret; of commands that wrote nothing, only those that
     failed.
     """
-    from cardbox_cli.execution.requests.steps import named_step
     from cardbox_cli.store.logs import LogStore
     from cardbox_cli.store.turns import TurnStore
 
@@ -46,7 +47,7 @@ def command(
         store.require()
         turn_id = turns.resolve(turn)
         steps = TurnStore(turns.database, turns.project_id).steps(turn_id)
-        step_id = None if step is None else named_step(steps, step, turn_id).step_id
+        step_id = None if step is None else _step_id(steps, step, turn_id)
         logs = store.of_turn(turn_id, step_id=step_id)
     numbers = _numbers(steps)
     output.emit(
@@ -84,3 +85,10 @@ def _cut(log: "CommandLog") -> str:
 
     kept = len(log.stderr.encode())
     return f", the last {kept:,} are kept" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""
+
+
+def _step_id(steps: "Sequence[Step]", given: str, turn_id: str) -> str:
+    from cardbox_cli.execution.requests.recorded import named_step
+
+    shows = f"`cbx turn show {argument(short_id(turn_id))}`"
+    return named_step(steps, given, f"turn {turn_id!r}", shows).step_id

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -22,7 +22,6 @@ from cardbox_cli.store.connection.target import Target
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.worker.answers import AnswerMode
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
 
 
@@ -80,29 +79,22 @@ def command(
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.cli.parameters.programs import check_program, environment_of, read_tool_commands
-    from cardbox_cli.execution.worker.commands.program import Program
-    from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
+    from cardbox_cli.cli.parameters.programs import environment_of, program_of
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
     where = session().target()
-    commands = ToolCommands(
-        {} if tools is None else read_tool_commands(tools, where),
-        trusts_stored=where.is_ours_alone or trust_stored_commands,
-    )
-    program = Program(
-        command=exec_,
+    program = program_of(
+        exec_,
+        where,
+        settings,
         format=format_,
+        answers=answers,
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
-        max_steps=settings.max_steps,
-        stderr_kept=settings.stderr_kept,
         environment=environment_of(env or (), where),
-        answers=cast("AnswerMode", answers),
-        max_tool_calls=settings.max_tool_calls,
-        turn_time=settings.turn_time,
-        tools=commands,
+        tools=tools,
+        trusts_stored=trust_stored_commands,
     )
     plan = WorkerPlan(
         target=target,
@@ -112,7 +104,6 @@ def command(
         mode="once" if once else "drain" if drain else "serve",
         grace=grace,
     )
-    check_program(program)
     return _serve(plan, settings)
 
 

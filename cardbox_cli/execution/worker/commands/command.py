@@ -31,6 +31,10 @@ _LINGER = 1.0
 _PIECE = 65536
 
 
+# What is told each piece of a command's output.
+Heard = Callable[[bytes], object]
+
+
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """How a command went. `exit_code` is negative for a signal; `duration` is in seconds.
 
@@ -70,17 +74,18 @@ def run_command(
     max_output: int = MAX_OUTPUT,
     keep_stderr: int = STDERR_KEPT.default,
     grace: float = _GRACE,
+    heard: Heard = lambda piece: None,
 ) -> Ran:
     """Run `command` by `sh -c` with `stdin`, in `environment` and no more, for `timeout` seconds.
 
     Of its stderr the last `keep_stderr` bytes are kept. Once `stop` is set, the time is over, or it has
     printed more than `max_output` bytes, its process group gets SIGTERM, and `grace` seconds later SIGKILL.
-    What it leaves running gets SIGKILL, too.
+    What it leaves running gets SIGKILL, too. `heard` gets each piece of what it prints as it comes.
     """
     began = time.monotonic()
     with (
         SupervisedCommand(command, environment) as supervised,
-        closing(_Pipes(supervised.process, stdin, max_output, keep_stderr)) as pipes,
+        closing(_Pipes(supervised.process, stdin, max_output, keep_stderr, heard)) as pipes,
     ):
         process = supervised.process
         why = _until_over(process, pipes, stop, began + timeout)
@@ -141,7 +146,12 @@ class _Pipes:
     """The three pipes of a command, served without ever waiting for one of them alone."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], stdin: bytes, max_output: int, keep_stderr: int
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes,
+        max_output: int,
+        keep_stderr: int,
+        heard: Heard,
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -152,6 +162,7 @@ class _Pipes:
         self.too_long = False
         self._max_output = max_output
         self._keep_stderr = keep_stderr
+        self._heard = heard
         self._unsent = memoryview(stdin)
         self._input: IO[bytes] = process.stdin
         self._outputs: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
@@ -209,6 +220,7 @@ class _Pipes:
             self.too_long = True
         else:
             self.stdout += piece
+            self._heard(piece)
 
     def _keep_end_of_stderr(self, piece: bytes) -> None:
         self.stderr_bytes += len(piece)

@@ -3,7 +3,7 @@
 Owns what the dispatch of a turn may change of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +12,7 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.worker.answers import AnswerMode, AnswerRules
+from cardbox_cli.execution.worker.commands.command import Heard
 from cardbox_cli.execution.worker.commands.environment import passed_on
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TIME
@@ -23,7 +24,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     `answers` says how its output is read, `max_tool_calls` how many tools one answer may call, `tools` what
     answers these. `environment` is all that its commands get besides what the turn sets, `stderr_kept` how
-    many bytes of each command's stderr are kept.
+    many bytes of each command's stderr are kept. `listen` is asked, for each call of the command, what shall
+    hear what it prints as it comes.
     """
 
     command: str
@@ -37,6 +39,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     max_tool_calls: int = MAX_TOOL_CALLS.default
     turn_time: float = TURN_TIME.default
     tools: ToolCommands = ToolCommands()
+    listen: Callable[[], Heard] = lambda: lambda piece: None
 
     @property
     def answer_rules(self) -> AnswerRules:

@@ -1,0 +1,51 @@
+"""`cbx batch list`. Its columns stand in `terminal/columns.py`."""
+
+from typing import Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.parameters.inputs import parse_span
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
+from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.columns import BATCH
+from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.execution.batches import BATCH_STATUSES
+
+
+@verb("cbx batch list", "cbx batch list --status running -o id", "cbx batch list --watch", pages=True)
+def command(
+    limit: Limit = 50,
+    status: Annotated[
+        str | None,
+        Option(click_type=OneOf(lambda: BATCH_STATUSES, what="state"), help="Only in this state."),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """List batches, newest first; those of another system's manager, `pmo`, too."""
+    from cardbox_cli.store.batches import BatchFilter
+    from cardbox_cli.store.views.batches import BatchViews
+
+    first, last = parse_span(since, until)
+    where = BatchFilter(status=status, since=first, until=last)
+    pause = between_looks(watch, interval)
+    shown = chosen(BATCH, columns)
+    with session().database() as database:
+        batches = BatchViews(database, session().project_id)
+        read, further = filtered(batches.newest, batches.further, where)
+        listing = Listing(
+            read,
+            further,
+            limit,
+            shown,
+            item_id=lambda batch: batch.batch_id,
+            empty=none_of("batches", narrowed=where != BatchFilter()),
+        )
+        show_list(listing, database, interval=pause)

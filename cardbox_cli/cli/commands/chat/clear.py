@@ -1,0 +1,28 @@
+"""`cbx chat clear`."""
+
+from cardbox_cli.cli.commands.chat.changing import emit_changed
+from cardbox_cli.cli.commands.chat.talking import room_of
+from cardbox_cli.cli.escaping import spelled
+from cardbox_cli.cli.parameters.inputs import confirm
+from cardbox_cli.cli.parameters.options import ChatKey, Yes
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.cli.verb import verb
+
+
+@verb("cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")
+def command(key: ChatKey, yes: Yes = False) -> None:
+    """Empty the active context of a chat without archiving it, and ask first. The transcript stays.
+
+    `cbx chat new` keeps what was active.
+    """
+    from cardbox_cli.chat.contexts import clear, messages_of
+
+    with session().database() as database:
+        room = room_of(database)
+        with database.snapshot():
+            held = len(messages_of(room, room.chats.get(key)))
+        if held:
+            confirm(f"Forget {count(held, 'message')} of chat {spelled(key)}?", yes=yes)
+        changed = clear(room, key)
+    emit_changed(changed)

@@ -1,0 +1,32 @@
+"""`cbx chat new`."""
+
+from typing import Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.commands.chat.changing import emit_changed
+from cardbox_cli.cli.commands.chat.talking import room_of
+from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.verb import verb
+
+
+@verb(
+    "cbx chat new telegram-chat-42",
+    "cbx chat new telegram-chat-42 --title 'Refund of order 7' --reason 'settled'",
+)
+def command(
+    key: ChatKey,
+    title: Annotated[str | None, Option(metavar="T", help="What the archived context is called.")] = None,
+    reason: Annotated[str | None, Option(metavar="R", help="Why a new one begins.")] = None,
+) -> None:
+    """Archive the active context of a chat, and go on with an empty one.
+
+    A run that goes on keeps the system texts and the message that it answers, and no more, from its next
+    step on.
+    """
+    from cardbox_cli.chat.contexts import start_new
+
+    with session().database() as database:
+        changed = start_new(room_of(database), key, title=title, reason=reason)
+    emit_changed(changed)

@@ -1,0 +1,64 @@
+"""`cbx chat persona`."""
+
+from typing import Annotated
+
+from typer import Argument
+
+from cardbox_cli.cli.commands.chat.talking import room_of, text_of
+from cardbox_cli.cli.escaping import flat, spelled
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.shown import Shown
+from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.ids import short_id
+
+
+@verb(
+    "cbx chat persona",
+    "cbx chat persona Primary @Primary.md",
+    "cbx chat persona Primary -o json | jq -r '.[0].text'",
+    pages=True,
+)
+def command(
+    name: Annotated[
+        str | None, Argument(metavar="[NAME]", help="The persona; Primary comes first. Default: shows all.")
+    ] = None,
+    text: Annotated[
+        str | None,
+        Argument(metavar="[TEXT|@FILE]", help="Its text from now on; empty for none. Default: shows it."),
+    ] = None,
+) -> None:
+    """Show the persona texts that all chats of the project begin with, or set one.
+
+    A change is a new card, and the earlier ones stay in their box.
+    """
+    from cardbox_cli.chat.texts import personas, set_persona
+
+    given = None if text is None else text_of(text)
+    with session().database() as database:
+        room = room_of(database)
+        if name is not None and given is not None:
+            session().made(card_id=set_persona(room, name, given))
+        found = personas(room)
+    if name is not None:
+        found = [each for each in found if (each.name or "").casefold() == name.casefold()]
+        if not found and given is None:
+            raise NotFound(
+                f"no persona {name!r} in project {session().project_id!r}",
+                hint="`cbx chat persona` lists those that there are",
+            )
+    output.emit_list(
+        found,
+        columns=Shown(_PERSONA),
+        item_id=lambda persona: persona.card_id,
+        empty=f"no personas in project {session().project_id!r}",
+    )
+
+
+_PERSONA = (
+    Column("NAME", lambda persona: spelled(persona.name or "")),
+    Column("CARD", lambda persona: short_id(persona.card_id)),
+    Column("TEXT", lambda persona: flat(persona.text)),
+)

@@ -1,0 +1,145 @@
+"""What the loop of a run stands on: the tables of what it runs, be that a turn or a chat.
+
+The loop knows no table and no fence; a ledger knows no command. Each method is a transaction that may be
+tried again, and raises StaleEpoch once the run has lost what it runs.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from cardbox_cli.context.request import ComposeOptions, profile_of
+from cardbox_cli.execution.queue import must_end_with
+from cardbox_cli.execution.requests.request import TurnRequest, present_cards
+from cardbox_cli.execution.requests.source import TurnContext
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.tool_calls import Author, ToolCall, pending_calls
+from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer
+from cardbox_cli.execution.worker.commands.command import Ran
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.execution.turns import End, EndStatus
+from cardbox_cli.model.identity import Tool
+
+
+class RunState(TurnContext, frozen=True, kw_only=True):
+    """What is run, as its next step finds it. `steps` is how many are answered, `step_id` the last."""
+
+    steps: int
+    step_id: str | None
+
+    @property
+    def pending(self) -> list[ToolCall]:
+        """The calls that have no result yet, in order."""
+        return pending_calls(self.boxes.own)
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """What its profile says."""
+        return profile_of(present_cards(self.boxes.profile.slots))
+
+    def end_rule(self, tools: Sequence[dict[str, Any]] = ()) -> must_end_with.EndRule:
+        """By what it may end, whose model is offered tools of these definitions."""
+        return must_end_with.end_rule(self.profile, tools)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name, if it is offered."""
+        return next((tool for tool in self.tools if tool.tool_name == name), None)
+
+
+class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that has begun, and what is asked in it. `written` is how many cards the run had written."""
+
+    step_id: str
+    asked: TurnRequest
+    written: int
+
+
+_State = TypeVar("_State", bound=RunState)
+
+
+class Ledger(Protocol[_State]):
+    """What is run, on its tables. `noun` and `name` say what it is, the two ids whose and which."""
+
+    noun: str
+    name: str
+    agent_id: str
+    agent_turn_id: str
+
+    def read(self, runtime: Runtime) -> _State:
+        """The state of it. Raises NotFound for a box that is gone."""
+
+    def enter(self, runtime: Runtime, state: _State) -> None:
+        """Take up what goes on with calls that others left without results."""
+
+    def begin_step(
+        self, runtime: Runtime, state: _State, *, format: str, options: ComposeOptions
+    ) -> BegunStep:
+        """Begin a step, and keep what its model is about to see as its request box.
+
+        Raises IncompleteContext, InvalidLayers, CannotEnd, and InvalidInput for what cannot be stored.
+        """
+
+    def understand(
+        self, runtime: Runtime, state: _State, step: BegunStep, stdout: bytes, rules: AnswerRules
+    ) -> Answer | BadAnswer:
+        """The cards that the command of a step printed."""
+
+    def store_answer(self, runtime: Runtime, state: _State, step: BegunStep, answer: Answer) -> End | None:
+        """Store the answer of a step; the end, where no call is left without a result.
+
+        Raises CardConflict for a card whose id is taken.
+        """
+
+    def answers(self, call: ToolCall) -> bool:
+        """Whether a call is answered by cbx itself."""
+
+    def answer(self, runtime: Runtime, state: _State, call: ToolCall) -> CardDraft:
+        """The result of a call that cbx itself answers, once it has done what is asked."""
+
+    def add_result(self, runtime: Runtime, state: _State, draft: CardDraft) -> None:
+        """Store the result of a call."""
+
+    def complete_step(self, runtime: Runtime, state: _State) -> End | None:
+        """The calls of the last step have their results; the end, where that is one."""
+
+    def answer_handlers(
+        self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Have internal handlers answer `calls`; those that it waits for now, with `others`. Where there are
+        any it is suspended."""
+
+    def suspend(self, runtime: Runtime, state: _State, calls: Sequence[ToolCall]) -> None:
+        """Wait for the results of calls that somebody else answers."""
+
+    def fail(
+        self,
+        runtime: Runtime,
+        status: EndStatus,
+        *,
+        error_code: str,
+        message: str,
+        details: dict[str, Any],
+    ) -> End:
+        """End it otherwise than in success."""
+
+    def hand_back(self, runtime: Runtime, reason: str) -> None:
+        """Leave it to whoever takes it up next."""
+
+    def keep_log(
+        self,
+        runtime: Runtime,
+        *,
+        ran: Ran,
+        log_id: str,
+        step_id: str,
+        call: ToolCall | None,
+        kept: int,
+    ) -> None:
+        """Keep the last `kept` bytes of what a command wrote on stderr."""
+
+    def author(self, state: _State) -> Author:
+        """On whose behalf results of the last step's calls are written."""
+
+    def variables(self, state: _State) -> dict[str, str]:
+        """What the environment of each command says of it."""

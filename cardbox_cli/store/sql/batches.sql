@@ -1,0 +1,334 @@
+-- fragment: batch_json
+json_build_object(
+    'batch_id', b.batch_id,
+    'status', b.status,
+    'error_code', b.error_code,
+    'error', b.error,
+    'fail_fast', b.fail_fast,
+    'task_count', b.task_count,
+    'request_sha256', b.request_sha256,
+    'source_agent_id', b.source_agent_id,
+    'parent_turn_id', b.parent_turn_id,
+    'parent_step_id', b.parent_step_id,
+    'parent_tool_call_id', b.parent_tool_call_id,
+    'channel_id', b.channel_id,
+    'recursion_depth', b.recursion_depth,
+    'trace_id', b.trace_id,
+    'deadline_at', {instant(b.deadline_at)},
+    'report_due', b.report_due,
+    'join_box_id', b.join_box_id,
+    'created_at', {instant(b.created_at)},
+    'ended_at', {instant(b.ended_at)}
+)::text
+
+-- fragment: batch_task_json
+json_build_object(
+    'batch_id', k.batch_id,
+    'task_index', k.task_index,
+    'status', k.status,
+    'target_strategy', k.target_strategy,
+    'target_ref', k.target_ref,
+    'agent_id', k.agent_id,
+    'context_box_id', k.context_box_id,
+    'output_box_id', k.output_box_id,
+    'agent_turn_id', k.agent_turn_id,
+    'deliverable_card_id', k.deliverable_card_id,
+    'error_code', k.error_code,
+    'error', k.error,
+    'attempts', k.attempts,
+    'next_try_at', {instant(k.next_try_at)},
+    'stop_due', k.stop_due,
+    'dispatched_at', {instant(k.dispatched_at)},
+    'ended_at', {instant(k.ended_at)}
+)::text
+
+-- name: batches_are_writable
+-- Whether this role may read and write batches.
+SELECT has_table_privilege('cbx.batches', 'SELECT') AND has_table_privilege('cbx.batches', 'UPDATE')
+    AND has_table_privilege('cbx.batch_tasks', 'SELECT') AND has_table_privilege('cbx.batch_tasks', 'UPDATE')
+
+-- name: projects_with_open_batches
+-- The projects where a batch runs, or something is left to do of one that has ended.
+-- across-projects: it looks for projects
+SELECT b.project_id FROM cbx.batches AS b WHERE b.status = 'running' OR b.report_due
+UNION
+SELECT k.project_id FROM cbx.batch_tasks AS k WHERE k.stop_due
+
+-- name: insert_batch
+-- A batch, unless its id is taken; no row means that.
+WITH made AS (
+    INSERT INTO cbx.batches AS b
+        (project_id, batch_id, status, fail_fast, task_count, request_sha256, source_agent_id, parent_turn_id,
+         parent_step_id, parent_tool_call_id, channel_id, recursion_depth, trace_id, deadline_at, created_at)
+    VALUES (%(project_id)s, %(batch_id)s, 'running', %(fail_fast)s, %(task_count)s, %(request_sha256)s,
+        %(source_agent_id)s, %(parent_turn_id)s, %(parent_step_id)s, %(parent_tool_call_id)s, %(channel_id)s,
+        %(recursion_depth)s, %(trace_id)s, %(deadline_at)s, %(now)s)
+    ON CONFLICT DO NOTHING
+    RETURNING b.*
+)
+SELECT {batch_json} FROM made AS b
+
+-- name: insert_batch_tasks
+-- The tasks of a batch, each the object of its columns, due at once.
+INSERT INTO cbx.batch_tasks
+    (project_id, batch_id, task_index, status, target_strategy, target_ref, agent_id, context_box_id,
+     output_box_id, next_try_at)
+SELECT %(project_id)s, %(batch_id)s, k.task_index, 'pending', k.target_strategy, k.target_ref, k.agent_id,
+    k.context_box_id, k.output_box_id, %(now)s
+FROM jsonb_to_recordset(%(tasks)s::jsonb) AS k (task_index integer, target_strategy text, target_ref text,
+    agent_id text, context_box_id uuid, output_box_id uuid)
+
+-- name: batch
+-- The batch of this id.
+SELECT {batch_json}
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
+
+-- name: lock_batch
+-- The batch of this id, held until the end of the transaction: the last lock before that of its parent's call.
+SELECT {batch_json}
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
+FOR UPDATE
+
+-- name: lock_batch_of_child
+-- The batch of a turn whose end is news to it, held until the end of the transaction; for most turns no row.
+SELECT {batch_json}
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.batch_id = (
+    SELECT k.batch_id FROM cbx.batch_tasks AS k
+    WHERE k.project_id = %(project_id)s AND k.agent_turn_id = %(agent_turn_id)s
+        AND (k.status = 'dispatched' OR k.stop_due))
+FOR UPDATE
+
+-- name: tasks_of_batch
+-- The tasks of a batch in order.
+SELECT {batch_task_json}
+FROM cbx.batch_tasks AS k
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
+ORDER BY k.task_index
+
+-- name: count_batch_tasks
+-- How many tasks of a batch are in each state.
+SELECT k.status, count(*)
+FROM cbx.batch_tasks AS k
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
+GROUP BY k.status
+
+-- name: is_batch_task_due
+-- Whether a task is still to be dispatched, and its batch is running.
+SELECT k.status = 'pending' AND b.status = 'running' AND k.next_try_at <= %(now)s
+FROM cbx.batch_tasks AS k
+JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+
+-- name: due_batch_tasks
+-- Tasks of running batches, of this one (null: of any), whose dispatch is due.
+SELECT {batch_task_json}
+FROM cbx.batch_tasks AS k
+JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
+WHERE k.project_id = %(project_id)s AND k.status = 'pending' AND k.next_try_at <= %(now)s
+    AND b.status = 'running' AND b.deadline_at > %(now)s
+    AND (%(batch_id)s::text IS NULL OR k.batch_id = %(batch_id)s)
+ORDER BY k.next_try_at, k.batch_id, k.task_index
+LIMIT %(limit)s
+
+-- name: dispatch_batch_task
+-- A task's turn was asked for; no row where it was not pending any more.
+UPDATE cbx.batch_tasks AS k
+SET status = 'dispatched', agent_turn_id = %(agent_turn_id)s, output_box_id = %(output_box_id)s,
+    context_box_id = %(context_box_id)s, dispatched_at = %(now)s
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+    AND k.status = 'pending'
+RETURNING k.task_index
+
+-- name: put_off_batch_task
+-- A task's dispatch was refused, and is tried again later.
+UPDATE cbx.batch_tasks AS k
+SET attempts = k.attempts + 1, next_try_at = %(next_try_at)s, error_code = %(error_code)s, error = %(error)s
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+    AND k.status = 'pending'
+
+-- name: fail_batch_task
+-- A task's dispatch was refused for good, while its batch is held.
+UPDATE cbx.batch_tasks AS k
+SET status = 'failed', attempts = k.attempts + 1, error_code = %(error_code)s, error = %(error)s, ended_at = %(now)s
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+    AND k.status = 'pending'
+
+-- name: end_batch_task
+-- The end of a child, once, while its batch is held; it need not be stopped any more.
+UPDATE cbx.batch_tasks AS k
+SET stop_due = false,
+    status = CASE k.status WHEN 'dispatched' THEN %(status)s ELSE k.status END,
+    deliverable_card_id = coalesce(k.deliverable_card_id, %(deliverable_card_id)s),
+    error_code = CASE k.status WHEN 'dispatched' THEN %(error_code)s ELSE k.error_code END,
+    error = CASE k.status WHEN 'dispatched' THEN %(error)s ELSE k.error END,
+    ended_at = coalesce(k.ended_at, %(now)s)
+WHERE k.project_id = %(project_id)s AND k.agent_turn_id = %(agent_turn_id)s
+    AND (k.status = 'dispatched' OR k.stop_due)
+
+-- name: end_batch
+-- The end of a batch, once: no row where it has ended already. Its open tasks are canceled for `open_code`; the turns
+-- of those that run are to be stopped.
+WITH ended AS (
+    UPDATE cbx.batches AS b
+    SET status = %(status)s, error_code = %(error_code)s, error = %(error)s, ended_at = %(now)s,
+        report_due = b.parent_tool_call_id IS NOT NULL
+    WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s AND b.status = 'running'
+    RETURNING b.*
+), canceled AS (
+    UPDATE cbx.batch_tasks AS k
+    SET status = 'canceled', error_code = %(open_code)s, error = %(open_error)s, ended_at = %(now)s,
+        stop_due = k.status = 'dispatched'
+    WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.status IN ('pending', 'dispatched')
+        AND EXISTS (SELECT FROM ended)
+)
+SELECT {batch_json} FROM ended AS b
+
+-- name: overdue_batches
+-- The running batches, or this one, whose deadline has passed.
+SELECT {batch_json}
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.status = 'running' AND b.deadline_at <= %(now)s
+    AND (%(batch_id)s::text IS NULL OR b.batch_id = %(batch_id)s)
+ORDER BY b.deadline_at, b.batch_id
+LIMIT %(limit)s
+
+-- name: deserted_batches
+-- The running batches whose parent's turn has ended: of this turn (null: of any).
+SELECT {batch_json}
+FROM cbx.batches AS b
+JOIN cbx.turns AS t ON t.project_id = b.project_id AND t.agent_turn_id = b.parent_turn_id
+WHERE b.project_id = %(project_id)s AND b.status = 'running' AND t.end_status IS NOT NULL
+    AND (%(agent_turn_id)s::text IS NULL OR b.parent_turn_id = %(agent_turn_id)s)
+ORDER BY b.deadline_at, b.batch_id
+LIMIT %(limit)s
+
+-- name: settled_batches
+-- The running batches, or this one, none of whose tasks is open: their end was not noticed.
+SELECT b.batch_id
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.status = 'running'
+    AND (%(batch_id)s::text IS NULL OR b.batch_id = %(batch_id)s)
+    AND NOT EXISTS (
+        SELECT FROM cbx.batch_tasks AS k
+        WHERE k.project_id = %(project_id)s AND k.batch_id = b.batch_id AND k.status IN ('pending', 'dispatched'))
+ORDER BY b.batch_id
+LIMIT %(limit)s
+
+-- name: silent_children
+-- Children, of this batch (null: of any), whose turn may have ended without telling their batch: its end is kept, or
+-- neither its agent nor an open row is at it.
+SELECT {batch_task_json}
+FROM cbx.batch_tasks AS k
+LEFT JOIN cbx.turns AS t ON t.project_id = k.project_id AND t.agent_turn_id = k.agent_turn_id
+LEFT JOIN state.agent_state_head AS h ON h.project_id = k.project_id AND h.agent_id = k.agent_id
+WHERE k.project_id = %(project_id)s AND k.status = 'dispatched'
+    AND (%(batch_id)s::text IS NULL OR k.batch_id = %(batch_id)s)
+    AND (t.end_status IS NOT NULL OR h.active_agent_turn_id IS DISTINCT FROM k.agent_turn_id
+        AND NOT EXISTS (
+            SELECT FROM state.agent_inbox AS i
+            WHERE i.project_id = %(project_id)s AND i.agent_turn_id = k.agent_turn_id AND i.message_type = 'turn'
+                AND i.status IN ('queued', 'pending', 'deferred', 'processing')))
+ORDER BY k.batch_id, k.task_index
+LIMIT %(limit)s
+
+-- name: children_to_stop
+-- Children, of this batch (null: of any), whose batch has ended before them.
+SELECT {batch_task_json}
+FROM cbx.batch_tasks AS k
+WHERE k.project_id = %(project_id)s AND k.stop_due
+    AND (%(batch_id)s::text IS NULL OR k.batch_id = %(batch_id)s)
+ORDER BY k.batch_id, k.task_index
+LIMIT %(limit)s
+
+-- name: batches_to_report
+-- The batches whose end their parent's call was not told of: those of this turn (null: of any).
+SELECT {batch_json}
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.report_due
+    AND (%(agent_turn_id)s::text IS NULL OR b.parent_turn_id = %(agent_turn_id)s)
+ORDER BY b.batch_id
+LIMIT %(limit)s
+
+-- name: hold_batches_of_turn
+-- The batches that a turn asked for, held until the end of the transaction.
+SELECT {batch_json}
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND b.parent_turn_id = %(agent_turn_id)s
+ORDER BY b.batch_id
+FOR UPDATE
+
+-- name: note_batch_reported
+-- Nobody need tell the parent's call of the end of a batch any more.
+UPDATE cbx.batches AS b SET report_due = false
+WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
+
+-- name: point_batch
+-- The box of what the children of a batch delivered, unless it has one; the one that it has.
+UPDATE cbx.batches AS b SET join_box_id = coalesce(b.join_box_id, %(join_box_id)s::uuid)
+WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
+RETURNING b.join_box_id::text
+
+-- name: extend_suspended
+-- A suspended turn waits no shorter than until then.
+UPDATE state.agent_state_head AS h
+SET resume_deadline = greatest(h.resume_deadline, %(deadline)s::timestamptz)
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.active_agent_turn_id = %(agent_turn_id)s
+    AND h.turn_epoch = %(turn_epoch)s AND h.status = 'suspended' AND h.resume_deadline IS NOT NULL
+
+-- fragment: batch_matches
+    b.project_id = %(project_id)s
+    AND (%(status)s::text IS NULL OR b.status = %(status)s)
+    AND (%(parent_turn_id)s::text IS NULL OR b.parent_turn_id = %(parent_turn_id)s)
+    AND (%(since)s::timestamptz IS NULL OR b.created_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR b.created_at < %(until)s)
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (b.created_at, b.batch_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
+
+-- name: list_batches
+-- A page of the batches of the project, newest first, after the place (created_at, batch_id) if one is given.
+SELECT {batch_json} FROM cbx.batches AS b WHERE {batch_matches}
+ORDER BY b.created_at DESC, b.batch_id DESC LIMIT %(limit)s
+
+-- name: count_further_batches
+-- How many rows there are after a place, up to a limit.
+SELECT count(*) FROM (SELECT b.batch_id FROM cbx.batches AS b WHERE {batch_matches} LIMIT %(limit)s) AS further
+
+-- name: count_tasks_of_batches
+-- How many tasks of each of these batches are in each state.
+SELECT k.batch_id, k.status, count(*)
+FROM cbx.batch_tasks AS k
+WHERE k.project_id = %(project_id)s AND k.batch_id = ANY(%(batch_ids)s)
+GROUP BY k.batch_id, k.status
+
+-- name: find_batch_ids
+-- The batches that a piece of an id may stand for: a beginning, an end, or the beginning of what is shown.
+SELECT b.batch_id FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s
+    AND (b.batch_id LIKE %(beginning)s OR b.batch_id LIKE 'batch\_' || %(beginning)s
+        OR reverse(b.batch_id) LIKE %(reversed_end)s OR right(b.batch_id, 8) LIKE %(shown)s::text)
+ORDER BY b.batch_id
+LIMIT 6
+
+-- name: children_of_batches
+-- The turns of the tasks of these turns' batches, with the batch and the place of each.
+SELECT k.agent_turn_id, k.batch_id, k.task_index
+FROM cbx.batch_tasks AS k
+WHERE k.project_id = %(project_id)s AND k.agent_turn_id = ANY(%(turn_ids)s)
+
+-- name: batch_progress
+-- How far the children of a batch are: where the turn of each stands, and how many steps it has begun.
+SELECT k.task_index, CASE WHEN h.active_agent_turn_id = k.agent_turn_id THEN h.status ELSE i.status END, s.steps
+FROM cbx.batch_tasks AS k
+LEFT JOIN state.agent_state_head AS h ON h.project_id = k.project_id AND h.agent_id = k.agent_id
+LEFT JOIN state.agent_inbox AS i ON i.project_id = k.project_id AND i.agent_turn_id = k.agent_turn_id
+    AND i.message_type = 'turn'
+CROSS JOIN LATERAL (
+    SELECT count(*) AS steps
+    FROM state.agent_steps AS s
+    WHERE s.project_id = %(project_id)s AND s.agent_turn_id = k.agent_turn_id
+) AS s
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
+ORDER BY k.task_index, i.created_at DESC

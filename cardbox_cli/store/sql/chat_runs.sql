@@ -1,0 +1,109 @@
+-- fragment: run_json
+json_build_object(
+    'run_id', r.run_id,
+    'chat_key', r.chat_key,
+    'epoch', r.epoch,
+    'owner', r.owner,
+    'status', r.status,
+    'position', r.position,
+    'merged', r.merged,
+    'version', r.version,
+    'user_card_ids', r.user_card_ids,
+    'reply_card_ids', r.reply_card_ids,
+    'answer_card_id', r.answer_card_id,
+    'profile_box_id', r.profile_box_id,
+    'context_box_id', r.context_box_id,
+    'output_box_id', r.output_box_id,
+    'error_code', r.error_code,
+    'error', r.error,
+    'started_at', {instant(r.started_at)},
+    'ended_at', {instant(r.ended_at)}
+)::text
+
+-- name: insert_chat_run
+-- The beginning of a run.
+INSERT INTO cbx.chat_runs
+    (project_id, chat_key, run_id, epoch, owner, status, position, merged, version, user_card_ids, reply_card_ids,
+     profile_box_id, context_box_id, output_box_id, started_at)
+VALUES (%(project_id)s, %(chat_key)s, %(run_id)s, %(epoch)s, %(owner)s, %(status)s, %(position)s, %(merged)s,
+    %(version)s, %(user_card_ids)s, %(reply_card_ids)s, %(profile_box_id)s, %(context_box_id)s, %(output_box_id)s,
+    %(started_at)s)
+
+-- name: write_chat_run
+-- A run as it was decided on, by who holds the head of its chat.
+UPDATE cbx.chat_runs AS r
+SET status = %(status)s, merged = %(merged)s, version = %(version)s, user_card_ids = %(user_card_ids)s,
+    reply_card_ids = %(reply_card_ids)s, answer_card_id = %(answer_card_id)s, context_box_id = %(context_box_id)s,
+    output_box_id = %(output_box_id)s, error_code = %(error_code)s, error = %(error)s, ended_at = %(ended_at)s
+WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s AND r.run_id = %(run_id)s
+
+-- name: chat_run
+-- A run of a chat.
+SELECT {run_json}
+FROM cbx.chat_runs AS r
+WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s AND r.run_id = %(run_id)s
+
+-- name: last_chat_runs
+-- The last runs of a chat, the newest first.
+SELECT {run_json}
+FROM cbx.chat_runs AS r
+WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s
+ORDER BY r.epoch DESC
+LIMIT %(limit)s
+
+-- fragment: chat_step_json
+json_build_object(
+    'step_id', s.step_id,
+    'agent_id', s.chat_key,
+    'agent_turn_id', s.run_id,
+    'status', s.status,
+    'trace_id', NULL,
+    'parent_step_id', NULL,
+    'profile_box_id', s.profile_box_id,
+    'context_box_id', s.context_box_id,
+    'output_box_id', s.output_box_id,
+    'request_box_id', s.request_box_id,
+    'tool_call_ids', s.tool_call_ids,
+    'error', s.error,
+    'metadata', s.metadata,
+    'started_at', {instant(s.started_at)},
+    'ended_at', {instant(s.ended_at)}
+)::text
+
+-- name: insert_chat_step
+-- The beginning of a step, with what the model is about to see.
+INSERT INTO cbx.chat_steps
+    (project_id, chat_key, step_id, run_id, status, profile_box_id, context_box_id, output_box_id, request_box_id,
+     metadata, started_at)
+VALUES (%(project_id)s, %(chat_key)s, %(step_id)s, %(run_id)s, %(status)s, %(profile_box_id)s, %(context_box_id)s,
+    %(output_box_id)s, %(request_box_id)s, %(metadata)s, %(now)s)
+
+-- name: move_chat_step
+-- The next state of a step; its calls and usage where they are known.
+UPDATE cbx.chat_steps AS s
+SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call_ids),
+    metadata = s.metadata || %(metadata)s, ended_at = %(ended_at)s
+WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.step_id = %(step_id)s
+
+-- name: close_chat_steps
+-- Steps that a run leaves open at its end.
+UPDATE cbx.chat_steps AS s
+SET status = %(status)s, error = coalesce(s.error, %(error)s), ended_at = %(now)s
+WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.run_id = %(run_id)s
+    AND s.status NOT IN ('completed', 'failed')
+
+-- name: steps_of_chat_run
+-- The steps of a run in order.
+SELECT {chat_step_json}
+FROM cbx.chat_steps AS s
+WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.run_id = %(run_id)s
+ORDER BY s.step_id
+
+-- name: find_chat_steps
+-- The steps of a chat whose ids begin or end so; up to six, the newest first.
+SELECT {chat_step_json}
+FROM cbx.chat_steps AS s
+WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s
+    AND (s.step_id LIKE %(beginning)s OR s.step_id LIKE %(ending)s)
+ORDER BY s.step_id DESC
+LIMIT 6

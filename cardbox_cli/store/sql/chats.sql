@@ -1,0 +1,168 @@
+-- fragment: chat_json
+json_build_object(
+    'chat_key', h.chat_key,
+    'entries', h.entries,
+    'transcript_box_id', h.transcript_box_id,
+    'window_start', h.window_start,
+    'answered', h.answered,
+    'context_id', h.context_id,
+    'context_box_id', h.context_box_id,
+    'context_created_at', {instant(h.context_created_at)},
+    'loaded_from', h.loaded_from,
+    'version', h.version,
+    'reset_by', h.reset_by,
+    'reset_at', {instant(h.reset_at)},
+    'epoch', h.epoch,
+    'run_id', h.run_id,
+    'owner', h.owner,
+    'lease_expires_at', {instant(h.lease_expires_at)},
+    'created_at', {instant(h.created_at)},
+    'updated_at', {instant(h.updated_at)}
+)::text
+
+-- name: ensure_chat
+-- The head of a chat that has none yet.
+INSERT INTO cbx.chats (project_id, chat_key, created_at, updated_at)
+VALUES (%(project_id)s, %(chat_key)s, %(now)s, %(now)s)
+ON CONFLICT DO NOTHING
+
+-- name: chat
+-- The head of a chat.
+SELECT {chat_json}
+FROM cbx.chats AS h
+WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s
+
+-- name: lock_chat
+-- The head of a chat, held until the end of the transaction: the first lock that any change of a chat takes.
+SELECT {chat_json}
+FROM cbx.chats AS h
+WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s
+FOR UPDATE
+
+-- name: write_chat
+-- The head as it was decided on, by who holds it.
+UPDATE cbx.chats AS h
+SET entries = %(entries)s, transcript_box_id = %(transcript_box_id)s, window_start = %(window_start)s,
+    answered = %(answered)s, context_id = %(context_id)s, context_box_id = %(context_box_id)s,
+    context_created_at = %(context_created_at)s, loaded_from = %(loaded_from)s, version = %(version)s,
+    reset_by = %(reset_by)s, reset_at = %(reset_at)s, epoch = %(epoch)s, run_id = %(run_id)s, owner = %(owner)s,
+    lease_expires_at = %(lease_expires_at)s, updated_at = %(updated_at)s
+WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s
+
+-- name: extend_chat_lease
+-- A run goes on: its lease, as long as it has one.
+UPDATE cbx.chats AS h
+SET lease_expires_at = %(expires_at)s
+WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s AND h.run_id = %(run_id)s AND h.epoch = %(epoch)s
+
+-- name: list_chats
+-- A page of the project's chats in the order of their keys, behind a key.
+SELECT {chat_json}
+FROM cbx.chats AS h
+WHERE h.project_id = %(project_id)s AND h.chat_key > %(after)s
+ORDER BY h.chat_key
+LIMIT %(limit)s
+
+-- name: chats_between
+-- The chats whose keys are from `first` to before `last`, those last used first.
+SELECT {chat_json}
+FROM cbx.chats AS h
+WHERE h.project_id = %(project_id)s AND h.chat_key >= %(first)s AND h.chat_key < %(last)s
+ORDER BY h.updated_at DESC, h.chat_key
+LIMIT %(limit)s
+
+-- name: projects_with_chat
+-- The projects that have a chat of this key.
+-- across-projects: it looks for the project in which somebody has talked
+SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY h.project_id LIMIT %(limit)s
+
+-- name: slice_of_box
+-- The ids of a box in order, from a place to before another.
+SELECT coalesce(b.card_ids ->> at.place, 'null')
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL generate_series(%(start)s::integer, least(%(end)s::integer, jsonb_array_length({ids})) - 1)
+    AS at (place)
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+ORDER BY at.place
+
+-- fragment: archive_json
+json_build_object(
+    'context_id', a.context_id,
+    'chat_key', a.chat_key,
+    'box_id', a.box_id,
+    'title', a.title,
+    'reason', a.reason,
+    'checkpoint_index', a.checkpoint_index,
+    'checkpoint_preview', a.checkpoint_preview,
+    'messages', a.messages,
+    'created_at', {instant(a.created_at)},
+    'archived_at', {instant(a.archived_at)}
+)::text
+
+-- name: insert_chat_context
+-- An archived context, unless it is there already.
+INSERT INTO cbx.chat_contexts
+    (project_id, chat_key, context_id, box_id, title, reason, checkpoint_index, checkpoint_preview, messages,
+     search_text, terms, layout, created_at, archived_at)
+VALUES (%(project_id)s, %(chat_key)s, %(context_id)s, %(box_id)s, %(title)s, %(reason)s, %(checkpoint_index)s,
+    %(checkpoint_preview)s, %(messages)s, %(search_text)s, %(terms)s, %(layout)s, %(created_at)s, %(archived_at)s)
+ON CONFLICT DO NOTHING
+
+-- name: chat_context
+-- An archived context of a chat.
+SELECT {archive_json}
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = %(context_id)s
+
+-- name: chat_context_layouts
+-- What the files say besides that archived contexts of a chat were imported from.
+SELECT a.context_id, a.layout::text
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.layout IS NOT NULL
+
+-- name: find_chat_contexts
+-- The ids of archived contexts of a chat that begin or end so; up to six.
+SELECT a.context_id
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s
+    AND (a.context_id LIKE %(beginning)s OR a.context_id LIKE %(ending)s)
+ORDER BY a.context_id
+LIMIT 6
+
+-- name: list_chat_contexts
+-- A page of the archived contexts of a chat, newest first, behind the place (archived_at, context_id) if one is given.
+SELECT {archive_json}
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (a.archived_at, a.context_id) < (%(after_time)s::timestamptz, %(after_id)s))
+ORDER BY a.archived_at DESC, a.context_id DESC
+LIMIT %(limit)s
+
+-- name: newest_with_terms
+-- The newest archived contexts that have all of these terms.
+SELECT a.context_id
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.terms @> %(all_of)s::integer[]
+ORDER BY a.archived_at DESC, a.context_id DESC
+LIMIT %(limit)s
+
+-- name: findable_chat_contexts
+-- What a search ranks these archived contexts by.
+SELECT json_build_object(
+    'context_id', a.context_id,
+    'title', a.title,
+    'reason', a.reason,
+    'search_text', a.search_text,
+    'archived_at', {instant(a.archived_at)}
+)::text
+FROM cbx.chat_contexts AS a
+WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = ANY(%(context_ids)s)
+ORDER BY a.archived_at DESC, a.context_id DESC
+
+-- name: count_chat_contexts
+-- How many archived contexts a chat has, up to a limit.
+SELECT count(*)
+FROM (SELECT a.context_id FROM cbx.chat_contexts AS a
+      WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s
+      LIMIT %(limit)s) AS counted

@@ -1,0 +1,263 @@
+"""Chats from files of the on-disk layout, and back: what goes in comes out, and nothing is taken twice."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardbox_cli.chat.contexts import clear, load, start_new
+from cardbox_cli.chat.exchange.exporting import export_chat
+from cardbox_cli.chat.exchange.importing import ImportedChat, import_chat
+from cardbox_cli.chat.layout.reading import read_chat
+from cardbox_cli.chat.layout.writing import files_of
+from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.texts import set_memory
+from cardbox_cli.chat.transcript import reply, send
+from cardbox_cli.chat.views import view
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.chats import said_at
+from cardbox_cli.store.connection.database import Database
+from tests.chat.layout import trees
+from tests.chat.layout.trees import KEY, TREE, archive, line, message
+from tests.conftest import PROJECT
+
+
+@pytest.fixture
+def room(database: Database) -> Room:
+    return Room(database, PROJECT)
+
+
+def taken(room: Room, tree: dict[str, Any], *, replace: bool = False) -> ImportedChat:
+    return import_chat(room, read_chat(KEY, trees.files(tree)), replace=replace)
+
+
+def given_back(room: Room) -> dict[str, Any]:
+    with room.snapshot():
+        exported = export_chat(room, KEY)
+    assert exported.gone == []
+    return {name: trees.loaded(name, text.encode()) for name, text in files_of(exported.files).items()}
+
+
+def entries(room: Room) -> list[str]:
+    return [entry.text for entry in room.chats.stream_entries(room.chats.get(KEY))]
+
+
+def active(room: Room) -> list[tuple[str, str]]:
+    return [(each.role, each.content) for each in view(room, KEY).messages]
+
+
+def test_what_goes_in_comes_out(room: Room) -> None:
+    done = taken(room, TREE)
+    assert (done.entries, done.new_entries, done.messages, done.archives, done.new_archives) == (
+        7,
+        7,
+        2,
+        2,
+        2,
+    )
+    assert (done.context, done.memory, done.differing) == ("imported", "imported", [])
+    assert given_back(room) == TREE
+
+
+def test_again_it_changes_nothing(room: Room, row_counts: Any) -> None:
+    taken(room, TREE)
+    before, head = row_counts(), room.chats.get(KEY)
+    done = taken(room, TREE)
+    assert (done.new_entries, done.new_archives, done.context, done.memory) == (
+        0,
+        0,
+        "unchanged",
+        "unchanged",
+    )
+    assert row_counts() == before
+    assert room.chats.get(KEY) == head
+
+
+def test_what_is_exported_is_known_elsewhere_and_here(room: Room, database: Database) -> None:
+    send(room, KEY, "怎么退款？", told={"message_id": "m1", "channel": "telegram", "user_id": "7"})
+    reply(room, KEY, "填表 🎉")
+    taken(room, {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]})
+    start_new(room, KEY, title="退款", reason="done")
+    send(room, KEY, trees.ODD)
+    set_memory(room, KEY, "likes tea")
+    files = given_back(room)
+    assert taken(room, files).new_entries == 0
+    assert given_back(room) == files
+
+    elsewhere = Room(database, "elsewhere")
+    done = taken(elsewhere, files)
+    assert (done.new_entries, done.new_archives) == (3, 1)
+    assert given_back(elsewhere) == files
+    assert view(elsewhere, KEY).messages == []
+    assert load(elsewhere, KEY, words="退款").messages == 2
+
+
+def test_a_chat_of_cbx_is_spelled_as_the_layout_has_it(room: Room) -> None:
+    key = "telegram-chat-42-topic-7"
+    send(room, key, "hello", told={"user_id": "7", "meta": {"a": 1.10}})
+    with room.snapshot():
+        [moved] = export_chat(room, key).files.transcript
+    [spelled] = [each.as_json() for each in moved.lines]
+    ts = spelled.pop("ts")
+    assert isinstance(ts, int)
+    assert spelled == {
+        "v": 1,
+        "channel": "telegram",
+        "chatId": "42",
+        "chatKey": key,
+        "userId": "7",
+        "role": "user",
+        "text": "hello",
+        "meta": {"a": 1.10},
+    }
+
+
+def test_a_grown_folder_adds_what_is_new(room: Room) -> None:
+    name, context = "conversations/history.jsonl", "contexts/active.jsonl"
+    first = {name: [line(1, "a")], context: [message(1, "a")]}
+    grown = {name: [line(1, "a"), line(1, "a"), line(2, "b")], context: [message(1, "a"), message(2, "b")]}
+    taken(room, first)
+    done = taken(room, grown)
+    assert (done.new_entries, done.context) == (2, "imported")
+    assert entries(room) == ["a", "a", "b"]
+    assert given_back(room) == grown
+    assert taken(room, first).context == "ahead"
+    assert given_back(room) == grown
+
+
+def test_lines_that_moved_to_another_file_are_no_others(room: Room) -> None:
+    taken(room, {"conversations/history.jsonl": [line(1, "a"), line(2, "b")]})
+    moved = {"conversations/archive-1.jsonl": [line(1, "a")], "conversations/history.jsonl": [line(2, "b")]}
+    assert taken(room, moved).new_entries == 0
+
+
+def test_a_message_that_the_platform_delivers_again_is_the_one_imported(room: Room) -> None:
+    taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]})
+    assert not send(room, KEY, "a", told={"message_id": "m1", "channel": "telegram"}).is_new
+    edited = [line(1, "a", messageId="m1"), line(2, "a, edited", messageId="m1")]
+    assert taken(room, {"conversations/history.jsonl": edited}).new_entries == 1
+    assert entries(room) == ["a", "a, edited"]
+
+
+def test_a_message_that_the_platform_has_delivered_is_not_taken_again(room: Room) -> None:
+    send(room, KEY, "a", told={"message_id": "m1"})
+    assert taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]}).new_entries == 0
+
+
+def test_a_context_that_went_on_stays_unless_it_shall_be_replaced(room: Room) -> None:
+    taken(room, {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]})
+    other = {"contexts/active.jsonl": [message(1, "c")]}
+    assert taken(room, other).context == "kept"
+    assert active(room) == [("user", "a"), ("assistant", "b")]
+    assert taken(room, other, replace=True).context == "imported"
+    assert active(room) == [("user", "c")]
+    assert load(room, KEY, words="b").messages == 2
+
+
+def test_a_context_that_was_put_aside_does_not_come_back_by_itself(room: Room) -> None:
+    tree = {"contexts/active.jsonl": [message(1, "a")]}
+    taken(room, tree)
+    clear(room, KEY)
+    assert taken(room, tree).context == "kept"
+    assert active(room) == []
+
+
+def test_times_are_those_of_the_files(room: Room) -> None:
+    taken(room, TREE)
+    start = datetime.fromtimestamp(trees.START / 1000, UTC)
+    [*_, last] = view(room, KEY).messages
+    assert last.said_at == start + timedelta(seconds=6)
+    [first, *_] = room.chats.entries(room.chats.get(KEY), 0)
+    assert first.card is not None
+    assert said_at(first.card) == start + timedelta(seconds=1)
+    archived = room.archives.find(KEY, "ctx_1a")
+    assert archived is not None
+    assert archived.archived_at == start + timedelta(seconds=101)
+
+
+def test_an_empty_file_is_a_cleared_context(room: Room) -> None:
+    tree = {"conversations/history.jsonl": [line(1, "a")], "contexts/active.jsonl": []}
+    assert taken(room, tree).context == "imported"
+    shown = view(room, KEY)
+    assert (shown.reset_by, shown.transcript.window.start) == ("clear", 1)
+    assert taken(room, tree).context == "unchanged"
+    assert given_back(room) == tree
+
+
+def test_without_a_file_there_never_was_a_context(room: Room) -> None:
+    tree = {"conversations/history.jsonl": [line(1, "a")]}
+    assert taken(room, tree).context == "absent"
+    shown = view(room, KEY)
+    assert (shown.reset_by, shown.transcript.window.start) == (None, 0)
+    assert given_back(room) == tree
+
+
+def test_what_users_have_said_last_is_unanswered(room: Room) -> None:
+    said = [line(1, "a"), line(2, "b", "assistant"), line(3, "c"), line(4, "d")]
+    taken(room, {"conversations/history.jsonl": said})
+    assert view(room, KEY).transcript.unanswered == 2
+
+
+def test_archives_are_found_by_their_words_and_keep_what_is_theirs(room: Room) -> None:
+    taken(room, TREE)
+    changed = load(room, KEY, words="怎么退款")
+    assert changed.loaded == "ctx_1a"
+    assert active(room) == [("user", "怎么退款？"), ("assistant", "填表")]
+    other = archive("ctx_1a", 1, message(1, "another"))
+    done = taken(room, {"contexts/archive/ctx_1a.json": other})
+    assert (done.new_archives, done.differing) == (0, ["ctx_1a"])
+
+
+def test_a_memory_that_is_another_stays(room: Room) -> None:
+    set_memory(room, KEY, "mine")
+    assert taken(room, {"memory/Primary.md": "theirs"}).memory == "kept"
+    assert given_back(room) == {"memory/Primary.md": "mine"}
+    assert taken(room, {"memory/Primary.md": "theirs"}, replace=True).memory == "imported"
+    assert given_back(room) == {"memory/Primary.md": "theirs"}
+
+
+def test_transcripts_of_many_boxes_and_files(room: Room) -> None:
+    tree = {
+        "conversations/archive-1.jsonl": [line(each, f"a{each}") for each in range(1500)],
+        "conversations/history.jsonl": [line(each, f"b{each}") for each in range(999)],
+    }
+    assert taken(room, tree).new_entries == 2499
+    assert given_back(room) == tree
+    send(room, KEY, "c1")
+    send(room, KEY, "c2")
+    files = given_back(room)
+    lines = {name: len(texts) for name, texts in files.items()}
+    assert lines == {
+        "conversations/archive-1.jsonl": 1500,
+        "conversations/archive-2.jsonl": 500,
+        "conversations/history.jsonl": 501,
+    }
+    assert taken(room, files).new_entries == 0
+
+
+def test_projects_never_mix(room: Room, database: Database) -> None:
+    taken(room, TREE)
+    other = Room(database, "elsewhere")
+    assert taken(other, TREE).new_entries == 7
+    send(other, KEY, "only there")
+    assert given_back(room) == TREE
+
+
+def test_a_key_that_no_chat_may_have_changes_nothing(room: Room, row_counts: Any) -> None:
+    before = row_counts()
+    with pytest.raises(InvalidInput, match="cannot be seen"):
+        import_chat(room, read_chat("a\x1bb", {}))
+    assert row_counts() == before
+
+
+def test_cards_that_are_gone_are_named_and_left_out(room: Room, tmp_path: Path) -> None:
+    taken(room, {"conversations/history.jsonl": [line(1, "a"), line(2, "b")]})
+    [first, _] = room.chats.entries(room.chats.get(KEY), 0)
+    room.cards.delete([first.card_id])
+    with room.snapshot():
+        exported = export_chat(room, KEY)
+    assert exported.gone == [first.card_id]
+    assert [each.text for moved in exported.files.transcript for each in moved.lines] == ["b"]
+    # What was deleted does not come back from its file.
+    assert taken(room, {"conversations/history.jsonl": [line(1, "a"), line(2, "b")]}).new_entries == 0

@@ -1,0 +1,321 @@
+"""Transcripts grow and are never rewritten; contexts change by explicit calls, each whole or not at all."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from cardbox_cli.chat.contexts import clear, load, start_new, with_round
+from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.texts import memory, personas, set_memory, set_persona
+from cardbox_cli.chat.transcript import reply, send, window
+from cardbox_cli.chat.views import archives, entries, messages, view
+from cardbox_cli.errors import AmbiguousId, BoxConflict, InvalidInput, NotFound, StaleEpoch
+from cardbox_cli.model.chats import BOX_CARDS, ChatFence, entry_draft, key_parts, near_to, transcript_box
+from cardbox_cli.store.connection.database import Database
+from tests.chat.conftest import KEY
+from tests.conftest import PROJECT
+
+
+def talk(room: Room, *texts: str, key: str = KEY) -> None:
+    """A round that a run has ended: what was said is the active context."""
+    with room.transaction():
+        chat = room.chats.lock_or_make(key)
+        drafts = [
+            entry_draft(key, "assistant" if place % 2 else "user", text) for place, text in enumerate(texts)
+        ]
+        chat = room.chats.append(chat, drafts)
+        chat = msgspec.structs.replace(chat, answered=chat.entries)
+        now = room.database.now()
+        room.chats.write(with_round(room, chat, [draft.card_id for draft in drafts], now), now)
+
+
+def active(room: Room, key: str = KEY) -> list[str]:
+    return [message.content for message in messages(room, room.chats.get(key))]
+
+
+def said(room: Room, key: str = KEY) -> list[tuple[str, str]]:
+    return [(entry.role, entry.text) for entry in entries(room, key, limit=None)]
+
+
+class TestTranscript:
+    def test_it_has_what_was_said_in_order(self, room: Room) -> None:
+        send(room, KEY, "Wo ist die Küche? 🍳")
+        reply(room, KEY, "Links.")
+        send(room, KEY, "谢谢")
+        assert said(room) == [("user", "Wo ist die Küche? 🍳"), ("assistant", "Links."), ("user", "谢谢")]
+
+    def test_what_a_platform_delivers_twice_is_stored_once(self, room: Room) -> None:
+        first = send(room, KEY, "hello", told={"message_id": "7"})
+        second = send(room, KEY, "hello", told={"message_id": "7"})
+        assert (first.is_new, second.is_new, first.card_id) == (True, False, second.card_id)
+        assert len(said(room)) == 1
+
+    def test_the_same_id_in_another_chat_or_project_is_another_message(
+        self, room: Room, database: Database
+    ) -> None:
+        send(room, KEY, "one", told={"message_id": "7"})
+        send(room, "telegram-chat-43", "two", told={"message_id": "7"})
+        other = Room(database, "other")
+        send(other, KEY, "three", told={"message_id": "7"})
+        assert said(room) == [("user", "one")]
+        assert said(other) == [("user", "three")]
+
+    def test_a_reply_answers_what_was_asked_before(self, room: Room) -> None:
+        send(room, KEY, "a")
+        send(room, KEY, "b")
+        assert view(room, KEY).transcript.unanswered == 2
+        reply(room, KEY, "c")
+        assert view(room, KEY).transcript.unanswered == 0
+
+    def test_a_reply_of_a_run_that_has_the_chat_no_more_is_not_recorded(self, room: Room) -> None:
+        send(room, KEY, "a")
+        with pytest.raises(StaleEpoch):
+            reply(room, KEY, "late", fence=ChatFence(KEY, "run_gone", 1))
+        assert said(room) == [("user", "a")]
+
+    @pytest.mark.parametrize("text", ["", " \n"])
+    def test_a_blank_message_changes_nothing(self, room: Room, text: str) -> None:
+        with pytest.raises(InvalidInput, match="blank"):
+            send(room, KEY, text)
+        assert room.chats.find(KEY) is None
+
+    @pytest.mark.parametrize("key", ["", " ", "a\x1b[2J", "-x", "@last", "k" * 513])
+    def test_a_key_that_nobody_could_see_or_type_is_refused(self, room: Room, key: str) -> None:
+        with pytest.raises(InvalidInput):
+            send(room, key, "hello")
+
+    def test_it_is_a_chain_of_boxes_of_a_thousand(self, room: Room) -> None:
+        count = 2 * BOX_CARDS + 5
+        with room.transaction():
+            chat = room.chats.lock_or_make(KEY)
+            chat = room.chats.append(chat, [entry_draft(KEY, "user", f"m{i}") for i in range(7)])
+            chat = room.chats.append(chat, [entry_draft(KEY, "user", f"m{i}") for i in range(7, count)])
+            chat = room.chats.write(chat, room.database.now())
+        assert [entry.text for entry in room.chats.entries(chat, 0)] == [f"m{i}" for i in range(count)]
+        middle = room.chats.entries(chat, BOX_CARDS - 2, BOX_CARDS + 2)
+        assert [entry.position for entry in middle] == list(range(BOX_CARDS - 2, BOX_CARDS + 2))
+        newest = room.boxes.get(chat.transcript_box_id or "")
+        assert (newest.box_id, len(newest.card_ids)) == (transcript_box(PROJECT, KEY, count), 5)
+        assert newest.parent_ids == [transcript_box(PROJECT, KEY, BOX_CARDS)]
+        assert [entry.text for entry in window(room, chat, count)] == [
+            f"m{i}" for i in range(count - 30, count)
+        ]
+
+
+class TestNew:
+    def test_it_archives_indexes_and_empties(self, room: Room) -> None:
+        talk(room, "plan a trip", "to Rome?")
+        context_id = view(room, KEY).context_id
+        changed = start_new(room, KEY, title="Trip", reason="done")
+        assert changed.archived == context_id
+        [archive] = archives(room, KEY, limit=None)
+        assert (archive.title, archive.reason, archive.messages) == ("Trip", "done", 2)
+        assert (archive.checkpoint_index, archive.checkpoint_preview) == (1, "to Rome?")
+        assert (active(room), view(room, KEY).context_id) == ([], None)
+
+    def test_of_an_empty_context_archives_nothing(self, room: Room) -> None:
+        talk(room, "a", "b")
+        start_new(room, KEY)
+        assert start_new(room, KEY).archived is None
+        assert len(archives(room, KEY, limit=None)) == 1
+
+    def test_the_window_begins_behind_it(self, room: Room) -> None:
+        talk(room, "a", "b")
+        start_new(room, KEY)
+        send(room, KEY, "c")
+        chat = room.chats.get(KEY)
+        assert [entry.text for entry in window(room, chat, chat.entries)] == ["c"]
+
+    def test_of_no_chat(self, room: Room) -> None:
+        with pytest.raises(NotFound, match="no chat"):
+            start_new(room, "nobody")
+
+
+class TestLoad:
+    def test_by_id_archives_what_was_active(self, room: Room) -> None:
+        talk(room, "plan a trip", "to Rome?")
+        old = start_new(room, KEY).archived
+        talk(room, "bake a cake", "with apples?")
+        replaced = view(room, KEY).context_id
+        changed = load(room, KEY, old)
+        assert (changed.archived, changed.loaded) == (replaced, old)
+        assert active(room) == ["plan a trip", "to Rome?"]
+        assert view(room, KEY).context_id == old
+        assert load(room, KEY, words="apples cake").loaded == replaced
+
+    def test_what_is_unchanged_since_its_load_is_not_archived_again(self, room: Room) -> None:
+        talk(room, "a", "b")
+        first = start_new(room, KEY).archived
+        talk(room, "c", "d")
+        second = start_new(room, KEY).archived
+        load(room, KEY, first)
+        assert load(room, KEY, second).archived == first
+        assert start_new(room, KEY).archived == second
+        assert len(archives(room, KEY, limit=None)) == 2
+
+    def test_a_snapshot_that_goes_on_is_a_context_of_its_own(self, room: Room) -> None:
+        talk(room, "a", "b")
+        first = start_new(room, KEY).archived
+        load(room, KEY, first)
+        talk(room, "c", "d")
+        seen = view(room, KEY)
+        assert (seen.loaded_from, active(room)) == (first, ["a", "b", "c", "d"])
+        assert start_new(room, KEY).archived == seen.context_id != first
+        load(room, KEY, first)
+        assert active(room) == ["a", "b"]
+
+    def test_by_a_piece_of_an_id(self, room: Room) -> None:
+        talk(room, "a", "b")
+        first = start_new(room, KEY).archived or ""
+        talk(room, "c", "d")
+        start_new(room, KEY)
+        assert load(room, KEY, first[-8:]).loaded == first
+        with pytest.raises(AmbiguousId):
+            load(room, KEY, first[:8])
+
+    @pytest.mark.parametrize("wanted", ["ctx_none", "x", ""])
+    def test_by_an_id_that_there_is_not(self, room: Room, wanted: str) -> None:
+        talk(room, "a", "b")
+        with pytest.raises(NotFound):
+            load(room, KEY, wanted or "_")
+        assert active(room) == ["a", "b"]
+
+    def test_of_another_chat_or_project_finds_nothing(self, room: Room, database: Database) -> None:
+        talk(room, "secret plan", "yes")
+        context_id = start_new(room, KEY, title="secret plan").archived or ""
+        talk(room, "x", "y", key="telegram-chat-43")
+        other = Room(database, "other")
+        talk(other, "x", "y")
+        for stranger, key in ((room, "telegram-chat-43"), (other, KEY)):
+            with pytest.raises(NotFound):
+                load(stranger, key, context_id)
+            with pytest.raises(NotFound):
+                load(stranger, key, words="secret plan")
+
+    @pytest.mark.parametrize(
+        ("words", "found"),
+        [
+            ("Rome", "Trip"),
+            ("rome", "Trip"),
+            ("apples oven", "Cake"),
+            ("trip cake oven", "Cake"),
+            ("上下文", "中文"),
+            ("上下文归档吗", "中文"),
+            ("app", "Cake"),
+            ("🍰", "Cake"),
+        ],
+    )
+    def test_by_words_and_parts_of_words(self, room: Room, words: str, found: str) -> None:
+        for title, first, second in (
+            ("Trip", "plan a trip", "to Rome?"),
+            ("Cake", "bake a cake 🍰", "with apples, in the oven?"),
+            ("中文", "请解释上下文归档", "好的"),
+        ):
+            talk(room, first, second)
+            start_new(room, KEY, title=title)
+        changed = load(room, KEY, words=words)
+        [archive] = [each for each in archives(room, KEY, limit=None) if each.context_id == changed.loaded]
+        assert archive.title == found
+        assert changed.why
+
+    def test_a_title_comes_before_a_reason_and_a_reason_before_text(self, room: Room) -> None:
+        talk(room, "about refunds", "yes")
+        in_text = start_new(room, KEY, title="One").archived
+        talk(room, "a", "b")
+        in_reason = start_new(room, KEY, title="Two", reason="refunds are settled").archived
+        talk(room, "c", "d")
+        in_title = start_new(room, KEY, title="refunds").archived
+        assert load(room, KEY, words="refunds").loaded == in_title
+        assert {in_text, in_reason} < {each.context_id for each in archives(room, KEY, limit=None)}
+
+    def test_an_old_title_is_found_behind_many_that_have_the_word(self, room: Room) -> None:
+        talk(room, "a", "b")
+        titled = start_new(room, KEY, title="refund").archived
+        for _ in range(25):
+            talk(room, "a refund", "yes")
+            start_new(room, KEY)
+        assert load(room, KEY, words="refund").loaded == titled
+
+
+class TestClear:
+    def test_it_keeps_nothing_but_the_transcript(self, room: Room) -> None:
+        talk(room, "a", "b")
+        clear(room, KEY)
+        assert (active(room), archives(room, KEY, limit=None)) == ([], [])
+        assert [text for _, text in said(room)] == ["a", "b"]
+        assert view(room, KEY).reset_by == "clear"
+
+
+class TestTexts:
+    def test_a_change_is_a_new_card_and_the_last_counts(self, room: Room) -> None:
+        first = set_memory(room, KEY, "likes tea")
+        second = set_memory(room, KEY, "likes coffee")
+        found = memory(room, KEY)
+        assert found is not None
+        assert (found.text, found.card_id) == ("likes coffee", second)
+        assert [card.content for card in room.cards.get_many([first]).cards]
+
+    def test_a_blank_one_ends_it(self, room: Room) -> None:
+        set_memory(room, KEY, "likes tea")
+        set_memory(room, KEY, "")
+        assert memory(room, KEY) is None
+
+    def test_the_primary_persona_comes_first(self, room: Room) -> None:
+        set_persona(room, "Aside", "be brief")
+        set_persona(room, "primary", "be kind")
+        set_persona(room, "Primary", "be wise")
+        assert [(each.name, each.text) for each in personas(room)] == [
+            ("primary", "be wise"),
+            ("Aside", "be brief"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("telegram-chat-42-topic-7", "telegram-chat-42"),
+        ("telegram-chat--100-topic-7", "telegram-chat--100"),
+        ("telegram-chat-42", "telegram-chat-42"),
+        ("anything", "anything"),
+    ],
+)
+def test_what_is_near_to_a_key(key: str, near: str) -> None:
+    assert near_to(key) == near
+    assert key_parts(near).topic is None
+
+
+def test_an_expired_entry_is_gone_and_its_place_stays(room: Room, database: Database) -> None:
+    send(room, KEY, "a")
+    second = send(room, KEY, "b")
+    room.cards.delete([second.card_id])
+    send(room, KEY, "c")
+    assert [entry.text for entry in entries(room, KEY, limit=None)] == ["a", "", "c"]
+    assert timedelta(0) <= database.now() - room.chats.get(KEY).updated_at
+
+
+@pytest.mark.parametrize("which", ["transcript", "full transcript", "context", "archive"])
+def test_the_boxes_of_a_chat_are_changed_by_chats_alone(room: Room, which: str) -> None:
+    with room.transaction():
+        chat = room.chats.lock_or_make(KEY)
+        drafts = [entry_draft(KEY, "user", f"m{i}") for i in range(BOX_CARDS + 1)]
+        room.chats.write(room.chats.append(chat, drafts), room.database.now())
+    talk(room, "a", "b")
+    start_new(room, KEY)
+    talk(room, "c", "d")
+    chat = room.chats.get(KEY)
+    box_id = {
+        "transcript": transcript_box(PROJECT, KEY, chat.entries),
+        "full transcript": transcript_box(PROJECT, KEY, 0),
+        "context": chat.context_box_id or "",
+        "archive": archives(room, KEY, limit=None)[0].box_id,
+    }[which]
+    held = room.boxes.get(box_id).card_ids
+    for change in (
+        lambda: room.boxes.append(box_id, held[:1]),
+        lambda: room.boxes.replace(box_id, held[:1]),
+        lambda: room.boxes.delete(box_id),
+    ):
+        with pytest.raises(BoxConflict, match=f"of chat '{KEY}'"):
+            change()
+    assert room.boxes.get(box_id).card_ids == held

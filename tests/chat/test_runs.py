@@ -1,0 +1,447 @@
+"""Runs of chats by a command: what each step carries, what comes in between, and what stays of a round."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cardbox_cli.chat.contexts import clear, start_new
+from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.runs.recorded import ChatRequests
+from cardbox_cli.chat.runs.rounds import take
+from cardbox_cli.chat.runs.run import Answered, ChatRunner
+from cardbox_cli.chat.texts import set_memory, set_persona
+from cardbox_cli.chat.transcript import send
+from cardbox_cli.chat.views import archives, view
+from cardbox_cli.chat.why import explain
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.errors import Busy, NotFound
+from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.settings import Settings
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.tools import ToolStore
+from tests.chat.conftest import KEY, Model
+from tests.chat.test_operations import active, said, talk
+from tests.conftest import PROJECT
+from tests.crash.processes import until
+
+Run = Callable[..., Answered]
+
+
+class TestScenarioA:
+    """Two messages in a row connect."""
+
+    def test_the_first_sees_the_transcript_and_the_second_the_context(
+        self, room: Room, model: Model, run: Run
+    ) -> None:
+        send(room, KEY, "I am Ada.")
+        send(room, KEY, "Who am I?")
+        model.says("You are Ada.")
+        model.says("Gladly.")
+        first = run()
+        send(room, KEY, "Thanks")
+        run()
+        assert model.asked(1) == [("assistant", "user: I am Ada."), ("user", "Who am I?")]
+        assert model.asked(2) == [("user", "Who am I?"), ("assistant", "You are Ada."), ("user", "Thanks")]
+        assert (first.status, first.text, first.steps) == ("success", "You are Ada.", 1)
+        assert active(room) == ["Who am I?", "You are Ada.", "Thanks", "Gladly."]
+        assert said(room)[1:3] == [("user", "Who am I?"), ("assistant", "You are Ada.")]
+
+    def test_it_begins_with_what_the_run_is_the_personas_and_the_memory(
+        self, room: Room, model: Model, run: Run
+    ) -> None:
+        set_persona(room, "Other", "Be brief.")
+        set_persona(room, "Primary", "Be kind.")
+        set_memory(room, KEY, "Likes tea.")
+        send(room, KEY, "hello")
+        model.says("hi")
+        answered = run()
+        system = [each["content"] for each in model.request(1)["messages"] if each["role"] == "system"]
+        assert system == [
+            f"chat key: {KEY}\nrequest id: {answered.run_id}\nchannel: telegram\nchat id: 42",
+            "Be kind.\n\nBe brief.",
+            "Likes tea.",
+        ]
+
+    def test_the_window_holds_the_last_entries_before_the_message(
+        self, room: Room, model: Model, run: Run
+    ) -> None:
+        for number in range(5):
+            send(room, KEY, f"m{number}")
+        model.says("ok")
+        run(settings=Settings(chat_window=2))
+        assert model.asked(1) == [("assistant", "user: m2\nuser: m3"), ("user", "m4")]
+
+    def test_what_a_run_left_unanswered_is_not_lost_in_a_context(
+        self, room: Room, model: Model, run: Run
+    ) -> None:
+        talk(room, "a", "b")
+        send(room, KEY, "c")
+        model.prints("")
+        assert run().status == "failed"
+        send(room, KEY, "d")
+        model.says("e")
+        run()
+        assert model.asked(2) == [("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d")]
+        assert active(room) == ["a", "b", "c", "d", "e"]
+
+
+class TestScenarioB:
+    """`new` in the middle of a run, called by the model."""
+
+    def test_what_is_left_is_the_system_and_the_current_message(
+        self, room: Room, model: Model, run: Run
+    ) -> None:
+        set_persona(room, "Primary", "Be kind.")
+        talk(room, "old matters", "indeed")
+        old = view(room, KEY).context_id
+        send(room, KEY, "Something else")
+        model.calls("chat_context_new", title="Old matters", reason="another topic")
+        model.says("Fresh.")
+        run()
+        roles = [each["role"] for each in model.request(1)["messages"]]
+        assert roles == ["system", "system", "user", "assistant", "user"]
+        assert [each["role"] for each in model.request(2)["messages"]] == ["system", "system", "user"]
+        assert model.asked(2) == [("user", "Something else")]
+        [archive] = archives(room, KEY, limit=None)
+        assert (archive.context_id, archive.title) == (old, "Old matters")
+        assert active(room) == ["Something else", "Fresh."]
+
+    def test_the_call_stays_in_the_record(self, room: Room, model: Model, run: Run) -> None:
+        send(room, KEY, "hi")
+        model.calls("chat_context_new")
+        model.says("ok")
+        answered = run()
+        steps = room.runs.steps(KEY, answered.run_id)
+        assert [step.status for step in steps] == ["completed", "completed"]
+        first = room.boxes.slots(steps[0].output_box_id or "")
+        types = [slot.card.type for slot in first if slot.card is not None]
+        assert types == ["agent.thought", "tool.call", "tool.result"]
+        assert steps[1].output_box_id != steps[0].output_box_id
+
+
+class TestScenarioC:
+    """An archived context is loaded."""
+
+    def test_the_run_goes_on_with_it_at_once(self, room: Room, model: Model, run: Run) -> None:
+        talk(room, "the plan is Rome", "noted")
+        start_new(room, KEY, title="Travel")
+        talk(room, "cake", "apples")
+        send(room, KEY, "Back to the plan")
+        model.calls("chat_context_load", query="plan rome")
+        model.says("Rome it is.")
+        run()
+        assert model.asked(2) == [
+            ("user", "the plan is Rome"),
+            ("assistant", "noted"),
+            ("user", "Back to the plan"),
+        ]
+        assert active(room) == ["the plan is Rome", "noted", "Back to the plan", "Rome it is."]
+        assert len(archives(room, KEY, limit=None)) == 2
+
+    def test_a_list_and_a_call_that_cannot_be(self, room: Room, model: Model, run: Run) -> None:
+        talk(room, "x", "y")
+        start_new(room, KEY, title="Travel")
+        send(room, KEY, "list")
+        model.calls("chat_context_list")
+        model.calls("chat_context_load", context_id="ctx_none")
+        model.says("done")
+        assert run().status == "success"
+        results = [each["content"] for each in model.request(3)["messages"] if each["role"] == "tool"]
+        assert "Travel" in results[0]
+        assert "no archived context" in results[1]
+
+    @pytest.mark.parametrize("arguments", ["{", "[]", '"all"', '{"everything": true}'])
+    def test_arguments_that_are_none_change_nothing(
+        self, room: Room, model: Model, run: Run, arguments: str
+    ) -> None:
+        talk(room, "x", "y")
+        send(room, KEY, "clear")
+        function = {"name": "chat_context_clear_active", "arguments": arguments}
+        call = {"id": "c", "type": "function", "function": function}
+        model.prints(json.dumps({"role": "assistant", "content": None, "tool_calls": [call]}))
+        model.says("done")
+        assert run().status == "success"
+        assert active(room) == ["x", "y", "clear", "done"]
+
+
+class TestScenarioD:
+    """Why it seems to have forgotten everything."""
+
+    def test_a_topic_changes_the_key(self, room: Room) -> None:
+        talk(room, "a", "b", key=f"{KEY}-topic-1")
+        found = explain(room, f"{KEY}-topic-2")
+        assert (found.exists, found.well) == (False, False)
+        assert [(cause.cause, f"{KEY}-topic-1" in cause.proves) for cause in found.causes] == [
+            ("another-key", True)
+        ]
+        assert [near.chat_key for near in found.near] == [f"{KEY}-topic-1"]
+
+    def test_a_cleared_context(self, room: Room) -> None:
+        talk(room, "a", "b")
+        clear(room, KEY)
+        found = explain(room, KEY)
+        assert (found.carries, [cause.cause for cause in found.causes]) == ("nothing", ["cleared"])
+
+    def test_a_new_context_names_what_was_archived(self, room: Room) -> None:
+        talk(room, "a", "b")
+        archived = start_new(room, KEY).archived or ""
+        [cause] = explain(room, KEY).causes
+        assert (cause.cause, cause.fix) == ("new-context", f"cbx chat load {KEY} {archived}")
+
+    def test_another_project(self, room: Room, database: Database) -> None:
+        talk(Room(database, "other"), "a", "b")
+        [cause] = explain(room, KEY).causes
+        assert (cause.cause, cause.fix) == ("another-project", f"cbx chat show {KEY} --project other")
+
+    def test_a_context_that_is_there(self, room: Room) -> None:
+        talk(room, "a", "b")
+        found = explain(room, KEY)
+        assert (found.well, found.carries, found.messages, found.causes) == (True, "context", 2, [])
+
+    def test_its_transcript(self, room: Room) -> None:
+        send(room, KEY, "a")
+        send(room, KEY, "b")
+        found = explain(room, KEY)
+        assert (found.carries, found.messages) == ("transcript", 1)
+
+
+class TestMeanwhile:
+    def test_a_message_that_comes_is_a_correction_before_the_next_step(
+        self, room: Room, model: Model, run: Run
+    ) -> None:
+        send(room, KEY, "Order 7")
+        model.calls("chat_context_list", during=f"cbx chat send {KEY} 'I mean 8' --project {PROJECT}")
+        model.says("Order 8 then.")
+        run()
+        [(_, before)] = model.asked(1)
+        *_, (role, asked) = [each for each in model.asked(2) if each[0] == "user"]
+        assert (before, role) == ("Order 7", "user")
+        assert asked.startswith("Order 7\n\n[")
+        assert asked.endswith("- I mean 8")
+        assert active(room) == [asked, "Order 8 then."]
+        assert [text for _, text in said(room)] == ["Order 7", "I mean 8", "Order 8 then."]
+        with pytest.raises(NotFound, match="no unanswered message"):
+            run()
+
+    def test_a_message_that_comes_in_the_last_step_is_answered_by_the_next_run(
+        self, room: Room, model: Model, run: Run
+    ) -> None:
+        send(room, KEY, "one")
+        model.says("first", during=f"cbx chat send {KEY} two --project {PROJECT}")
+        model.says("second")
+        assert run().text == "first"
+        assert run().text == "second"
+        assert active(room) == ["one", "first", "two", "second"]
+
+    def test_a_person_begins_a_new_context(self, room: Room, model: Model, run: Run) -> None:
+        talk(room, "a", "b")
+        send(room, KEY, "c")
+        model.calls("chat_context_list", during=f"cbx chat new {KEY} --project {PROJECT}")
+        model.says("d")
+        run()
+        assert model.asked(2) == [("user", "c")]
+        assert active(room) == ["c", "d"]
+
+    def test_a_run_that_lost_its_lease_writes_nothing_more(
+        self, room: Room, model: Model, run: Run, database: Database
+    ) -> None:
+        send(room, KEY, "a")
+        sql = "UPDATE cbx.chats SET lease_expires_at = now() - interval '1 s'"
+        model.says("late", during=f'psql "$CBX_DATABASE_URL" -qc "{sql}" && sleep 1')
+        (model.folder / "during-1").write_text("touch here; while [ ! -e go ]; do sleep 0.05; done\n")
+        late: list[Answered] = []
+        thread = threading.Thread(target=lambda: late.append(run()))
+        thread.start()
+        until(lambda: (model.folder / "here").exists())
+        database.connection.execute("UPDATE cbx.chats SET lease_expires_at = now() - interval '1 s'")
+        model.says("in time")
+        assert run().text == "in time"
+        (model.folder / "go").touch()
+        thread.join()
+        assert [(each.status, each.text) for each in late] == [("lost", None)]
+        assert [text for _, text in said(room)] == ["a", "in time"]
+        assert active(room) == ["a", "in time"]
+
+
+class TestReplies:
+    def test_what_the_command_sends_is_what_it_said(self, room: Room, model: Model, run: Run) -> None:
+        send(room, KEY, "a")
+        model.says("the final words", during="cbx chat reply 'sent by itself'")
+        answered = run()
+        assert said(room) == [("user", "a"), ("assistant", "sent by itself")]
+        assert (answered.text, active(room)) == ("sent by itself", ["a", "sent by itself"])
+
+    def test_several_are_joined_and_it_need_print_nothing(self, room: Room, model: Model, run: Run) -> None:
+        send(room, KEY, "a")
+        model.prints("", during=f"cbx chat reply one && cbx chat reply {KEY} two")
+        assert run().text == "one\ntwo"
+        assert [text for _, text in said(room)] == ["a", "one", "two"]
+        assert active(room) == ["a", "one\ntwo"]
+
+    def test_of_a_run_that_then_fails_stay_said(self, room: Room, model: Model, run: Run) -> None:
+        send(room, KEY, "a")
+        model.prints("", during="cbx chat reply sent; exit 3")
+        assert run().status == "failed"
+        assert active(room) == ["a", "sent"]
+        assert view(room, KEY).transcript.unanswered == 0
+
+    def test_of_a_run_that_died_stay_said(self, room: Room, model: Model, run: Run) -> None:
+        send(room, KEY, "a")
+        lost = take(room, KEY, owner="w")
+        assert lost is not None
+        from cardbox_cli.chat.transcript import reply
+
+        reply(room, KEY, "sent", fence=lost.fence)
+        room.database.connection.execute("UPDATE cbx.chats SET lease_expires_at = now() - interval '1 s'")
+        send(room, KEY, "b")
+        model.says("c")
+        run()
+        assert active(room) == ["a", "sent", "b", "c"]
+        [_, first] = room.runs.last(KEY, 5)
+        assert (first.run_id, first.status) == (lost.run_id, "lost")
+
+
+class TestTwoAtOnce:
+    def test_the_second_is_refused_or_waits(
+        self, room: Room, model: Model, run: Run, runner: Callable[..., ChatRunner]
+    ) -> None:
+        send(room, KEY, "a")
+        model.says("b", during="touch here; while [ ! -e go ]; do sleep 0.05; done")
+        first: list[Answered] = []
+        second: list[Answered] = []
+        one = threading.Thread(target=lambda: first.append(run()))
+        one.start()
+        until(lambda: (model.folder / "here").exists())
+        with pytest.raises(Busy) as busy:
+            runner().answer(KEY, wait=False)
+        assert busy.value.exit_code == 6
+        two = threading.Thread(target=lambda: second.append(run()))
+        two.start()
+        time.sleep(0.3)
+        assert second == []
+        (model.folder / "go").touch()
+        one.join()
+        two.join()
+        assert [(each.text, each.by_other) for each in first] == [("b", False)]
+        assert [(each.text, each.by_other) for each in second] == [("b", True)]
+        assert [text for _, text in said(room)] == ["a", "b"]
+
+
+class TestCommands:
+    def test_a_registered_tool_is_answered_by_its_command(self, room: Room, model: Model, run: Run) -> None:
+        for name in ("look", "unanswered"):
+            ToolStore(room.database, PROJECT).add(
+                Tool(
+                    tool_name=name,
+                    description=None,
+                    parameters={"type": "object", "properties": {}},
+                    target_subject=None,
+                    after_execution=None,
+                    options={},
+                ),
+                actor="t",
+            )
+        send(room, KEY, "a")
+        model.calls("look")
+        model.says("b")
+        tools = ToolCommands({"look": ToolCommand(command="printf '\"%s\"' $CBX_CHAT_KEY")})
+        run(tools=tools)
+        offered = [each["function"]["name"] for each in model.request(1)["tools"]]
+        assert "look" in offered
+        assert "unanswered" not in offered
+        [result] = [each["content"] for each in model.request(2)["messages"] if each["role"] == "tool"]
+        assert result == KEY
+
+    @pytest.mark.parametrize(
+        ("printed", "during", "code"),
+        [
+            ("", None, "empty_answer"),
+            ("x", "exit 3", "command_failed"),
+            ('{"error": {"message": "no"}}', None, "provider_error"),
+        ],
+    )
+    def test_one_that_fails_leaves_the_message_unanswered(
+        self, room: Room, model: Model, run: Run, printed: str, during: str | None, code: str
+    ) -> None:
+        send(room, KEY, "a")
+        model.prints(printed, during=during)
+        answered = run()
+        assert (answered.status, answered.error_code, active(room)) == ("failed", code, [])
+        assert view(room, KEY).transcript.unanswered == 1
+        assert [step.status for step in room.runs.steps(KEY, answered.run_id)] == ["failed"]
+
+    def test_one_that_never_finishes(self, room: Room, model: Model, run: Run) -> None:
+        send(room, KEY, "a")
+        model.calls("chat_context_list")
+        model.calls("chat_context_list")
+        answered = run(max_steps=2)
+        assert (answered.status, answered.error_code) == ("failed", "max_steps_reached")
+
+    def test_a_profile_brings_its_prompt_and_its_model(self, room: Room, model: Model, run: Run) -> None:
+        send(room, KEY, "a")
+        model.says("b")
+        run(profile={"system_prompt": "You sell books.", "llm_config": {"model": "gpt-4o"}})
+        request = model.request(1)
+        assert request["model"] == "gpt-4o"
+        assert request["messages"][0]["content"].endswith("\n\nYou sell books.")
+        assert len(request["tools"]) == 4
+
+
+class TestRecord:
+    def test_each_step_is_proved_to_the_byte(self, room: Room, model: Model, run: Run) -> None:
+        set_persona(room, "Primary", "Be kind.")
+        set_memory(room, KEY, "Likes tea.")
+        talk(room, "a", "b")
+        send(room, KEY, "c")
+        model.calls("chat_context_new", title="t")
+        model.calls("chat_context_list")
+        model.says("d")
+        run()
+        set_persona(room, "Primary", "Be wise.")
+        for number in ("1", "2", "3"):
+            requests = ChatRequests(room.database, PROJECT, KEY)
+            step, verified = requests.verified(number, ComposeOptions(), None)
+            assert (verified.equal, verified.compared_by) == (True, "sha256"), verified.reasons
+            shown = requests.request(number, ComposeOptions(), None, _collector(room))
+            messages = [message.body for message in shown.request.messages]
+            assert messages == model.request(int(number))["messages"]
+            assert step.agent_turn_id == room.runs.last(KEY, 1)[0].run_id
+
+    def test_the_next_is_composed_without_writing(
+        self, room: Room, model: Model, run: Run, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        send(room, KEY, "a")
+        send(room, KEY, "b")
+        before = row_counts()
+        with room.snapshot():
+            shown = ChatRequests(room.database, PROJECT, KEY).request(
+                None, ComposeOptions(), None, _collector(room)
+            )
+        assert row_counts() == before
+        model.says("c")
+        run()
+        composed = [message.body for message in shown.request.messages if message.body["role"] != "system"]
+        sent = [each for each in model.request(1)["messages"] if each["role"] != "system"]
+        assert composed == sent
+
+
+def _collector(room: Room) -> Any:
+    from cardbox_cli.execution.requests.project_layers import collector_for
+
+    return collector_for(room.database, PROJECT)
+
+
+def test_a_database_without_the_tables_says_what_helps(target: Target) -> None:
+    from cardbox_cli.errors import SchemaMissing
+
+    with Database.open_target(target) as database:
+        database.connection.execute("DROP TABLE cbx.chat_steps")
+        database.forget_tables()
+        with pytest.raises(SchemaMissing, match="chat_steps"):
+            Room(database, PROJECT)

@@ -1,0 +1,69 @@
+"""The tools of chats: what models are told of them, and what calls may hand in."""
+
+from typing import Any
+
+import pytest
+
+from cardbox_cli.chat.tools import CHAT_TOOLS, LoadArguments, NewArguments, arguments_of
+from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.model.identity import check_tool
+
+
+def test_the_four_tools() -> None:
+    assert list(CHAT_TOOLS) == [
+        "chat_context_new",
+        "chat_context_list",
+        "chat_context_load",
+        "chat_context_clear_active",
+    ]
+
+
+@pytest.mark.parametrize("name", CHAT_TOOLS)
+def test_providers_take_them_and_they_take_what_they_say(name: str) -> None:
+    tool = CHAT_TOOLS[name]
+    check_tool(tool.tool)
+    assert tuple(tool.properties) == tool.takes.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("chat_context_new", {}, NewArguments()),
+        ("chat_context_new", None, NewArguments()),
+        ("chat_context_new", {"title": "退款", "reason": None}, NewArguments(title="退款")),
+        ("chat_context_load", {"context_id": "ctx_1"}, LoadArguments(context_id="ctx_1")),
+        (
+            "chat_context_load",
+            {"contextId": "ctx_1", "query": ""},
+            LoadArguments(context_id="ctx_1", query=""),
+        ),
+        ("chat_context_load", {"query": "a plan"}, LoadArguments(query="a plan")),
+    ],
+)
+def test_good_arguments(name: str, given: Any, expected: object) -> None:
+    assert arguments_of(name, given) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("chat_context_new", {"titel": "a"}, "unknown field `titel`"),
+        ("chat_context_new", {"title": 5}, r"Expected `str \| null`, got `int` - at `\$\.title`"),
+        ("chat_context_new", [], "Expected `object`, got `array`"),
+        ("chat_context_new", {"title": "a\0"}, "NUL"),
+        ("chat_context_list", {"query": "a"}, "unknown field `query`"),
+        ("chat_context_load", {}, "neither context_id nor query is given"),
+        ("chat_context_load", {"query": " "}, "neither context_id nor query is given"),
+        ("chat_context_load", {"query": "a", "context_id": "b"}, "both context_id and query are given"),
+    ],
+)
+def test_bad_arguments_are_named(name: str, given: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{name}: .*{message}"):
+        arguments_of(name, given)
+
+
+def test_other_tools_are_not_found() -> None:
+    with pytest.raises(
+        NotFound, match="no tool 'chat_context_ned' of chats; did you mean 'chat_context_new'"
+    ):
+        arguments_of("chat_context_ned", {})

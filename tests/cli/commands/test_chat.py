@@ -1,0 +1,186 @@
+"""`cbx chat` as people and scripts call it: what is printed, in which shape, and with which exit code."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN
+from tests.cli.conftest import succeed
+from tests.conftest import Cbx
+
+KEY = "telegram-chat-42"
+ECHO = ("--exec", "echo hello", "--answers", "text")
+
+
+@pytest.fixture
+def talked(cbx: Cbx) -> None:
+    """A chat with one round."""
+    succeed(cbx("chat", "run", KEY, "--text", "Where is it?", *ECHO))
+
+
+def test_show_says_what_is_active_and_what_is_kept(cbx: Cbx, talked: None) -> None:
+    shown = cbx("chat", "show", KEY, "-o", "json").json()
+    assert shown["chat_key"] == KEY
+    assert shown["context_id"].startswith("ctx_")
+    assert [(each["role"], each["content"]) for each in shown["messages"]] == [
+        ("user", "Where is it?"),
+        ("assistant", "hello"),
+    ]
+    assert shown["transcript"]["entries"] == 2
+    assert shown["transcript"]["window"] == {"first": 0, "last": 2, "most": 30, "start": 0}
+    assert [each["status"] for each in shown["runs"]] == ["success"]
+    assert succeed(cbx("chat", "show", KEY, "-o", "id")).strip() == shown["context_id"]
+
+
+def test_new_list_and_load_work_together_by_ids(cbx: Cbx, talked: None) -> None:
+    context = succeed(cbx("chat", "new", KEY, "--title", "T", "--reason", "R", "-o", "id")).strip()
+    [listed] = cbx("chat", "list", KEY, "-o", "json").json()
+    assert (listed["context_id"], listed["title"], listed["reason"]) == (context, "T", "R")
+    assert listed["checkpoint_preview"] == "hello"
+    assert succeed(cbx("chat", "list", KEY, "-o", "id")).strip() == context
+    loaded = cbx("chat", "load", KEY, context, "-o", "json").json()
+    assert (loaded["loaded"], loaded["messages"], loaded["archived"]) == (context, 2, None)
+
+
+def test_list_without_a_key_lists_the_chats(cbx: Cbx, talked: None) -> None:
+    succeed(cbx("chat", "send", "web-chat-1", "hi"))
+    assert succeed(cbx("chat", "list", "-o", "id")).split() == [KEY, "web-chat-1"]
+
+
+def test_a_message_is_taken_as_it_is(cbx: Cbx, feed: Callable[[str], None]) -> None:
+    succeed(cbx("chat", "send", KEY, "@someone look"))
+    feed("two\nlines\n")
+    succeed(cbx("chat", "send", KEY, "--file", "-"))
+    said = cbx("chat", "transcript", KEY, "-o", "json").json()
+    assert [(each["position"], each["text"]) for each in said] == [(0, "@someone look"), (1, "two\nlines")]
+
+
+def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
+    succeed(cbx("chat", "send", KEY, "red \x1b[31m alert\x07"))
+    succeed(cbx("chat", "run", KEY, "--exec", "printf 'an\\033[2Jswer'", "--answers", "text"))
+    succeed(cbx("chat", "new", KEY, "--title", "a\x1b]0;title\x07"))
+    for words in (("transcript", KEY), ("list", KEY), ("show", KEY), ("list",), ("why", KEY)):
+        assert "\x1b" not in cbx("chat", *words).out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("show", "nobody"), 3, "no chat 'nobody' in project 'p'"),
+        (("new", "nobody"), 3, "no chat 'nobody' in project 'p'"),
+        (("list", "nobody"), 3, "no chat 'nobody' in project 'p'"),
+        (("run", "nobody", *ECHO), 3, "no chat 'nobody' in project 'p'"),
+        (("why", "nobody"), 3, "no chat 'nobody' in project 'p', and none with a key near to it"),
+        (("run", KEY, *ECHO), 3, f"chat '{KEY}' has no unanswered message"),
+        (("load", KEY), 2, "name one archived context, by its id or by --query"),
+        (("load", KEY, "ctx_no"), 3, f"chat '{KEY}' has no archived context 'ctx_no'"),
+        (("load", KEY, "--query", "zzz"), 3, f"no archived context of chat '{KEY}' has 'zzz'"),
+        (("clear", KEY), 2, f"Forget 2 messages of chat {KEY}? Not without --yes here"),
+        (("send", KEY), 2, "a message is wanted, once"),
+        (("send", KEY, ""), 4, "the message is blank"),
+        (("send", "a\x1bb", "hello"), 4, "the chat's key: 'a\\x1bb' holds '\\x1b', which cannot be seen"),
+        (("reply", "hello"), 2, "no chat is named: a key and a message are wanted"),
+        (("persona", "Nobody"), 3, "no persona 'Nobody' in project 'p'"),
+        (("run", KEY, "--exec", " "), 2, "--exec: the command is blank"),
+    ],
+    ids=lambda each: " ".join(each[:2]) if isinstance(each, tuple) else None,
+)
+def test_what_cannot_be(
+    cbx: Cbx,
+    talked: None,
+    row_counts: Callable[[], dict[str, int]],
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    before = row_counts()
+    result = cbx("chat", *words, "-o", "json")
+    assert (result.code, result.error["message"]) == (code, message)
+    assert row_counts() == before
+
+
+def test_a_run_that_fails_says_why_and_leaves_the_message(cbx: Cbx) -> None:
+    result = cbx("chat", "run", KEY, "--text", "a", "--exec", "exit 3", "-o", "json")
+    assert result.code == 8
+    assert result.error["message"].endswith("failed: the command ended with exit code 3")
+    assert cbx("chat", "show", KEY, "-o", "json").json()["transcript"]["unanswered"] == 1
+
+
+def test_a_chat_that_is_busy_is_refused(cbx: Cbx, talked: None, database: Any) -> None:
+    succeed(cbx("chat", "send", KEY, "b"))
+    database.connection.execute(
+        "UPDATE cbx.chats SET run_id = 'run_x', epoch = 9, lease_expires_at = now() + interval '1 hour'"
+    )
+    result = cbx("chat", "run", KEY, "--no-wait", *ECHO, "-o", "json")
+    assert (result.code, result.error["code"]) == (6, "busy")
+    assert result.error["details"] == {"chat_key": KEY, "run_id": "run_x"}
+
+
+def test_why_ends_with_8_where_it_begins_afresh(cbx: Cbx, talked: None) -> None:
+    assert cbx("chat", "why", KEY).code == 0
+    found = cbx("chat", "why", f"{KEY}-topic-1", "-o", "json")
+    assert (found.code, [each["cause"] for each in found.json()["causes"]]) == (8, ["another-key"])
+    assert cbx("chat", "why", f"{KEY}-topic-1", "-o", "id").out.split() == [KEY]
+    succeed(cbx("chat", "clear", KEY, "--yes"))
+    assert [each["cause"] for each in cbx("chat", "why", KEY, "-o", "json").json()["causes"]] == ["cleared"]
+
+
+def test_memory_and_personas_are_cards(cbx: Cbx, tmp_path: Path) -> None:
+    (tmp_path / "m.md").write_text("likes tea\n")
+    card = succeed(cbx("chat", "memory", KEY, f"@{tmp_path}/m.md", "-o", "id")).strip()
+    assert cbx("card", "show", card, "-o", "json").json()["type"] == "chat.memory"
+    assert succeed(cbx("chat", "memory", KEY)) == "likes tea\n"
+    succeed(cbx("chat", "persona", "Primary", "Be kind."))
+    [persona] = cbx("chat", "persona", "-o", "json").json()
+    assert (persona["name"], persona["text"]) == ("Primary", "Be kind.")
+    succeed(cbx("chat", "persona", "Primary", ""))
+    assert cbx("chat", "persona", "-o", "json").json() == []
+
+
+def test_a_reply_of_a_run_needs_its_whole_environment(
+    cbx: Cbx, talked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CHAT_RUN.name, "run_x")
+    result = cbx("chat", "reply", KEY, "hello")
+    assert (result.code, result.err.splitlines()[0]) == (
+        2,
+        "error: CBX_CHAT_RUN is set, but CBX_CHAT_KEY and CBX_CHAT_EPOCH do not name a run",
+    )
+    monkeypatch.setenv(CHAT_KEY.name, KEY)
+    monkeypatch.setenv(CHAT_EPOCH.name, "1")
+    result = cbx("chat", "reply", "hello")
+    assert result.code == 5
+    assert len(cbx("chat", "transcript", KEY, "-o", "json").json()) == 2
+
+
+def test_projects_never_mix(cbx: Cbx, talked: None) -> None:
+    assert cbx("chat", "show", KEY, "-p", "other").code == 3
+    assert succeed(cbx("chat", "list", "-p", "other")) == ""
+    succeed(cbx("chat", "send", KEY, "hi", "-p", "other"))
+    assert len(cbx("chat", "transcript", KEY, "-p", "other", "-o", "json").json()) == 1
+
+
+def test_render_shows_the_last_step_or_the_next(cbx: Cbx, talked: None) -> None:
+    last = cbx("render", "--chat", KEY)
+    assert (last.code, "as cbx would compose it" in last.err) == (0, False)
+    assert [each["content"] for each in last.json()["messages"][1:]] == ["Where is it?"]
+    succeed(cbx("render", "--chat", KEY, "--at", "1", "--verify"))
+    succeed(cbx("chat", "send", KEY, "And now?"))
+    following = cbx("render", "--chat", KEY)
+    assert "as cbx would compose it" in following.err
+    assert [each["content"] for each in following.json()["messages"][1:]] == [
+        "Where is it?",
+        "hello",
+        "And now?",
+    ]
+    assert cbx("render", "--chat", KEY, "--at", "9").code == 3
+    assert cbx("render", "--chat", "nobody").code == 3
+    assert cbx("render", "--chat", KEY, "--turn", "x").code == 2
+
+
+def test_an_old_database_says_what_helps(cbx: Cbx, database: Any) -> None:
+    database.connection.execute("DROP TABLE cbx.chat_runs")
+    result = cbx("chat", "list")
+    assert (result.code, result.err.splitlines()[0]) == (7, "error: the database has no table cbx.chat_runs")
