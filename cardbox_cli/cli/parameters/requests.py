@@ -40,6 +40,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     format: str
+    step_id: str | None = None
     entries: list[RequestEntry]
     request: Request
     awaited: list[str] = []
@@ -85,7 +86,7 @@ class Requests:
         collector = collector_for(self._database, self._project_id, *box_ids)
         request = request_of(entries, self._options, encode=encode, collector=collector)
         if self._profile is not None:
-            request = msgspec.structs.replace(request, tools=self._tools(self._profile))
+            request = msgspec.structs.replace(request, tools=self._tools(self._profile, entries))
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -105,10 +106,15 @@ class Requests:
         profiles.refuse_lost_box(entry)
         return read_source(self._boxes, entry.profile_box_id)
 
-    def _tools(self, profile: Source) -> list[dict[str, Any]]:
+    def _tools(self, profile: Source, entries: Sequence[RequestEntry]) -> list[dict[str, Any]]:
         """What a worker would offer beside this profile."""
         cards = present_cards(profile.slots)
-        tools = known_tools(self._database, self._project_id, profile_of(cards))
+        tools = known_tools(
+            self._database,
+            self._project_id,
+            profile_of(cards),
+            present_cards(entry.slot for entry in entries),
+        )
         return tool_definitions(cards, tools)
 
     def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
@@ -152,6 +158,7 @@ class Requests:
         return Shown(
             name=f"{turn_id}, next step" if found.step is None else f"{turn_id}, {found.step.step_id}",
             format=found.format,
+            step_id=None if found.step is None else found.step.step_id,
             entries=found.entries,
             request=found.request,
             awaited=found.awaited,

@@ -173,6 +173,8 @@ PROFILE = Completed("PROFILE", _profiles)
 PROVIDER = OneOf(_providers, what="provider")
 RECIPE = Completed("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
+HTML = "html"
+RENDERED_FORMAT = OneOf(lambda: [*_request_formats(), HTML], what="format")
 SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
 STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
 TARGET = Completed(

@@ -17,8 +17,9 @@ from cardbox_cli.cli.parameters.types import (
     BOX,
     BOX_OR_TURN,
     CHAT,
+    HTML,
     PROFILE,
-    REQUEST_FORMAT,
+    RENDERED_FORMAT,
     STEP,
     TURN,
     OneOf,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache",
     "cbx render --box 8b1f22c0 --max-tokens 8000 --fit largest-results",
     "cbx render --turn @last --explain",
+    "cbx render --turn @last --format html > request.html",
     "cbx render --turn 1d5c8f72 --at 2 --verify",
     "cbx render --turn 1d5c8f72 --diff 1 next",
     "cbx render --profile writer --diff 8b1f22c0 77ab01de",
@@ -93,8 +95,9 @@ def command(
         Option(
             "--format",
             "-f",
-            click_type=REQUEST_FORMAT,
-            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())} or text (to read). "
+            click_type=RENDERED_FORMAT,
+            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
+            "or html (a page with pictures). "
             "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
             f"{DEFAULT}, with --check the model's.",
         ),
@@ -143,7 +146,9 @@ def command(
     turn is shown as it was stored, any other request of one as cbx would compose it, which a note on stderr
     says.
     """
-    _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
+    is_page = format_ == HTML
+    asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
+    _check_answers(**asked, **{f"format {HTML}": is_page})
     _check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
     if provider is not None:
         format_ = _format_of_host(provider, format_, check=check)
@@ -168,7 +173,8 @@ def command(
     from cardbox_cli.cli.parameters.requests import Requests
 
     with session().database() as database, database.snapshot():
-        requests = Requests(database, session().project_id, options=options, format=format_, profile=profile)
+        wanted = None if is_page else format_
+        requests = Requests(database, session().project_id, options=options, format=wanted, profile=profile)
         of_turn = requests.turn(turn, agent) if chat is None else requests.chat(chat)
         if diff is not None:
             answer = _difference(requests, diff, box or [], of_turn)
@@ -176,13 +182,17 @@ def command(
             answer = _verification(requests, of_turn, at)
         else:
             shown = (
-                requests.of_boxes(box or [], by_model=check)
+                requests.of_boxes(box or [], by_model=check or is_page)
                 if of_turn is None
                 else requests.of_step(of_turn, at)
             )
             if budget is not None:
                 shown = _fitted(shown, budget)
-            answer = _request(shown, check=check, explain=explain, stats=stats, provider=provider)
+            answer = (
+                _page(requests, shown, of_turn)
+                if is_page
+                else _request(shown, check=check, explain=explain, stats=stats, provider=provider)
+            )
     answer()
 
 
@@ -237,6 +247,13 @@ def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
     return msgspec.structs.replace(
         shown, request=fitted.request, notes=[*shown.notes, *fitting.notes(fitted)]
     )
+
+
+def _page(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> Answer:
+    from cardbox_cli.cli.commands.render.picture import picture_of, print_page
+
+    _announce_notes(shown.notes)
+    return partial(print_page, picture_of(requests, shown, turn))
 
 
 def _announce_notes(notes: Iterable[str]) -> None:
