@@ -13,8 +13,8 @@ from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
 from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.handlers import Awaiting, find_handler
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import ToolCall, result_card
-from cardbox_cli.execution.worker.redaction import redacted
+from cardbox_cli.execution.tool_calls import ToolCall, fault_of_size, result_card
+from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.steps import TurnState, add_result, author_of, read_turn, suspend
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
@@ -58,6 +58,9 @@ def answer_handlers(
 
 def _answer(runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall) -> CardDraft | Awaiting:
     """What a handler answers: the card of its result, or of its failure, whose writes are taken back."""
+    too_large = fault_of_size(call)
+    if too_large is not None:
+        return result_card(call, author_of(turn), failure=("invalid_arguments", too_large))
     if call.input is None:
         failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
         return result_card(call, author_of(turn), failure=failure)
@@ -93,4 +96,4 @@ def _in_words(error: CbxError) -> str:
 
 
 def _failed(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
-    return result_card(call, author_of(turn), failure=(code, redacted(message)))
+    return result_card(call, author_of(turn), failure=(code, told(message)))

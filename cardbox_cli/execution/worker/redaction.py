@@ -6,6 +6,8 @@ Knows secrets by their looks alone: one that looks like any other word stays.
 import re
 from typing import NamedTuple
 
+from cardbox_cli.settings import MESSAGE_SIZE
+
 REDACTED = "[redacted]"
 # In characters. No secret of the table is longer, but for private keys, which are found by either end.
 LONGEST = 4096
@@ -67,6 +69,14 @@ def redacted(text: str, *, cut: bool = False) -> str:
     for pattern in PATTERNS:
         text = pattern.found.sub(_without_secret, text)
     return text
+
+
+def told(text: str) -> str:
+    """What is told of a failure: without secrets, and of a long text, which may quote anything, its ends."""
+    if len(text) <= MESSAGE_SIZE.value:
+        return redacted(text)
+    half = MESSAGE_SIZE.value // 2
+    return f"{redacted(text[: half + LONGEST])[:half]} … {redacted(text[-half:], cut=True)}"
 
 
 def _without_secret(found: re.Match[str]) -> str:

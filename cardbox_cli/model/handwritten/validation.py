@@ -27,6 +27,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.documents import Document, Problem, refusal
 from cardbox_cli.model.handwritten.wording import Where, closest, did_you_mean, found
+from cardbox_cli.settings import PROBLEMS
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -68,7 +69,8 @@ def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], 
         try:
             fitted = model.model_validate(document.value)
         except ValidationError as error:
-            problems += _problems(error.errors(include_url=False), model, document)
+            # Documents of models have as many as they like.
+            problems += _problems(error.errors(include_url=False)[: PROBLEMS.value], model, document)
         if not problems:
             return fitted
     raise refusal(refuse_with, document.source, problems, hint=hint)
