@@ -162,8 +162,8 @@ def replace_bad_text(value: Any) -> tuple[Any, int]:
     return value, 0
 
 
-# The way to a part of a value, from its end: keys and places. It is spelled only where something is wrong: a key
-# may be as long as all the rest of the value.
+# The way to a part of a value, from its end: keys and places. It is spelled only where something is wrong:
+# a key may be as long as all the rest of the value.
 _Way = tuple["_Way | None", str | int]
 
 _TOO_LARGE = 10**MAX_DIGITS
