@@ -6,11 +6,11 @@ Knows secrets by their looks alone: one that looks like any other word stays.
 import re
 from typing import NamedTuple
 
-from cardbox_cli.settings import MESSAGE_SIZE
-
 REDACTED = "[redacted]"
 # In characters. No secret of the table is longer, but for private keys, which are found by either end.
 LONGEST = 4096
+# How much is told of a failure, in characters.
+_TOLD = 10_000
 
 
 class Pattern(NamedTuple):
@@ -73,9 +73,9 @@ def redacted(text: str, *, cut: bool = False) -> str:
 
 def told(text: str) -> str:
     """What is told of a failure: without secrets, and of a long text, which may quote anything, its ends."""
-    if len(text) <= MESSAGE_SIZE.value:
+    if len(text) <= _TOLD:
         return redacted(text)
-    half = MESSAGE_SIZE.value // 2
+    half = _TOLD // 2
     return f"{redacted(text[: half + LONGEST])[:half]} … {redacted(text[-half:], cut=True)}"
 
 

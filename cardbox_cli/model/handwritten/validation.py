@@ -27,10 +27,11 @@ from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.documents import Document, Problem, refusal
 from cardbox_cli.model.handwritten.wording import Where, closest, did_you_mean, found
-from cardbox_cli.settings import PROBLEMS
 
 M = TypeVar("M", bound=BaseModel)
 
+# How many problems of one document are told.
+_MOST_PROBLEMS = 100
 _EMPTY = "is empty; give it a value or remove the key"
 
 
@@ -70,7 +71,7 @@ def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], 
             fitted = model.model_validate(document.value)
         except ValidationError as error:
             # Documents of models have as many as they like.
-            problems += _problems(error.errors(include_url=False)[: PROBLEMS.value], model, document)
+            problems += _problems(error.errors(include_url=False)[:_MOST_PROBLEMS], model, document)
         if not problems:
             return fitted
     raise refusal(refuse_with, document.source, problems, hint=hint)
