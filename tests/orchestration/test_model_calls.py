@@ -404,3 +404,16 @@ def _run_elsewhere(runtime: Runtime, turn_id: str, words: str) -> None:
     )
     program = Deployment(runtime.database.connection)
     program.finish(program.begin(program.now(turn)), words)
+
+
+def test_what_a_turn_has_written_is_not_read_again_for_each_result(
+    lead: str, ask: Ask, run: Run, tmp_path: Path
+) -> None:
+    ask(lead)
+    function = {"name": "nowhere", "arguments": json.dumps({"a": ["x" * 1000] * 300})}
+    made = [{"id": f"c{number}", "type": "function", "function": function} for number in range(64)]
+    (tmp_path / "answer").write_text(json.dumps({"role": "assistant", "content": None, "tool_calls": made}))
+    (tmp_path / "end").write_text("I could not.")
+    began = time.process_time()
+    assert run(f"cat > /dev/null; cd {tmp_path}; cat answer; mv end answer; true").message == "success"
+    assert time.process_time() - began < 2
