@@ -20,6 +20,7 @@ from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.chats import PREVIEW, Archive, Chat, ResetBy
 from cardbox_cli.model.execution.turns import new_id
+from cardbox_cli.settings import WORDS_SIZE
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,3 +237,6 @@ def _check_said(**said: Any) -> None:
             exact_json.check_storable(text, name)
         except exact_json.Unstorable as exc:
             raise InvalidInput(f"--{name}: {exc}", hint="leave that character out") from exc
+        if text is not None and len(text) > WORDS_SIZE.value:
+            what = f"has {len(text)} characters, not {WORDS_SIZE.value}"
+            raise InvalidInput(f"--{name}: it {what}", hint="a few words are enough to find it again")

@@ -168,6 +168,10 @@ def near_to(chat_key: str) -> str:
     return chat_key if parts.channel is None else f"{parts.channel}-chat-{parts.chat_id}"
 
 
+CHAT_AGENT = "chat"
+"""Who the cards of the runs of chats are by."""
+
+
 def check_key(chat_key: str) -> None:
     """Raise InvalidInput for what cannot be the key of a chat."""
     hint = "a key names one conversation, such as telegram-chat-42-topic-7"
