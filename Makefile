@@ -1,4 +1,5 @@
-# make demo · make test · make check · make interop · make soak · make bench · make scale · make lock
+# make demo · make test · make check · make interop · make soak · make bench · make scale · make lint-truth
+# make schemas · make lock
 #
 # Everything lives in .venv, made from this project's own files with the newest suitable python3.
 
@@ -6,7 +7,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test check interop soak bench scale format lock clean
+.PHONY: demo test check interop soak bench scale schemas lint-truth format lock clean
 
 demo: .venv/installed
 	@$(BIN)/cbx demo
@@ -40,6 +41,11 @@ soak: .venv/installed
 docs/settings.md: cardbox_cli/settings.py scripts/settings-page .venv/installed
 	$(BIN)/python scripts/settings-page > $@
 
+# The table of the lint's rules in it.
+docs/lint.md: $(wildcard cardbox_cli/context/lint/*.py cardbox_cli/context/providers/*/*rules.py \
+	cardbox_cli/context/providers/*/rules/*.py) scripts/rules-table .venv/installed
+	$(BIN)/python scripts/rules-table
+
 # How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, where a target is missed.
 bench: .venv/installed-bench
 	$(BIN)/python -m benchmarks
@@ -47,6 +53,15 @@ bench: .venv/installed-bench
 # Every command on 1,000,000 cards beside the same on 10,000; some ten minutes, 3 GB of disk for that time.
 scale: .venv/installed
 	$(BIN)/python -m benchmarks.scale
+
+# What providers' requests may hold, as their packages of today have it.
+schemas: .venv/installed
+	$(BIN)/python scripts/request-schemas
+
+# Whether the lint agrees with what providers really said, and finds what is broken on purpose. Fails, with 8,
+# where it does not, and with 77 where the recorded requests are not beside the project.
+lint-truth: .venv/installed
+	$(BIN)/python -m lint_truth
 
 format: .venv/installed
 	$(BIN)/ruff check --fix

@@ -16,8 +16,10 @@ from benchmarks import (
     append,
     claim,
     commands,
+    cost,
     delegate,
     fork_join,
+    formats,
     ingest,
     load,
     pack,
@@ -31,7 +33,10 @@ from benchmarks.workbench import Workbench
 
 ROWS = [
     row
-    for family in (startup, commands, ingest, append, load, pack, render, tokens, claim, delegate, fork_join)
+    for family in (
+        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens),
+        *(claim, delegate, fork_join),
+    )
     for row in family.ROWS
 ]
 

@@ -74,7 +74,7 @@ def _conversations(file: Path) -> Iterator[Sample]:
         documents = Documents(Source(opened, file.name))
         conversations = [
             [card for drafted in drafts_of(conversation, "bench") for card in drafted.cards]
-            for conversation in choose_format(None, documents).read(documents)
+            for conversation in choose_format(None, documents).format.read(documents)
         ]
     said = [[(_kind(card), _text(card)) for card in cards if _text(card)] for cards in conversations]
     by_kind = sorted(chain(*said), key=lambda pair: pair[0])

@@ -131,6 +131,13 @@ SERVER_USER = Variable(
     "CBX_SERVER_USER", "text", None, "Who runs the embedded server for root: postgres, else nobody."
 )
 HANDOVERS = Variable("CBX_HANDOVERS", "folder", None, "Where recipes are found by name, after ./handovers.")
+PRICES = Variable(
+    "CBX_PRICES",
+    "file",
+    None,
+    "YAML with what tokens cost in money, for `cbx cost`.",
+    option="--prices",
+)
 OWNER = Variable(
     "CBX_OWNER", "text", None, "Who claims inbox rows in a shell: this host and its user.", option="--owner"
 )
@@ -244,7 +251,7 @@ _OF_EXECUTION = (
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
     *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, CONFIG, CONFIG_HOME, RUNTIME_DIR),
-    *(SERVER_USER, HANDOVERS, OWNER),
+    *(SERVER_USER, HANDOVERS, PRICES, OWNER),
 )
 TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)

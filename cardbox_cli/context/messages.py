@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.context.sources import FUNCTION_NAME
 from cardbox_cli.model.card_types import CARD_TYPES, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.content import FieldsSchemaContent, FileContent, MultiFileContent, TextContent
@@ -49,7 +50,7 @@ def standard_body(card: Card | CardDraft) -> dict[str, Any]:
     """The message in the chat form that the card's own fields make."""
     if card.type == TOOL_RESULT:
         body = {"role": "tool", "tool_call_id": card.tool_call_id, "content": card_text(card.content)}
-        name = card.metadata.get("function_name")
+        name = card.metadata.get(FUNCTION_NAME)
         return {**body, "name": name} if isinstance(name, str) else body
     content = card.content.text if type(card.content) is TextContent else _content_of(card)
     if card.tool_calls:

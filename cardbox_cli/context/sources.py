@@ -24,6 +24,8 @@ MESSAGE = "source_message"
 BLOCKS = "source_blocks"
 LINE = "source_line"
 GROUP = "source_group"
+# The key in the metadata of a tool's result that holds the name of the tool.
+FUNCTION_NAME = "function_name"
 
 
 def imported_card(card_type: str, content: Content | str, **parts: Any) -> CardDraft:
@@ -47,6 +49,11 @@ def group(card: Card | CardDraft) -> str | None:
     """The mark of the message that this card is a part of; None for a card that is a whole one."""
     mark = card.metadata.get(GROUP)
     return mark if isinstance(mark, str) else None
+
+
+def is_named_result(card: Card | CardDraft) -> bool:
+    """Whether it is a tool's result that somebody wrote the tool's name to, which cbx itself adds to all."""
+    return FUNCTION_NAME in card.metadata and card.metadata.get("author_id") == AUTHOR
 
 
 def originals(card: Card) -> list[str]:

@@ -15,7 +15,7 @@ from cardbox_cli.context.messages import never_a_message
 from cardbox_cli.context.parts import text_at, text_of
 from cardbox_cli.context.providers.anthropic import cards as anthropic
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
-from cardbox_cli.context.providers.anthropic.encoding import role_of
+from cardbox_cli.context.providers.turns import gathered, role_of
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.files import is_list
@@ -39,15 +39,35 @@ _Thread = tuple[str | None, str | None]
 # --- reading
 
 
-def _recognises(documents: Documents) -> bool:
-    """Whether the file is objects with a type that are no messages, one of them of a session."""
-    names_a_session = False
-    for _, (_, line) in _Lines(documents).numbered():
-        if not _is_line(line):
-            return False
-        names = text_at(line, "sessionId") or text_at(line, "leafUuid") or line["type"] == _SNAPSHOT
-        names_a_session = names_a_session or bool(names)
-    return names_a_session
+def _marks(value: Any) -> str | None:
+    """By what a line, or a list of lines, is of a session."""
+    lines = value if is_list(value) else [value]
+    if not _fits(value):
+        return None
+    return next(filter(None, map(_names_session, lines)), None)
+
+
+def _names_session(line: Any) -> str | None:
+    if not _is_line(line):
+        return None
+    key = next((key for key in ("sessionId", "leafUuid") if text_at(line, key)), None)
+    if key is not None:
+        return f"a line has a type and {key!r}"
+    return f"a line is of type {_SNAPSHOT!r}" if line["type"] == _SNAPSHOT else None
+
+
+def _fits(value: Any) -> bool:
+    """Whether a value is a line, or a list of nothing but lines."""
+    return all(map(_is_line, value)) and bool(value) if isinstance(value, list) else _is_line(value)
+
+
+def _reads(value: Any) -> bool:
+    """Whether a line is more than an event of nobody knows what: it names its session, or bears a message."""
+    return is_list(value) or _names_session(value) is not None or _is_message(_message_in(value))
+
+
+def _message_in(line: Any) -> Any:
+    return line.get("message") if isinstance(line, dict) else None
 
 
 def _is_line(line: Any) -> bool:
@@ -167,7 +187,7 @@ def _export(cards: Iterable[Card]) -> Iterator[str]:
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
     others = anthropic.ids_on_export(cards)
     written = (card for card in cards if never_a_message(card) is None or _event(card) is not None)
-    for run in anthropic.gathered(written, lambda card: _envelope(card) is not None):
+    for run in gathered(written, lambda card: _envelope(card) is not None):
         yield _event(run[0]) or _line_of(run, others)
 
 
@@ -195,7 +215,9 @@ FORMAT = Format(
     name=NAME,
     provider=ANTHROPIC,
     keyspace=(NAME,),
-    recognises=_recognises,
+    marks=_marks,
+    fits=_fits,
+    reads=_reads,
     read=_read,
     draft=_draft,
     keep_original=anthropic.keep_original,

@@ -38,7 +38,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
     The entries can be iterated over more than once. `own_id` is the id that the file gives it, `parent_id`
     that of the conversation it branched off from, `place` is for error messages. `beside` is what stands
-    beside its messages, such as the tools of a request's body.
+    beside its messages, such as the tools of a request's body; `request` is what of it is kept, if it is one.
     """
 
     entries: Iterable[FileEntry]
@@ -48,6 +48,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     parent_id: str | None = None
     beside: Mapping[str, Any] = {}
+    request: FileEntry | None = None
 
 
 class Read(Protocol):
@@ -63,8 +64,12 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """A format of conversation files. `provider` names the one whose messages it holds.
 
     `keyspace` begins the keys of its conversations, so that one file taken as two formats makes two boxes.
-    `recognises` tells whether a file bears marks that no other format has. `draft` makes the cards of an
-    entry, whose ids are the importer's business, and raises InvalidConversation naming the entry's place.
+    `marks` says, in words, by what a value of a file is in this format and in no other, None where it bears
+    no mark; `fits` tells whether a value without a mark may be in it, `reads` a value that would be
+    understood from one that would only be kept, where there are such. `tells_all`: where it speaks, others
+    are not asked.
+    `draft` makes the cards of an entry, whose ids are the importer's business, and raises InvalidConversation
+    naming the entry's place; `draft_request` those of what is kept of a request.
     `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text
     of a file with what cards hold, in pieces, and may iterate over the cards more than once.
     `names_itself_later`: a conversation that grows may still have no id of its own.
@@ -73,11 +78,15 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     provider: str
     keyspace: tuple[str, ...]
-    recognises: Callable[[Documents], bool]
+    marks: Callable[[Any], str | None]
+    fits: Callable[[Any], bool]
     read: Read
     draft: Callable[[FileEntry], list[CardDraft]]
     keep_original: Callable[[CardDraft, CardDraft], CardDraft]
-    export: Callable[[Iterable[Card]], Iterator[str]]
+    export: Callable[[Iterable[Card]], Iterator[str]] | None
+    draft_request: Callable[[FileEntry], list[CardDraft]] | None = None
+    reads: Callable[[Any], bool] | None = None
+    tells_all: bool = True
     names_itself_later: bool = False
 
 

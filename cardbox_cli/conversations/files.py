@@ -4,19 +4,20 @@ Finds in documents the conversations that are lists of messages, in the file's o
 and files of another build, are the formats' business.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
+from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
 
 # Where conversations carry an id or a title of their own.
-_ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
-_TITLE_KEYS = ("title", "name", "subject")
+ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
+TITLE_KEYS = ("title", "name", "subject")
 # How deep below a conversation's top its messages are looked for.
 _DEPTH = 3
 
@@ -29,10 +30,12 @@ class MessageList(msgspec.Struct, frozen=True):
     top: dict[str, Any]
     place: str
 
-    def conversation(self, source_format: str, entries: Iterable[FileEntry]) -> Conversation:
+    def conversation(
+        self, source_format: str, entries: Iterable[FileEntry], request: FileEntry | None = None
+    ) -> Conversation:
         """The conversation of these entries, with the id and the title that the file gives it."""
-        ids = (self.top.get(key) for key in _ID_KEYS)
-        titles = (self.top.get(key) for key in _TITLE_KEYS)
+        ids = (self.top.get(key) for key in ID_KEYS)
+        titles = (self.top.get(key) for key in TITLE_KEYS)
         return Conversation(
             entries=entries,
             place=self.place,
@@ -40,31 +43,48 @@ class MessageList(msgspec.Struct, frozen=True):
             title=next((value for value in titles if isinstance(value, str) and value.strip()), None),
             format=source_format,
             beside=self.beside,
+            request=request,
         )
 
 
-def find_messages(documents: Documents, at: str | None = None) -> Iterator[MessageList]:
-    """The lists of messages in a file. `at` is their key, dotted if nested.
+def find_messages(
+    documents: Documents, at: str | None = None, shape: MessageShape = CHAT_SHAPE
+) -> Iterator[MessageList]:
+    """The lists of messages of a shape in a file. `at` is their key, dotted if nested.
 
     Raises InvalidConversation naming the file and the place.
     """
-    if at is None and documents.all(_is_message):
+    if at is None and documents.all(shape.is_message):
         yield _of_documents(documents)
         return
+    finder = _Finder(shape, at)
     for place, document in documents:
-        if is_list(document) and not _begins_with_message(document):
-            yield from (_one(item, f"{place}[{index}]", at) for index, item in enumerate(_parts(document)))
+        if is_list(document) and not shape.is_message(next(iter(document), None)):
+            yield from (finder.one(item, f"{place}[{index}]") for index, item in enumerate(_parts(document)))
         else:
-            yield _one(document, place, at)
+            yield finder.one(document, place)
 
 
-def all_messages(documents: Documents) -> Iterator[MessageList]:
-    """Every list of messages in a file, however many and wherever: what formats are known by."""
-    if documents.all(_is_message):
-        yield _of_documents(documents)
-        return
-    for place, document in documents:
-        yield from _lists_within(document, {}, place, 0)
+def lists_within(
+    value: Any, shapes: Sequence[MessageShape], holder: Any = None, depth: int = 0, key: str = ""
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Every list in a value that messages of one of these shapes stand in, with the object that holds it.
+
+    What may be one text instead is given with its object, too.
+    """
+    beside = holder if isinstance(holder, dict) else {}
+    if any(_is_message_list(key, value, shape) for shape in shapes):
+        yield value, beside
+    elif depth <= _DEPTH and isinstance(value, dict):
+        for name, item in value.items():
+            if isinstance(item, str):
+                if any(shape.takes_text and shape.key == name for shape in shapes):
+                    yield [], value
+            else:
+                yield from lists_within(item, shapes, value, depth + 1, name)
+    elif depth <= _DEPTH and is_list(value):
+        for item in _parts(value):
+            yield from lists_within(item, shapes, None, depth + 1)
 
 
 def is_list(value: Any) -> bool:
@@ -76,82 +96,93 @@ def _of_documents(documents: Documents) -> MessageList:
     return MessageList(Rereadable(lambda: (held(value) for _, value in documents)), {}, {}, documents.name)
 
 
-def _lists_within(value: Any, holder: dict[str, Any], place: str, depth: int) -> Iterator[MessageList]:
-    if _is_message_list("", value):
-        yield MessageList(value, holder, holder, place)
-    elif depth <= _DEPTH and isinstance(value, dict):
-        for item in value.values():
-            yield from _lists_within(item, value, place, depth + 1)
-    elif depth <= _DEPTH and is_list(value):
-        for item in _parts(value):
-            yield from _lists_within(item, {}, place, depth + 1)
-
-
 def _parts(value: Any) -> Iterable[Any]:
     """The items of a list that are no messages, and may hold large lists of them."""
     return value.parts() if isinstance(value, LazyList) else value
 
 
-def _begins_with_message(items: Iterable[Any]) -> bool:
-    return _is_message(next(iter(items), None))
+class _Finder(NamedTuple):
+    """Finds the messages of one conversation: by their key `at`, or by their shape."""
 
+    shape: MessageShape
+    at: str | None
 
-def _one(item: Any, place: str, at: str | None) -> MessageList:
-    if at is not None:
+    def one(self, item: Any, place: str) -> MessageList:
+        """The list of messages in a document."""
+        if self.at is not None:
+            return self._named(item, self.at, place)
+        is_message = self.shape.is_message
+        if is_list(item) and (is_message(next(iter(item), None)) or _all(item, is_message)):
+            return MessageList(item, {}, {}, place)  # what is none among them is named by its place
+        found = self._lists(item)
+        if self.shape.is_own:  # what stands at its own key is meant
+            found = {path: pair for path, pair in found.items() if self._is_at_key(path)} or found
+        if len(found) == 1:
+            [(messages, holder)] = found.values()
+            return MessageList(messages, holder, item, place)
+        if not found:
+            raise InvalidConversation(
+                f"{place}: no messages found", hint=f"name their key with --at KEY; {_keys_hint(item)}"
+            )
+        raise InvalidConversation(
+            f"{place}: messages stand at several keys: {', '.join(found)}",
+            hint=f"choose one, for example --at {next(iter(found))}",
+        )
+
+    def _named(self, item: Any, at: str, place: str) -> MessageList:
         messages = _at(item, at)
+        if self.shape.takes_text and isinstance(messages, str):
+            messages = [messages]
         if not is_list(messages):
             raise InvalidConversation(
                 f"{place}: there is no list of messages at {at!r}", hint=_keys_hint(item)
             )
         above = at.rpartition(".")[0]
         return MessageList(messages, _at(item, above) if above else item, item, place)
-    if is_list(item) and (_begins_with_message(item) or _all(item, _is_message)):
-        return MessageList(item, {}, {}, place)  # what is none among them is named by its place
-    found = _message_lists(item)
-    if len(found) == 1:
-        [(messages, holder)] = found.values()
-        return MessageList(messages, holder, item, place)
-    if not found:
-        raise InvalidConversation(
-            f"{place}: no messages found", hint=f"name their key with --at KEY; {_keys_hint(item)}"
-        )
-    raise InvalidConversation(
-        f"{place}: messages stand at several keys: {', '.join(found)}",
-        hint=f"choose one, for example --at {next(iter(found))}",
-    )
 
+    def _lists(self, item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]:
+        """The lists of messages in `item` with their holders, by dotted key, of the shallowest level."""
+        level = {"": item}
+        for _ in range(_DEPTH):
+            below = {
+                f"{path}.{key}" if path else key: (value, mapping)
+                for path, mapping in level.items()
+                if isinstance(mapping, dict)
+                for key, value in mapping.items()
+            }
+            found = {
+                path: pair for path, pair in below.items() if _is_message_list(path, pair[0], self.shape)
+            }
+            found |= self._texts(below)
+            if found:
+                return found
+            level = {path: value for path, (value, _) in below.items()}
+        return {}
 
-def _message_lists(item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]:
-    """The lists of messages in `item` with their holders, by dotted key: those of the shallowest level."""
-    level = {"": item}
-    for _ in range(_DEPTH):
-        below = {
-            f"{path}.{key}" if path else key: (value, mapping)
-            for path, mapping in level.items()
-            if isinstance(mapping, dict)
-            for key, value in mapping.items()
+    def _texts(
+        self, below: dict[str, tuple[Any, dict[str, Any]]]
+    ) -> dict[str, tuple[list[Any], dict[str, Any]]]:
+        """The texts that stand in the place of messages in a request, as lists of one."""
+        return {
+            path: ([value], holder)
+            for path, (value, holder) in below.items()
+            if self.shape.takes_text and isinstance(value, str) and self._is_at_key(path)
         }
-        found = {path: pair for path, pair in below.items() if _is_message_list(path, pair[0])}
-        if found:
-            return found
-        level = {path: value for path, (value, _) in below.items()}
-    return {}
+
+    def _is_at_key(self, path: str) -> bool:
+        return path.split(".")[-1] == self.shape.key
 
 
-def _is_message_list(path: str, value: Any) -> bool:
+def _is_message_list(path: str, value: Any, shape: MessageShape) -> bool:
     if not is_list(value):
         return False
-    if path.split(".")[-1] == "messages":
-        return value == [] or not _all(value, lambda item: not _is_message(item))
-    return value != [] and _all(value, _is_message)
+    if path.split(".")[-1] == shape.key:
+        return value == [] or not _all(value, lambda item: not shape.is_message(item))
+    return value != [] and _all(value, shape.is_message)
 
 
 def _all(items: Any, test: Callable[[Any], bool]) -> bool:
     return items.all(test) if isinstance(items, LazyList) else all(map(test, items))
-
-
-def _is_message(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("role"), str)
 
 
 def _at(item: Any, path: str) -> Any:

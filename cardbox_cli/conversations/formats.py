@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from cardbox_cli.conversations.conversation import Format
     from cardbox_cli.conversations.json_documents import Documents
+    from cardbox_cli.conversations.recognition import Recognised
+    from cardbox_cli.model.cards import Card
 
 # The formats that are no provider's messages, and the module whose FORMAT each is.
-OTHERS = {"claude-code": "cardbox_cli.conversations.claude_code"}
+OTHERS = {
+    "claude-code": "cardbox_cli.conversations.claude_code",
+    "langchain": "cardbox_cli.conversations.langchain",
+    "sharegpt": "cardbox_cli.conversations.sharegpt",
+    "otel": "cardbox_cli.conversations.otel",
+}
+# Those of them that are only read.
+READ_ONLY = ("sharegpt", "otel")
 
 
 def format_names() -> tuple[str, ...]:
@@ -33,13 +44,29 @@ def format_named(name: str) -> "Format":
     return messages_format(provider_named(name))
 
 
-def choose_format(name: str | None, documents: "Documents") -> "Format":
-    """The format of this name; for None the one whose marks the file bears.
+def exported_names() -> tuple[str, ...]:
+    """The names of the formats that a box can be exported to."""
+    return tuple(name for name in format_names() if name not in READ_ONLY)
+
+
+def exporter_named(name: str) -> "Callable[[Iterable[Card]], Iterator[str]]":
+    """What makes the text of a file of this format, one of `exported_names`."""
+    export = format_named(name).export
+    assert export is not None, name
+    return export
+
+
+def choose_format(name: str | None, documents: "Documents") -> "Recognised":
+    """The format of this name; for None the one whose marks the file bears, and by what it is known.
 
     The formats that are no provider's are asked first, then the providers' in their order; messages without
-    a mark count as the default provider's.
+    a mark count as the default provider's. Raises InvalidConversation for a file of several formats, or of
+    another than the one that is named.
     """
-    if name is not None:
-        return format_named(name)
-    asked = map(format_named, (*OTHERS, *PROVIDERS))
-    return next((each for each in asked if each.recognises(documents)), format_named(DEFAULT))
+    from cardbox_cli.conversations.recognition import Recognised, check_named, recognise
+
+    formats = [format_named(each) for each in (*OTHERS, *PROVIDERS)]
+    if name is None:
+        return recognise(documents, formats, format_named(DEFAULT))
+    check_named(documents, format_named(name), formats)
+    return Recognised(format_named(name))

@@ -176,6 +176,11 @@ class _Reading:
     def _identified(
         self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
     ) -> Iterator[CardDraft]:
+        if conversation.request is not None and source_format.draft_request is not None:
+            each = self._stored(conversation.request)
+            self.replaced_characters += each.replaced
+            cards = source_format.draft_request(each.entry)
+            yield from _with_ids(cards, scope, key, (each.entry.position, each.canonical))
         for each in self.stored(conversation):
             self.replaced_characters += each.replaced
             cards = _drafted(source_format, each.entry)
@@ -183,10 +188,12 @@ class _Reading:
 
     def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """The entries of a conversation as they will be stored."""
-        for entry in conversation.entries:
-            value, replaced = self._storable(entry.value, entry.place)
-            text = exact_json.canonical(exact_json.encode(value)).decode()
-            yield _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
+        return map(self._stored, conversation.entries)
+
+    def _stored(self, entry: FileEntry) -> _StoredEntry:
+        value, replaced = self._storable(entry.value, entry.place)
+        text = exact_json.canonical(exact_json.encode(value)).decode()
+        return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
 
     def _storable(self, value: Any, place: str) -> tuple[Any, int]:
         """`value` and how many bad characters were replaced in it. Raises InvalidCard naming `place`."""

@@ -4,7 +4,7 @@ A conversation's cards are those that importing makes; what stands beside its me
 request, counts as its model, tools and parameters.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,15 +12,20 @@ import msgspec
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
 from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.lint.shape import is_request
+from cardbox_cli.context.lint.subject import Logged
 from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
+from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.conversations.importing import Drafted, drafts_of
 from cardbox_cli.conversations.json_window import held
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import Card, CardDraft, card_of
+from cardbox_cli.model.cards import CardDraft, card_of
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import unique
 
@@ -28,8 +33,12 @@ from cardbox_cli.model.ids import unique
 def provider_beside(conversation: Conversation) -> str | None:
     """The provider that a conversation is a request to, as what stands beside its messages tells.
 
-    None where nothing tells.
+    None where nothing tells. Messages that look like no other provider's are a request to theirs, and so are
+    those beside which the system prompt stands as theirs does.
     """
+    own = provider_named(format_named(conversation.format).provider)
+    if own.files.shape.is_own or any(key in conversation.beside for key in own.files.system_keys):
+        return own.name
     for each in providers():
         if any(held(conversation.beside.get(key)) is not None for key in each.files.request_keys):
             return each.name
@@ -37,26 +46,83 @@ def provider_beside(conversation: Conversation) -> str | None:
     return provider_for_model(model).name if model else None
 
 
-def lint_conversation(conversation: Conversation, provider: str, project_id: str) -> list[LintFinding]:
+def lint_conversation(
+    conversation: Conversation, provider: str, project_id: str, *, warned: Container[str] = ()
+) -> list[LintFinding]:
     """What the rules of `provider` find in a conversation; messages say where in the file that is.
 
-    Card ids are those that an import into the project gives; positions are the cards' in the box it makes.
+    One in the provider's own format is checked as it stands there, any other as it would be rendered. Card
+    ids are those that an import into the project gives; positions are the cards' in the box it makes. Rules
+    that are `warned` of find no errors.
     """
+    record, source = provider_named(provider), provider_named(format_named(conversation.format).provider)
+    is_logged = conversation.format == source.name and source.files is record.files
     places: list[str] = []
     entries: list[RequestEntry] = []
-    for place, card in _cards(conversation, project_id):
-        slot = Slot(len(entries), card.card_id, card, "present")
-        entries.append(RequestEntry(slot=slot, box_id=""))
-        places.append(place)
-    parameters = unique(name for each in providers() for name in each.files.parameters)
-    beside = {key: held(conversation.beside.get(key)) for key in ("model", "tools", *parameters)}
-    options = ComposeOptions(model=text_at(beside, "model") or None)
-    request = request_of(entries, options, encode=provider_named(provider).encode)
-    config = {key: beside[key] for key in parameters if beside[key] is not None}
-    request = msgspec.structs.replace(
-        request, tools=request.tools + _tools(beside["tools"]), config={**config, **request.config}
+    first: dict[str, RequestEntry] = {}
+    for drafted in drafts_of(conversation, project_id):
+        made = list(_entries(drafted, project_id, len(entries)))
+        entries += made
+        places += [drafted.entry.place] * len(made)
+        first[drafted.entry.position] = made[0]
+    beside = _beside(conversation, source)
+    config, tools = source.files.read_request(beside)
+    request = request_of(
+        entries, ComposeOptions(model=text_at(beside, "model") or None), encode=record.encode
     )
-    return [_placed(found, conversation, places) for found in lint(entries, request, provider)]
+    request = msgspec.structs.replace(
+        request, tools=request.tools + tools, config={**_given(config), **request.config}
+    )
+    logged = (
+        Logged(
+            messages=list(_messages(conversation, source, first)),
+            beside=beside,
+            is_request=is_request(source, beside),
+        )
+        if is_logged
+        else None
+    )
+    found = lint(entries, request, provider, logged=logged, warned=warned)
+    return [_placed(each, conversation, places) for each in found]
+
+
+def _beside(conversation: Conversation, source: Provider) -> dict[str, Any]:
+    """What stands beside the messages: all of it where that is a request, else what the lint may look at."""
+    key = source.files.shape.key
+    own = {name: each for name, each in conversation.beside.items() if name != key or not is_list(each)}
+    if not is_request(source, own):
+        parameters = unique(name for each in providers() for name in each.files.parameters)
+        own = {name: own[name] for name in ("model", "tools", *parameters) if name in own}
+    return {name: held(each) for name, each in own.items()}
+
+
+def _messages(
+    conversation: Conversation, source: Provider, first: Mapping[str, RequestEntry]
+) -> Iterator[tuple[RequestEntry, Any]]:
+    """The messages as they stand in the file, each with the place of the card that it begins or goes on.
+
+    One text in their place is no message.
+    """
+    listed = conversation.beside.get(source.files.shape.key)
+    if isinstance(listed, str):
+        return
+    entry: RequestEntry | None = None
+    messages: Iterable[Any] = listed if listed and is_list(listed) else _listed(conversation, source)
+    for number, message in enumerate(messages):
+        entry = first.get(str(number), entry)
+        if entry is not None:
+            yield entry, message
+
+
+def _listed(conversation: Conversation, source: Provider) -> Iterator[Any]:
+    """The messages of a conversation that is a list and nothing else."""
+    keys = source.files.system_keys
+    return (entry.value for entry in conversation.entries if entry.position not in keys)
+
+
+def _given(config: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a config that have a value."""
+    return {key: value for key, value in config.items() if value is not None}
 
 
 def _placed(found: LintFinding, conversation: Conversation, places: list[str]) -> LintFinding:
@@ -66,11 +132,11 @@ def _placed(found: LintFinding, conversation: Conversation, places: list[str]) -
     return msgspec.structs.replace(found, message=f"{place}: {found.message}", card_id=card_id)
 
 
-def _cards(conversation: Conversation, project_id: str) -> Iterator[tuple[str, Card]]:
-    """The cards, each with its place in the file."""
-    for drafted in drafts_of(conversation, project_id):
-        drafts = drafted.cards or [_stand_in(drafted)]
-        yield from ((drafted.entry.place, card_of(draft, project_id)) for draft in drafts)
+def _entries(drafted: Drafted, project_id: str, position: int) -> Iterator[RequestEntry]:
+    """The places of the cards that an entry of a file makes, from this position on."""
+    for number, draft in enumerate(drafted.cards or [_stand_in(drafted)], position):
+        slot = Slot(number, draft.card_id, card_of(draft, project_id), "present")
+        yield RequestEntry(slot=slot, box_id="")
 
 
 def _stand_in(drafted: Drafted) -> CardDraft:
@@ -87,10 +153,3 @@ def _stand_in(drafted: Drafted) -> CardDraft:
 
 def _stand_in_id(place: str) -> str:
     return f"? {place}"
-
-
-def _tools(value: Any) -> list[dict[str, Any]]:
-    """The tools; {}, which rules find, for each that is no object."""
-    if value is None:
-        return []
-    return [tool if isinstance(tool, dict) else {} for tool in value] if isinstance(value, list) else [{}]

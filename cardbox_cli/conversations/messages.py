@@ -5,16 +5,23 @@ One format for all providers; what a message of theirs is stands in their record
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.provider import Provider, has_role, no_problem
+from cardbox_cli.context.sources import MESSAGE, envelope, imported_card, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, indented
-from cardbox_cli.conversations.files import MessageList, all_messages, find_messages
+from cardbox_cli.conversations.files import ID_KEYS, TITLE_KEYS, MessageList, find_messages, lists_within
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import held
 from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.model.card_types import PROFILE, TOOLS
 from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.model.handwritten.wording import json_kind
+
+# The position of what is kept of a request.
+_REQUEST = "request"
 
 
 def messages_format(provider: Provider) -> Format:
@@ -24,9 +31,12 @@ def messages_format(provider: Provider) -> Format:
         name=provider.name,
         provider=provider.name,
         keyspace=provider.files.keyspace,
-        recognises=files.recognises,
+        marks=files.marks,
+        fits=files.fits,
         read=files.read,
         draft=files.draft,
+        draft_request=files.draft_request,
+        tells_all=provider.files.shape.is_own,
         keep_original=provider.files.keep_original,
         export=files.export,
     )
@@ -38,53 +48,99 @@ class _Files:
     def __init__(self, provider: Provider) -> None:
         self._provider, self._files = provider, provider.files
 
-    def recognises(self, documents: Documents) -> bool:
-        """Whether messages, or what stands beside them, bear a mark that no other format has."""
+    def marks(self, value: Any) -> str | None:
+        """By what messages in a value, or what stands beside them, are of this provider and no other."""
         marks_beside, marks_message = self._files.marks_beside, self._files.marks_message
-        every = all_messages(documents)
-        return any(marks_beside(each.beside) or any(map(marks_message, each.messages)) for each in every)
+        if has_role(value) or self._files.shape.is_message(value):
+            return marks_message(value)
+        for messages, beside in lists_within(value, (self._files.shape,)):
+            found = marks_beside(beside) or next(filter(None, map(marks_message, messages)), None)
+            if found is not None:
+                return found
+        return None
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value without a mark may be a message of the provider's, or hold some."""
+        shape = self._files.shape
+        return shape.is_message(value) or next(lists_within(value, (shape,)), None) is not None
 
     def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
         """The conversations in a file: lists of messages under whatever key."""
-        for found in find_messages(documents, at):
-            yield found.conversation(self._provider.name, Rereadable(partial(self._entries, found)))
+        for found in find_messages(documents, at, self._files.shape):
+            entries = Rereadable(partial(self._entries, found))
+            yield found.conversation(self._provider.name, entries, self._request(found))
 
     def _entries(self, found: MessageList) -> Iterator[FileEntry]:
         """The system prompt that stands beside the messages, at the key's own position, and the messages."""
-        key = self._files.system_key
-        if key is not None and key in found.beside:
-            yield FileEntry(key, {key: held(found.beside[key])}, found.place)
-        for number, message in enumerate(found.messages):
+        for key in self._files.system_keys:
+            if key in found.beside:
+                yield FileEntry(key, {key: held(found.beside[key])}, found.place)
+        for number, message in self._files.gather(found.messages):
             yield FileEntry(str(number), message, f"{found.place}: message {number}")
+
+    def _request(self, found: MessageList) -> FileEntry | None:
+        """What a request has beside its messages and its system prompt; None for what is no request.
+
+        A conversation with an id or a title of its own is none: what stands beside it changes as it grows.
+        """
+        files, beside = self._files, found.beside
+        given = beside.get(files.shape.key)
+        is_there = isinstance(given, str) or given is found.messages
+        if not is_there or any(key in beside for key in (*ID_KEYS, *TITLE_KEYS)):
+            return None
+        apart = (files.shape.key, *files.system_keys)
+        rest = {key: held(value) for key, value in beside.items() if key not in apart}
+        named = ("model", "tools", *files.parameters, *files.request_keys)
+        is_request = bool(rest) if files.shape.is_own else any(key in rest for key in named)
+        return FileEntry(_REQUEST, rest, f"{found.place}: request") if is_request else None
 
     def draft(self, entry: FileEntry) -> list[CardDraft]:
         """The cards that hold a message, or the system prompt. Raises InvalidConversation."""
         files = self._files
-        if files.draft_system is not None and entry.position == files.system_key:
-            return [files.draft_system(entry.value[entry.position])]
+        if files.draft_system is not None and entry.position in files.system_keys:
+            return [files.draft_system(entry.position, entry.value[entry.position])]
         return files.draft(self._checked(entry))
 
-    def _checked(self, entry: FileEntry) -> dict[str, Any]:
-        message, roles = entry.value, self._files.roles
+    def draft_request(self, entry: FileEntry) -> list[CardDraft]:
+        """The cards that hold the parameters and the tools of a request, and the first one all of it."""
+        config, tools = self._files.read_request(entry.value)
+        card = imported_card(PROFILE, JsonContent({"llm_config": config}))
+        kept = keep(card, self._provider.name, source_message=entry.value)
+        return [kept, imported_card(TOOLS, ToolContent(tools))] if tools else [kept]
+
+    def _checked(self, entry: FileEntry) -> Any:
+        message, files = entry.value, self._files
+        if files.shape.is_own:
+            if (problem := files.problem(message)) is not None:
+                raise InvalidConversation(f"{entry.place}: {problem}")
+            if files.problem is not no_problem:
+                return message
         if not isinstance(message, dict):
             raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
         role = message.get("role")
-        if not isinstance(role, str) or role not in roles:
+        if not isinstance(role, str) or role not in files.roles:
             raise InvalidConversation(
                 f"{entry.place}: the role {role!r} is none of {self._provider.title}'s",
-                hint=f"roles are {', '.join(roles)}",
+                hint=f"roles are {', '.join(files.roles)}",
             )
         return message
 
     def export(self, cards: Iterable[Card]) -> Iterator[str]:
         """An indented JSON object, a message at a time: what stands beside the messages, then these."""
         beside, messages = self._files.export(cards)
+        key = self._files.shape.key
+        first = next(iter(cards), None)
+        request = envelope(first, self._provider.name, MESSAGE) if first and first.type == PROFILE else None
         yield "{\n"
-        for key, value in beside.items():
-            yield f"  {indented(key)}: {indented(value, 2)},\n"
-        yield '  "messages": ['
+        for name, value in {**(request or {}), **beside}.items():
+            yield f"  {indented(name)}: {indented(value, 2)},\n"
+        begin = next(messages, None)
+        if isinstance(begin, str):
+            yield f"  {indented(key)}: {indented(begin)}\n}}"
+            return
+        yield f"  {indented(key)}: ["
         lead = "\n"
-        for message in messages:
+        for message in chain([] if begin is None else [begin], messages):
             yield f"{lead}    {indented(message, 4)}"
             lead = ",\n"
         yield "]\n}" if lead == "\n" else "\n  ]\n}"

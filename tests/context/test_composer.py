@@ -128,7 +128,7 @@ def test_composing_reaches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             for dialect in providers()
         ]
         messages = [composed(said("user", "h"), query="q") for _ in range(2)]
-    assert bodies[:2] == bodies[2:]
+    assert bodies[: len(bodies) // 2] == bodies[len(bodies) // 2 :]
     assert messages[0] == messages[1]
 
 

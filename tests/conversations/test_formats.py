@@ -56,18 +56,17 @@ def jsonl(*documents: Any) -> str:
         (jsonl({"type": "chat", "sessionId": "s", "messages": [HI]}), "openai"),
         (jsonl({"type": "message", "sessionId": "s", **HI}), "openai"),
         (jsonl({"type": "user"}), "openai"),
-        (jsonl(LINE, HI), "openai"),
         ("3", "openai"),
     ],
 )  # fmt: skip
 def test_a_file_tells_its_format(document: Any, name: str) -> None:
     text = document if isinstance(document, str) else json.dumps(document)
-    assert name == choose_format(None, documents_in(text)).name
+    assert name == choose_format(None, documents_in(text)).format.name
 
 
 @pytest.mark.parametrize("name", format_names())
 def test_a_name_is_taken_at_its_word(name: str) -> None:
-    assert name == choose_format(name, documents_in("[]")).name
+    assert name == choose_format(name, documents_in("[]")).format.name
 
 
 def test_a_session_has_no_key_of_messages() -> None:

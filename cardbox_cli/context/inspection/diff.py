@@ -178,7 +178,7 @@ def _pieces(request: Request, account: Explanation, provider: Provider) -> Itera
     yield _compared("model", _MODEL, body.get("model"))
     for number, (tool, line) in enumerate(zip(body.get("tools", ()), account.tools, strict=True), 1):
         yield _compared("tools", _TOOLS, tool, number, [line])
-    sent = list(provider.sent(request.messages))
+    sent = list(provider.sent(request))
     lost = request.lost_layers
     yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
     yield from (_compared(name, _CHOICES, body.get(name)) for name in before)

@@ -4,17 +4,19 @@ Pure, and no more than an account: how something is sent is decided by the provi
 what they lose. Here stand the files and the parameters that none of them can send.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
 
 import msgspec
 
-from cardbox_cli.context.messages import OF_ONE_FORMAT
+from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
+from cardbox_cli.context.parts import kind, tool_name
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.sources import BLOCKS, MESSAGE
+from cardbox_cli.context.sources import BLOCKS, MESSAGE, is_named_result
 from cardbox_cli.context.tool_calls import are_functions
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import process_of
@@ -39,8 +41,10 @@ class Loss(msgspec.Struct, frozen=True):
 
 def losses(request: Request, provider: str) -> list[Loss]:
     """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
+    record = provider_named(provider)
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
-    return losses_of(filter(may_lose, cards), request, provider_named(provider))
+    moved = [Loss(card_id, what) for card_id, what in record.lost_in_request(request)]
+    return moved + losses_of(filter(may_lose, cards), request, record)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
@@ -49,10 +53,13 @@ def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> li
         sent = {message.card_id for message in request.messages}
         cards = [card for card in cards if card.card_id in sent]
     lost = [Loss(card.card_id, what) for card in cards for what in _of_card(card, provider)]
-    return lost + [Loss(None, f"the parameter {name!r} is not sent") for name in _idle(request, provider)]
+    lost += [Loss(None, what) for what in _of_tools(request, provider)]
+    return lost + [Loss(None, what) for what in _of_parameters(request, provider)]
 
 
 def _of_card(card: Card, provider: Provider) -> Iterator[str]:
+    if never_a_message(card) is not None:
+        return
     for each in providers():
         if each.name != provider.name:
             yield from each.lost_in_chat(card)
@@ -67,6 +74,7 @@ def may_lose(card: Card) -> bool:
         BLOCKS in card.metadata
         or MESSAGE in card.metadata
         or card.type in OF_ONE_FORMAT
+        or is_named_result(card)
         or type(card.content) in FILES
         or (bool(card.tool_calls) and not are_functions(card.tool_calls))
     )
@@ -80,19 +88,56 @@ def _of_files(card: Card) -> Iterator[str]:
             yield f"the {type(file).__name__.removesuffix('Content')} {file.uri!r} is sent as its address"
 
 
-def _idle(request: Request, provider: Provider) -> Iterator[str]:
+def _of_tools(request: Request, provider: Provider) -> Iterator[str]:
+    """The tools that are not sent, and what of the others is not: each is tried."""
+    bare = msgspec.structs.replace(request, messages=[], tools=[])
+    for tool in request.tools:
+        body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
+        if body == provider.body(bare):
+            yield f"the tool {tool_name(tool) or kind(tool) or next(iter(tool), '')!r} is not sent"
+            continue
+        sent = _json(body)
+        for key, value in tool.items():
+            if value not in (None, False, [], {}) and key not in _TOOL_KEYS and _json(key) not in sent:
+                yield f"the {key!r} of the tool {tool_name(tool)!r} is not sent"
+
+
+# The keys of a tool that every format has by one name or another.
+_TOOL_KEYS = ("type", "function", "name", "description", "parameters", "input_schema")
+
+
+def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
     """The keys of the config that are not sent: without them the body would be the same."""
     bare = msgspec.structs.replace(request, messages=[])
     body = provider.body
+    whole = body(bare) if request.config else {}
     for name, value in request.config.items():
         if value is None or name in _STEERING or (name in _OF_TOOLS and not request.tools):
             continue
         if (name, value) == ("parallel_tool_calls", True):
             continue  # what models do anyway
-        if name in _LIMITS:
-            is_sent = value in [body(bare).get(limit) for limit in _LIMITS]
+        config = {key: each for key, each in request.config.items() if key != name}
+        is_limit = name in _LIMITS and value in [whole.get(limit) for limit in _LIMITS]
+        if not is_limit and whole == body(msgspec.structs.replace(bare, config=config)):
+            yield f"the parameter {name!r} is not sent"
         else:
-            config = {key: each for key, each in request.config.items() if key != name}
-            is_sent = body(bare) != body(msgspec.structs.replace(bare, config=config))
-        if not is_sent:
-            yield name
+            yield from _of_schema(name, value, whole)
+
+
+def _of_schema(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
+    """What a schema is called, where the format has no place for it."""
+    schema = value.get("json_schema") if isinstance(value, dict) else None
+    if not isinstance(schema, dict):
+        return
+    sent = _json(body)
+    for key in _LABELS:
+        label = schema.get(key)
+        if isinstance(label, str) and _json(label) not in sent:
+            yield f"the {key!r} of the parameter {name!r} is not sent"
+
+
+_LABELS = ("name", "description")
+
+
+def _json(value: Any) -> str:
+    return exact_json.encode(value).decode()

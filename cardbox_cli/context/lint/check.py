@@ -7,8 +7,8 @@ give the same findings in the same order, and nothing handed in is changed.
 from collections.abc import Container, Sequence
 from importlib import import_module
 
-from cardbox_cli.context.lint.rule import LintFinding, LintRule
-from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.rule import LintFinding, LintRule, Severity
+from cardbox_cli.context.lint.subject import Logged, Subject
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named
 from cardbox_cli.context.request import (
     ComposeOptions,
@@ -41,15 +41,22 @@ def check(
 
 
 def lint(
-    entries: Sequence[RequestEntry], request: Request, provider: str, *, awaited: Container[str] = ()
+    entries: Sequence[RequestEntry],
+    request: Request,
+    provider: str,
+    *,
+    awaited: Container[str] = (),
+    logged: Logged | None = None,
+    warned: Container[str] = (),
 ) -> list[LintFinding]:
     """What the rules of `provider` find, in the order of the boxes; what is about the whole request, last.
 
     `request` was made of these very `entries`, and is in the provider's format. Calls that are
-    `awaited` need no result yet.
+    `awaited` need no result yet. `logged` is the request as it stands in a file, if the cards are of one in
+    this format. Rules that are `warned` of find no errors.
     """
     record = provider_named(provider)
-    subject = Subject(record, entries, request, awaited)
+    subject = Subject(record, entries, request, awaited, logged)
     hits = [
         (rule, entry, words)
         for rule in import_module(record.rules).RULES
@@ -57,15 +64,24 @@ def lint(
     ]
     if not hits:
         return []
+    blamed = {id(entry) for rule, entry, _ in hits if rule.severity == "error" and not rule.yields} - {
+        id(None)
+    }
+    hits = [hit for hit in hits if not (hit[0].yields and id(hit[1]) in blamed)]
     places = {id(entry): number for number, entry in enumerate(entries)}
     hits.sort(key=lambda hit: places.get(id(hit[1]), len(entries)))
-    return [_finding(rule, provider, entry, words) for rule, entry, words in hits]
+    return [
+        _finding(rule, "warning" if rule.id in warned else rule.severity_for(subject), provider, entry, words)
+        for rule, entry, words in hits
+    ]
 
 
-def _finding(rule: LintRule, provider: str, entry: RequestEntry | None, message: str) -> LintFinding:
+def _finding(
+    rule: LintRule, severity: Severity, provider: str, entry: RequestEntry | None, message: str
+) -> LintFinding:
     return LintFinding(
         rule=rule.id,
-        severity=rule.severity,
+        severity=severity,
         provider=provider,
         card_id=None if entry is None else entry.slot.card_id,
         box_id=None if entry is None else entry.box_id or None,

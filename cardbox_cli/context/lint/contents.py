@@ -107,8 +107,11 @@ def _empty(subject: Subject) -> Iterator[Hit]:
 @RULES.warning("system-in-history", remedy="put it at the front of the box, or say it as a user")
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
     """System text after the first user or assistant message: a provider with one place for it gets it
-    there, out of its order. Pointers to a parent and result fields are no finding."""
+    there, out of its order. Pointers to a parent and result fields are no finding, nor is any where the
+    model takes it there (Claude Opus 4.8 and later)."""
     roles = subject.history.roles
+    if subject.provider.models.keeps_system(subject.request.model):
+        return
     begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
     if not any(role in roles[begun:] for role in SYSTEM_ROLES):
         return
@@ -201,14 +204,18 @@ def _history_left_out(subject: Subject) -> Iterator[Hit]:
 
 @RULES.error("no-messages", remedy="render a box that holds the conversation, too")
 def _no_messages(subject: Subject) -> Iterator[Hit]:
-    """A request without any message besides system text."""
-    if all(message.body.get("role") in SYSTEM_ROLES for message in subject.request.messages):
+    """A request without any message, or without one besides system text where that has a place of its own."""
+    if not subject.request.messages:
+        yield None, "the request has no message"
+    elif len(subject.provider.message_keys) > 1 and subject.is_system_alone:
         yield None, "the request has no message besides system text"
 
 
 @RULES.warning("not-expressible")
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
     """What the provider's format cannot say: it is left out, or sent as mere text."""
+    if subject.logged is not None:
+        return  # nothing is made of it
     for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
         yield subject.request.places.get(loss.card_id or ""), loss.what
 
@@ -218,5 +225,7 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        return [*history.with_originals, *(card for _, card in subject.without_message if may_lose(card))]
+        originals = (card for _, card, _ in history.with_originals)
+        kept = {card.card_id: card for card in (*originals, *history.named_results)}
+        return [*kept.values(), *(card for _, card in subject.without_message if may_lose(card))]
     return (card for _, card in subject.cards if may_lose(card))

@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import Request, RequestEntry
+from cardbox_cli.context.sources import is_named_result
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
@@ -40,9 +41,8 @@ class History:
 
     Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
     name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
-    results of tools without an id, `with_originals` keep something of an original, `long_texts` are their
-    texts of `LONG` characters or more, `calls` their tool calls; `types`, `roles_of_cards` and `classes` of
-    contents are those that there are.
+    results of tools without an id, `long_texts` are their texts of `LONG` characters or more, `calls` their
+    tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
     """
 
     def __init__(self, request: Request) -> None:
@@ -53,7 +53,8 @@ class History:
         self.named: list[CardMessage] = []
         self.with_other_calls: list[CardMessage] = []
         self.unaddressed: list[tuple[RequestEntry, Card]] = []
-        self.with_originals: list[Card] = []
+        self._with_originals: list[int] = []
+        self.named_results: list[Card] = []
         self.long_texts: list[tuple[RequestEntry, str]] = []
         self.calls: list[HistoryCall] = []
         self.types: set[str] = set()
@@ -72,7 +73,7 @@ class History:
         self.roles_of_cards.add(card.role)
         self.classes.add(type(content))
         if "source_message" in metadata or "source_blocks" in metadata:
-            self.with_originals.append(card)
+            self._with_originals.append(len(self.messages))
         if card.tool_calls:
             self._note_calls(entry, card.tool_calls)
         if card.type == TOOL_RESULT:
@@ -89,6 +90,8 @@ class History:
                 self._pairer.called(len(self.messages), call.id)
 
     def _note_answer(self, entry: RequestEntry, card: Card) -> None:
+        if is_named_result(card):
+            self.named_results.append(card)
         if card.tool_call_id:
             self._pairer.answered(len(self.messages), card.tool_call_id)
         else:
@@ -109,6 +112,11 @@ class History:
             self.with_other_calls.append(noted)
         self.roles.append(body["role"])
         self.messages.append(noted)
+
+    @cached_property
+    def with_originals(self) -> list[CardMessage]:
+        """The messages whose cards keep something of an original."""
+        return [self.messages[place] for place in self._with_originals]
 
     @cached_property
     def pairing(self) -> Pairing:

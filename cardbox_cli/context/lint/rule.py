@@ -21,7 +21,9 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a provider refuses (`error`), or that costs or confuses a model (`warning`).
 
     `finds` says in a sentence what is looked for, `source` names the section of the documentation that says
-    so, `remedy` what to do about it where that can be said in general.
+    so, `remedy` what to do about it where that can be said in general. `logged` is the severity for a request
+    that is checked as it was logged, where that is another: what cbx mends when it renders, it had not. One
+    that `yields` says nothing of a card of which another finds an error.
     """
 
     id: str
@@ -29,7 +31,13 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
     finds: str
     source: str
     remedy: str | None = None
+    logged: Severity | None = None
+    yields: bool = False
     find: Find
+
+    def severity_for(self, subject: Subject) -> Severity:
+        """How severe it is in this subject."""
+        return self.severity if self.logged is None or subject.logged is None else self.logged
 
 
 class Rules:
@@ -49,10 +57,19 @@ class Rules:
         """The rules as a provider has them: `source` is where it says so, for those that name no source."""
         return (each if each.source else replace(each, source=source) for each in self._rules)
 
-    def _entering(self, severity: Severity, id: str, **named: str) -> Callable[[Find], Find]:
+    def _entering(
+        self,
+        severity: Severity,
+        id: str,
+        *,
+        logged: Severity | None = None,
+        yields: bool = False,
+        **named: str,
+    ) -> Callable[[Find], Find]:
         def enter(find: Find) -> Find:
             known = {"finds": " ".join((find.__doc__ or "").split()), "source": self._source, **named}
-            self._rules.append(LintRule(id=id, severity=severity, find=find, **known))
+            rule = LintRule(id=id, severity=severity, find=find, logged=logged, yields=yields, **known)
+            self._rules.append(rule)
             return find
 
         return enter

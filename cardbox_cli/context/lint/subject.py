@@ -14,15 +14,25 @@ from cardbox_cli.context.lint.history import History
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.request import Request, RequestEntry
-from cardbox_cli.model.cards import Card
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 
 _View = TypeVar("_View")
+
+
+class Logged(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages as they stand in a file, each with the place of the first card that it makes, and what stands
+    beside them. `is_request`: whether this makes them a request, and no mere list."""
+
+    messages: list[tuple[RequestEntry, Any]]
+    beside: dict[str, Any]
+    is_request: bool
 
 
 class Subject:
     """The cards of boxes in order, and the request that they make in the format of `provider`.
 
-    `awaited` are the calls whose results are still to come.
+    `awaited` are the calls whose results are still to come. `logged` is the request as it was logged, where
+    the cards are those of a file in this format: then this is checked, and not what rendering would make.
     """
 
     def __init__(
@@ -31,11 +41,13 @@ class Subject:
         entries: Sequence[RequestEntry],
         request: Request,
         awaited: Container[str] = (),
+        logged: Logged | None = None,
     ) -> None:
         self.provider = provider
         self.entries = entries
         self.request = request
         self.awaited = awaited
+        self.logged = logged
         self._views: dict[Any, Any] = {}
 
     def view(self, make: "Callable[[Subject], _View]") -> _View:
@@ -79,7 +91,20 @@ class Subject:
     @cached_property
     def beside(self) -> dict[str, Any]:
         """What the body has beside its messages: model, tools and parameters, as the provider gets them."""
+        if self.logged is not None:
+            return self.logged.beside
         return self.provider.body(msgspec.structs.replace(self.request, messages=[]))
+
+    @cached_property
+    def tools(self) -> list[Any]:
+        """The tools as the provider gets them, whatever they are."""
+        tools = self.beside.get("tools")
+        return tools if isinstance(tools, list) else []
+
+    @cached_property
+    def is_system_alone(self) -> bool:
+        """Whether no message is any other's than the system's."""
+        return all(message.body.get("role") in SYSTEM_ROLES for message in self.request.messages)
 
     @cached_property
     def gone(self) -> list[RequestEntry]:

@@ -4,9 +4,11 @@ Pure. Formats that are no chat form are made of it, and `text` is; what a card k
 to the provider whose format that was in.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from cardbox_cli.context.messages import NOT_IN_CHAT, NoMessage, standard_body
+from cardbox_cli.context.parts import kind
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.sources import BLOCKS, MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft
@@ -25,3 +27,23 @@ def chat_body(card: Card | CardDraft) -> dict[str, Any]:
             if original is not None:
                 return original
     return standard_body(card)
+
+
+# --- what no format but this sends of a content part
+
+_PART_KEYS = {"text": ("text",), "image_url": ("image_url",), "input_audio": ("input_audio",)}
+_PART_KEYS |= {"file": ("file",), "refusal": ("refusal",)}
+
+
+def unsent_keys(part: Any) -> Iterator[str]:
+    """The keys of a part that it does not have by its type, in words."""
+    known = _PART_KEYS.get(kind(part))
+    for key in sorted(part.keys() - {"type", *known}) if known is not None else ():
+        yield f"the key {key!r} of a part of type {kind(part)!r} is not sent"
+
+
+def unsent_detail(part: Any) -> Iterator[str]:
+    """How closely an image is to be looked at, where a part says so."""
+    image = part.get("image_url") if kind(part) == "image_url" else None
+    if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
+        yield "the 'detail' of an image is not sent"

@@ -44,6 +44,7 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
 
     `holding` lists models by the tokens that they hold, as `bare_name` makes their names. `documents_costs`:
     whether the provider says what a plain message of the model costs beside its text.
+    `keeps_system`: whether system text within a history is what the model is made for.
     """
 
     recognises: Callable[[str], bool]
@@ -51,27 +52,70 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
     bare_name: Callable[[str], str] = bare_name
     tokenizer: Callable[[str], Tokenizer] = lambda _: ESTIMATE
     documents_costs: Callable[[str], bool] = lambda _: False
+    keeps_system: Callable[[str | None], bool] = lambda _: False
 
     def window(self, model: str) -> int | None:
         """How many tokens a model holds, None where that is not known.
 
         By the whole name but for the mark of a snapshot: what goes on in another way is another model.
         """
-        name = self.bare_name(model)
-        names = (name, _SNAPSHOT.sub("", name, count=1))
+        names = (self.bare_name(model), self.plain_name(model))
         return next(
             (tokens for each in names for tokens, known in self.holding.items() if each in known), None
         )
+
+    def plain_name(self, model: str) -> str:
+        """A model's name without what a gateway puts before it, and without the mark of a snapshot."""
+        return _SNAPSHOT.sub("", self.bare_name(model), count=1)
+
+
+def plain_request(beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The parameters and the tools of a request that has them by the names that an llm_config has."""
+    tools = beside.get("tools")
+    config = {key: value for key, value in beside.items() if key != "tools"}
+    return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+
+class MessageShape(msgspec.Struct, frozen=True):
+    """How a provider's messages are told from other values: the key that they stand at in a request, and what
+    one of them is like.
+
+    `is_own`: no other provider's look like that, so that one of them tells the format whatever else is there.
+    `takes_text`: in the place of the messages there may be one text.
+    """
+
+    key: str
+    is_message: Callable[[Any], bool]
+    is_own: bool = False
+    takes_text: bool = False
+
+
+def has_role(value: Any) -> bool:
+    """Whether it is a message of most formats: an object that says who speaks."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str)
+
+
+def no_problem(_: Any) -> str | None:
+    """Nothing but its role keeps a value from being a message."""
+    return None
+
+
+CHAT_SHAPE = MessageShape("messages", has_role)
 
 
 class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     """How files with a list of the provider's messages are read as cards, and written.
 
-    `roles` are those that messages may have. `marks_beside` and `marks_message` tell whether what stands
-    beside the messages, or a message, is in no other format. `system_key` is where a system prompt stands
-    beside the messages, and `draft_system` makes its card. `draft` makes the cards of a message, ids left
-    open; `keep_original` gives the first card what `export` needs to give back the second. `export` gives
-    what stands beside the messages, and these.
+    `roles` are those that messages may have, `shape` is what these are like. `marks_beside` and
+    `marks_message` say, in words, by what the things beside the messages, or a message, are of no other
+    format; None for what bears no mark. `system_keys` are where a system prompt stands beside the messages,
+    the first one being usual, and `draft_system` makes its card of the key and the value. `gather` joins
+    messages that are stored as one, each with the number of its first. `problem` says what keeps a value from
+    being a message, where more than the role can.
+
+    `draft` makes the cards of a message, ids left open; `keep_original` gives the first card what `export`
+    needs to give back the second. `export` gives what stands beside the messages, and these. `read_request`
+    makes an llm_config and tools, as every provider's `body` takes them, of what else a request holds.
 
     `keyspace` begins the keys of conversations, so that one file taken as two formats makes two boxes.
     `request_keys` stand only beside the messages of a request to this provider; `parameters` are those of a
@@ -80,13 +124,17 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     keyspace: tuple[str, ...]
     roles: Sequence[str]
-    marks_message: Callable[[Any], bool]
-    draft: Callable[[Body], list[CardDraft]]
+    marks_message: Callable[[Any], str | None]
+    draft: Callable[[Any], list[CardDraft]]
     keep_original: Callable[[CardDraft, CardDraft], CardDraft]
-    export: Callable[[Iterable[Card]], tuple[Body, Iterator[Body]]]
-    marks_beside: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    system_key: str | None = None
-    draft_system: Callable[[Any], CardDraft] | None = None
+    export: Callable[[Iterable[Card]], tuple[Body, Iterator[Any]]]
+    shape: MessageShape = CHAT_SHAPE
+    marks_beside: Callable[[Mapping[str, Any]], str | None] = lambda _: None
+    system_keys: Sequence[str] = ()
+    draft_system: Callable[[str, Any], CardDraft] | None = None
+    gather: Callable[[Iterable[Any]], Iterator[tuple[int, Any]]] = enumerate
+    problem: Callable[[Any], str | None] = no_problem
+    read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
     request_keys: Sequence[str] = ()
     parameters: Sequence[str] = ()
 
@@ -112,16 +160,20 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     Cards: `encode` makes a card the message that is sent, or says why it is none. `chat_original` is the
     message in the chat form that a card imported from this format keeps, None for any other card;
     `lost_in_chat` what of such a card the chat form leaves out, `lost_of_chat` what this format leaves out of
-    a card in the chat form, both in words.
+    a card in the chat form, both in words; `lost_in_request` what is lost of a request's messages besides,
+    with the cards they come from.
 
     Requests: `body` makes the JSON body of a request whose messages `encode` made, without a model where none
     is known. `renamed_calls` are the tool calls that get other ids in it. `steps` numbers the steps of a
     conversation that messages belong to, which calls and results must be neighbours in; -1 for one that is in
-    none. `sent` lists the messages as a prefix cache finds them; `message_keys` are the keys of the body that
-    hold them, `cached_parameters` those that stand before them in the cache.
+    none. `sent` lists the messages of a request as a prefix cache finds them; `message_keys` are the keys of
+    the body that hold them, the list last, `cached_parameters` those that stand before them in the cache.
+    `runs_tool` tells the tools that the provider runs itself, or alone knows.
 
-    `rules` names the module whose RULES are the lint's; `hottest` is the highest temperature. `answers` is
-    None for a provider whose answers are in another's format.
+    `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
+    request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
+    temperature, `temperature_at` the dotted name that it is sent under. `answers` is None for a provider
+    whose answers are in another's format.
     """
 
     name: str
@@ -132,16 +184,20 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     chat_original: Callable[[AnyCard], Body | None] = lambda _: None
     lost_in_chat: Callable[[Card], Iterable[str]] = lambda _: ()
     lost_of_chat: Callable[[Card], Iterable[str]] = lambda _: ()
+    lost_in_request: Callable[[Request], Iterable[tuple[str | None, str]]] = lambda _: ()
 
     body: Callable[[Request], Body]
     renamed_calls: Callable[[Sequence[Message]], Sequence[RenamedCall]] = lambda _: ()
     steps: Callable[[Sequence[Message]], list[int]]
-    sent: Callable[[Sequence[Message]], Iterable[SentMessage]]
+    sent: Callable[[Request], Iterable[SentMessage]]
     message_keys: Sequence[str] = ("system", "messages")
     cached_parameters: Sequence[str] = ()
+    runs_tool: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
     models: Models
     hottest: int = 2
+    temperature_at: str = "temperature"
     rules: str
+    schema: str = ""
     files: MessageFiles
     answers: Answers | None = None

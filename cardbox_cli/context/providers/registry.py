@@ -18,15 +18,22 @@ if TYPE_CHECKING:
 PROVIDERS = {
     "openai": "cardbox_cli.context.providers.openai",
     "anthropic": "cardbox_cli.context.providers.anthropic",
+    "openai-responses": "cardbox_cli.context.providers.openai_responses",
+    "gemini": "cardbox_cli.context.providers.gemini",
+    "bedrock-converse": "cardbox_cli.context.providers.bedrock_converse",
 }
+# Those who take a provider's format and have rules of their own, by which requests are checked, and no more:
+# the format, and the module whose PROVIDER is the record.
+HOSTS = {"openai-compatible": ("openai", "cardbox_cli.context.providers.openai.compatible")}
 # The one that is meant where nothing tells another.
 DEFAULT = next(iter(PROVIDERS))
 
 
 @cache
 def provider_named(name: str) -> "Provider":
-    """The provider of this name, one of PROVIDERS."""
-    record: Provider = import_module(PROVIDERS[name]).PROVIDER
+    """The provider of this name, one of PROVIDERS or HOSTS."""
+    module = HOSTS[name][1] if name in HOSTS else PROVIDERS[name]
+    record: Provider = import_module(module).PROVIDER
     return record
 
 

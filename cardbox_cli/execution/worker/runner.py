@@ -23,6 +23,7 @@ from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
+from cardbox_cli.execution.worker.handler_calls import ending_beside, not_alone
 from cardbox_cli.execution.worker.ledger import BegunStep, CallIdTaken, Ledger, RunState
 from cardbox_cli.execution.worker.logs import bytes_to_read, without_secrets
 from cardbox_cli.execution.worker.redaction import redacted
@@ -215,6 +216,12 @@ class Run(Generic[_State]):
     def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> Outcome | None:
         """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
         self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
+        ending = ending_beside(turn)
+        if ending is not None:
+            for call in calls:
+                refused = not_alone(call, self._ledger.author(turn), ending)
+                self._attempt(partial(self._ledger.add_result, state=turn, draft=refused))
+            return self._complete(turn)
         handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
         waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:

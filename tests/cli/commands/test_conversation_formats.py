@@ -15,7 +15,10 @@ def test_an_anthropic_conversation(cbx: Cbx, tmp_path: Path) -> None:
     file.write_text(json.dumps(document))
     imported = cbx("card", "import", str(file), "-o", "id")
     box = imported.out.strip()
-    assert imported.err == "taken as anthropic\n1 conversation, 4 cards, 4 new\n"
+    assert (
+        imported.err
+        == "taken as anthropic: 'system' stands beside the messages\n1 conversation, 4 cards, 4 new\n"
+    )
     assert cbx("card", "import", str(file), "--from", "anthropic").err == "1 conversation, 4 cards, 0 new\n"
     assert cbx("card", "export", "--box", box, "--to", "anthropic").json() == document
     rendered = cbx("render", "--box", box, "--format", "anthropic", "--model", "m")
@@ -34,7 +37,10 @@ def test_a_claude_code_session(cbx: Cbx, tmp_path: Path) -> None:
     file.write_text(text_of_lines(LINES))
     imported = cbx("card", "import", str(file), "-o", "id")
     boxes = imported.out.split()
-    assert imported.err == "taken as claude-code\n3 conversations, 22 cards, 22 new\n"
+    assert (
+        imported.err
+        == "taken as claude-code: line 1: a line has a type and 'leafUuid'\n3 conversations, 22 cards, 22 new\n"
+    )
     back = [
         line
         for box in boxes
@@ -55,11 +61,15 @@ def test_a_malformed_line_is_named(cbx: Cbx, tmp_path: Path) -> None:
     )
 
 
+PROVIDERS = "openai, anthropic, openai-responses, gemini, bedrock-converse"
+READ = f"{PROVIDERS}, claude-code, langchain, sharegpt, otel"
+
+
 def test_formats_that_we_do_not_know(cbx: Cbx) -> None:
     for arguments, known in (
-        (("card", "import", "x", "--from", "nope"), "openai, anthropic, claude-code, auto"),
-        (("card", "export", "--box", "x", "--to", "nope"), "openai, anthropic, claude-code"),
-        (("render", "--box", "x", "--format", "nope"), "openai, anthropic, text"),
+        (("card", "import", "x", "--from", "nope"), f"{READ}, auto"),
+        (("card", "export", "--box", "x", "--to", "nope"), f"{PROVIDERS}, claude-code, langchain"),
+        (("render", "--box", "x", "--format", "nope"), f"{PROVIDERS}, text"),
     ):
         result = cbx(*arguments)
         assert (result.code, result.err.splitlines()[1]) == (2, f"hint: formats are {known}")

@@ -59,7 +59,7 @@ class TestBadText:
         imported = cbx("card", "import", file, "--on-bad-text", "replace", "-o", "id")
         box = succeed(imported).strip()
         assert imported.err == (
-            "taken as openai\n1 conversation, 2 cards, 2 new\n5 characters replaced by U+FFFD\n"
+            "taken as openai: nothing marks another format\n1 conversation, 2 cards, 2 new\n5 characters replaced by U+FFFD\n"
         )
         messages = cbx("card", "export", "--box", box).json()["messages"]
         assert messages == [
@@ -123,7 +123,9 @@ class TestFollowing:
                 assert (third["box_id"], third["cards"], third["new_cards"]) == (first["box_id"], 3, 1)
             code, out, err = interrupted(process)
         assert (code, out) == (130, "")
-        assert err.startswith("taken as claude-code\n1 conversation, 1 card, 1 new\n")
+        assert err.startswith(
+            "taken as claude-code: a line has a type and 'sessionId'\n1 conversation, 1 card, 1 new\n"
+        )
         assert err.endswith("\ninterrupted: what was done until then is committed\n")
         shown = lines(cbx("card", "export", "--box", first["box_id"], "--to", "claude-code"))
         assert list(map(json.loads, shown)) == list(map(json.loads, file.read_text().splitlines()))
@@ -282,7 +284,10 @@ class TestProgress:
     def test_elsewhere_there_is_none(self, shell: Shell, file: Path, where: str) -> None:
         if where == "a pipe":
             result = shell.run("card", "import", file.name, "-o", "id")
-            assert result.err == "taken as claude-code\n1 conversation, 25000 cards, 25000 new\n"
+            assert (
+                result.err
+                == "taken as claude-code: line 1: a line has a type and 'sessionId'\n1 conversation, 25000 cards, 25000 new\n"
+            )
         else:
             result = shell.on_terminal("card", "import", file.name, TERM="dumb")
             assert "\x1b" not in result.out

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.context.lint.schema import schema_of
+from cardbox_cli.context.providers.openai import PROVIDER as OPENAI
 from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx, Result
 
@@ -44,7 +46,9 @@ def box(cbx: Cbx, file: Callable[..., str]) -> Callable[..., str]:
 class TestCardLint:
     def test_a_sound_file_is_clean(self, offline: Cbx, file: Callable[..., str]) -> None:
         sound = file(ASKED, CALLED, ANSWERED)
-        assert offline("card", "lint", sound, "-o", "json") == Result(0, "[]\n", "taken as openai\n")
+        assert offline("card", "lint", sound, "-o", "json") == Result(
+            0, "[]\n", "taken as openai: a message has 'tool_calls'\n"
+        )
         assert offline("card", "lint", sound, "--from", "openai") == Result(0, "", "nothing found\n")
 
     @pytest.mark.parametrize("columns", [80, 140])
@@ -154,13 +158,14 @@ class TestCardLint:
     ) -> None:
         result = offline("card", "lint", file(ASKED, CALLED, **beside), *options, "-o", "json")
         assert {each["provider"] for each in result.json()} == {provider}
-        told = {"anthropic": "taken as openai, checked for anthropic\n", "openai": "taken as openai\n"}
+        taken = "taken as openai: a message has 'tool_calls'"
+        told = {"anthropic": f"{taken}, checked for anthropic\n", "openai": f"{taken}\n"}
         assert result.err.startswith("" if "--from" in options else told[provider])
 
     def test_tools_that_are_none_are_found(self, offline: Cbx, file: Callable[..., str]) -> None:
         for tools in ("x", [5]):
             result = offline("card", "lint", file(ASKED, tools=tools), "-o", "json")
-            assert [each["rule"] for each in result.json()] == ["tool-malformed"]
+            assert [each["rule"] for each in result.json()] == ["value-invalid"]
 
     def test_what_is_no_conversation(self, offline: Cbx, feed: Feed) -> None:
         feed("{}")
@@ -169,6 +174,84 @@ class TestCardLint:
         result = offline("card", "lint", "-", "--format", "text")
         assert (result.code, result.out) == (2, "")
         assert result.err.startswith("error: --format: unknown format 'text'\n")
+
+
+USE = {"type": "tool_use", "id": "a.b", "name": "f", "input": {}}
+OUTCOME = {"type": "tool_result", "tool_use_id": "a.b", "content": "9"}
+LOGGED = [
+    {"role": "user", "content": [{"type": "text", "text": " "}, {"type": "text", "text": "How late is it?"}]},
+    {"role": "assistant", "content": [USE]},
+    {"role": "user", "content": [{"type": "text", "text": "Here:"}, OUTCOME]},
+]
+
+
+class TestAsLogged:
+    def test_what_rendering_mends_is_an_error_where_nobody_had_mended_it(
+        self, cbx: Cbx, file: Callable[..., str]
+    ) -> None:
+        logged = file(*LOGGED, model="claude-sonnet-4-5", max_tokens=64)
+        result = cbx("card", "lint", logged, "-o", "json")
+        assert {(each["rule"], each["severity"], each["position"]) for each in result.json()} == {
+            ("content-blank", "error", 0),
+            ("tool-id-characters", "error", 1),
+            ("result-not-first", "error", 2),
+        }
+        box = lines(cbx("card", "import", logged, "-o", "id"))[0]
+        rendered = cbx("render", "--box", box, "--format", "anthropic", "--check", "-o", "json")
+        assert (rendered.code, [each["severity"] for each in rendered.json()]) == (0, ["warning"])
+
+    def test_what_the_provider_does_not_know_is_an_error_that_names_the_version(
+        self, offline: Cbx, file: Callable[..., str]
+    ) -> None:
+        body = file({**ASKED, "id": "m"}, model="gpt-4o", foo=1, service_tier="fastest")
+        result = offline("card", "lint", body, "-o", "json")
+        assert [(each["rule"], each["position"]) for each in result.json()] == [
+            ("key-unknown", 0),
+            ("parameter-unknown", None),
+            ("value-unknown", None),
+        ]
+        assert f"foo is unknown to {schema_of(OPENAI.schema).sdk}" in result.json()[1]["message"]
+        allowed = offline("card", "lint", body, "--allow-unknown", "-o", "json")
+        assert (allowed.code, {each["severity"] for each in allowed.json()}) == (0, {"warning"})
+
+    def test_what_stands_beside_messages_that_are_no_request_is_nobodys_business(
+        self, offline: Cbx, file: Callable[..., str]
+    ) -> None:
+        chat = file(ASKED, title="A chat", metadata={"stars": 5}, user={"name": "ann"})
+        assert offline("card", "lint", chat, "-o", "json").json() == []
+
+    def test_a_host_has_rules_of_its_own(self, cbx: Cbx, file: Callable[..., str]) -> None:
+        long = [{**CALL, "id": "c" * 50}]
+        asked = [ASKED, {**CALLED, "tool_calls": long}, {**ANSWERED, "tool_call_id": "c" * 50}]
+        body = file(*asked, model="mistral-large", safe_prompt=True)
+        host = ("--provider", "openai-compatible", "-o", "json")
+        assert cbx("card", "lint", body, "--from", "openai", *host).json() == []
+        assert {
+            each["rule"] for each in cbx("card", "lint", body, "--from", "openai", "-o", "json").json()
+        } == {
+            "tool-id-too-long",
+            "parameter-unknown",
+        }
+        [torn] = cbx("card", "lint", file(ASKED, CALLED), "--from", "openai", *host).json()
+        assert (torn["rule"], torn["provider"]) == ("call-without-result", "openai-compatible")
+        box = lines(cbx("card", "import", file(*asked), "--from", "openai", "-o", "id"))[0]
+        assert cbx("render", "--box", box, "--check", *host).json() == []
+        assert [each["rule"] for each in cbx("render", "--box", box, "--check", "-o", "json").json()] == [
+            "tool-id-too-long"
+        ]
+
+    @pytest.mark.parametrize(
+        ("options", "error"),
+        [
+            ((), "--provider is for --check"),
+            (("--check", "--format", "anthropic"), "openai-compatible takes no anthropic"),
+            (("--check", "--provider", "mistral"), "--provider: unknown provider 'mistral'"),
+        ],
+    )
+    def test_a_host_is_for_the_check_alone(self, offline: Cbx, options: tuple[str, ...], error: str) -> None:
+        result = offline("render", "--box", "x", "--provider", "openai-compatible", *options)
+        assert result.code == 2
+        assert result.err.startswith(f"error: {error}\n")
 
 
 def lines_of(result: Result, *, code: int) -> list[str]:

@@ -159,7 +159,7 @@ class TestTurns:
         assert is_anthropic("@last", "--at", "next")
         assert not is_anthropic("@last", "--at", "next", "--format", "openai")
         box = box_of(add("Hi.", type="agent.thought"), add("Go on."))
-        claude = ("--runtime-config", '{"model": "claude-sonnet-4-5"}', "--context-box", box)
+        claude = ("--runtime-config", '{"model": "claude-3-7-sonnet"}', "--context-box", box)
         succeed(cbx("dispatch", "--agent", "clerk", *claude))
         assert is_anthropic("@last")
         check = ("--check", "-o", "json")
@@ -167,8 +167,8 @@ class TestTurns:
         [found] = cbx("render", "--turn", "@last", *check).json()
         assert [found] == json.loads(refused)
         assert (found["rule"], found["provider"]) == ("first-message-not-user", "anthropic")
-        assert "system" not in json.loads(cbx("render", "--box", box, "--model", "claude-opus-4-5").out)
-        [found] = cbx("render", "--box", box, "--model", "claude-opus-4-5", *check).json()
+        assert "system" not in json.loads(cbx("render", "--box", box, "--model", "claude-3-7-sonnet").out)
+        [found] = cbx("render", "--box", box, "--model", "claude-3-7-sonnet", *check).json()
         assert found["provider"] == "anthropic"
 
     def test_what_its_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:

@@ -356,7 +356,7 @@ class TestTools:
         assert body(tools(stored), HI)["tools"] == [sent]
 
     @pytest.mark.parametrize(
-        ("stored", "sent"), [(OPENAI, OPENAI), (ANTHROPIC, OPENAI), (SERVER, SERVER), ({"x": 1}, {"x": 1})]
+        ("stored", "sent"), [(OPENAI, OPENAI), (ANTHROPIC, OPENAI), ({"x": 1}, {"x": 1})]
     )
     def test_and_for_openai(self, stored: dict[str, Any], sent: dict[str, Any]) -> None:
         assert openai.body(request(tools(stored), HI, encode=openai.encode))["tools"] == [sent]

@@ -15,7 +15,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.conversation import Rereadable
-from cardbox_cli.conversations.formats import format_named, format_names
+from cardbox_cli.conversations.formats import exported_names, exporter_named
 from cardbox_cli.model.cards import Card
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def command(
     box: Annotated[
         str, Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
     ],
-    to: Annotated[str, Option(click_type=OneOf(format_names, what="format"), help="The format.")] = DEFAULT,
+    to: Annotated[str, Option(click_type=OneOf(exported_names, what="format"), help="The format.")] = DEFAULT,
     out: Annotated[
         Path | None, Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
     ] = None,
@@ -42,7 +42,7 @@ def command(
         boxes.require(box_id)
         gone: dict[str, None] = {}
         cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
-        text = format_named(to).export(cards)
+        text = exporter_named(to)(cards)
         if out is None or str(out) == "-":
             output.write_pieces(text)
         else:

@@ -150,8 +150,8 @@ class _Import:
         documents = Documents(source)
         if follows and documents.is_blank:
             raise _TooYoung(f"{self._name} is empty so far")
-        module = choose_format(self._format, documents)
-        self._taken_as = module.name
+        module, evidence = choose_format(self._format, documents)
+        self._taken_as = module.name if evidence is None else f"{module.name}: {evidence}"
         conversations = module.read(documents, at=self._at)
         with session().database() as database:
             imported = import_conversations(

@@ -2,6 +2,7 @@
 
 from cardbox_cli.context.providers.anthropic import answers, body, cards, encoding, losses, models
 from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.turns import steps
 
 PROVIDER = Provider(
     name=encoding.NAME,
@@ -11,15 +12,18 @@ PROVIDER = Provider(
     chat_original=encoding.chat_original,
     lost_in_chat=losses.in_chat,
     lost_of_chat=losses.of_chat,
+    lost_in_request=losses.in_request,
     body=body.body,
-    renamed_calls=lambda messages: body.conversation(messages)[1],
-    steps=body.steps,
+    renamed_calls=lambda messages: body.conversation(messages, None)[1],
+    steps=steps,
     sent=body.sent,
     # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
     cached_parameters=("tool_choice", "thinking"),
+    runs_tool=body.runs_tool,
     models=models.MODELS,
     hottest=1,
     rules="cardbox_cli.context.providers.anthropic.rules",
+    schema="cardbox_cli.context.providers.anthropic",
     files=cards.FILES,
     answers=answers.ANSWERS,
 )

@@ -17,6 +17,8 @@ Block = dict[str, Any]
 # What Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+# The blocks that only system text within the messages may have.
+OF_SYSTEM_INSIDE = ("tool_addition", "tool_removal")
 # The ids that Messages accepts for tool calls.
 _NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -32,6 +34,13 @@ def is_result(block: Any) -> bool:
     """Whether it is the answer to a call of a client's tool."""
     call_id = block.get("tool_use_id") if kind(block) == "tool_result" else None
     return isinstance(call_id, str) and call_id != ""
+
+
+def of_server(name: str) -> bool:
+    """Whether blocks of this kind are a server's tool's: its call, or what it found."""
+    return name in ("server_tool_use", "mcp_tool_use") or (
+        name.endswith("_tool_result") and name != "tool_result"
+    )
 
 
 # --- from blocks to the chat form

@@ -3,18 +3,22 @@
 Source: `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import is_text, kind
-from cardbox_cli.context.providers.anthropic.blocks import Block, block_id
-from cardbox_cli.context.providers.anthropic.encoding import as_blocks
+from cardbox_cli.context.providers.anthropic.blocks import OF_SYSTEM_INSIDE, Block, block_id
+from cardbox_cli.context.providers.anthropic.encoding import NAME, as_blocks
+from cardbox_cli.context.providers.anthropic.models import takes_system_inside
 from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
 from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
+from cardbox_cli.context.providers.tools import function_of, tools_for
+from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.layers import CHECKPOINT
 
@@ -28,50 +32,57 @@ SAME_PARAMETERS = (
     *("diagnostics", "cache_control"),
 )
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_VERSIONED = re.compile(r"_20\d{6}$|^mcp_toolset$")
+_TIERS = ("auto", "standard_only")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
 def body(request: Request) -> Body:
     """The JSON body of `request`; without a model when none is known.
 
-    All system text stands in `system`, in its order: histories have no place for it. Only layers that stand
-    behind the history keep their place, as the user's text.
+    System text stands in `system`, in its order, as most models have no place for it within a history; there
+    it stays for those that have. Layers behind the history keep their place, as the user's text.
     """
-    placed_ones = placed(request.messages)
-    system = [message.body["content"] for message in placed_ones if message.body["role"] == "system"]
-    messages, _ = conversation(request.messages)
+    system = [message.body["content"] for message in parted(request.messages, request.model)[0]]
+    messages, _ = conversation(request.messages, request.model)
     return {
         **({} if request.model is None else {"model": request.model}),
         "max_tokens": _max_tokens(request.config),
         **({"system": _system(system)} if system else {}),
         "messages": [_merged(run) for run in runs(messages)],
-        **({"tools": [_tool(tool) for tool in request.tools]} if request.tools else {}),
+        **({"tools": tools} if (tools := [_tool(tool) for tool in tools_for(request, NAME)]) else {}),
         **_tool_choice(request),
         **_parameters(request.config),
     }
 
 
-def conversation(messages: Iterable[Message]) -> tuple[list[Message], list[RenamedCall]]:
-    """The messages without system text, each tool call under an id of its own; and what was renamed."""
-    return with_unique_ids([message for message in placed(messages) if message.body["role"] != "system"])
+def conversation(messages: Iterable[Message], model: str | None) -> tuple[list[Message], list[RenamedCall]]:
+    """The messages without the system text at the top, each tool call under an id of its own; and what was
+    renamed."""
+    return with_unique_ids(parted(messages, model)[1])
 
 
-def placed(messages: Iterable[Message]) -> list[Message]:
-    """The messages, the layers behind the history as the user's: system text has no place there."""
-    result: list[Message] = []
-    is_behind = False
+def parted(messages: Iterable[Message], model: str | None) -> tuple[list[Message], list[Message]]:
+    """The system text at the top, and the other messages, the layers behind the history as the user's."""
+    system: list[Message] = []
+    others: list[Message] = []
+    stays, is_behind = takes_system_inside(model), False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
-        if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
-            message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
-        result.append(message)
-    return result
+        if message.body["role"] != "system":
+            others.append(message)
+        elif is_behind and message.layer != CHECKPOINT:
+            others.append(msgspec.structs.replace(message, body={**message.body, "role": "user"}))
+        else:
+            (others if stays and others else system).append(message)
+    return system, others
 
 
-def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """The messages, in lists of neighbours of one role, which are sent as one."""
-    for _, run in groupby(messages, key=lambda message: message.body["role"]):
-        yield list(run)
+def moved(messages: Iterable[Message], model: str | None) -> list[Message]:
+    """The system text that stands behind a message of the history, and is sent at the top."""
+    tops = {id(message) for message in parted(messages, model)[0]}
+    behind = dropwhile(lambda message: message.body["role"] == "system", messages)
+    return [message for message in behind if id(message) in tops]
 
 
 def results_first(block: Any) -> bool:
@@ -79,28 +90,16 @@ def results_first(block: Any) -> bool:
     return kind(block) != "tool_result"
 
 
-def steps(messages: Sequence[Message]) -> list[int]:
-    """The step of each message: neighbours of one role are one; system text, which moves, is in none (-1)."""
-    numbers: list[int] = []
-    number, before = 0, None
-    for message in messages:
-        role = message.body["role"]
-        if role != "system":
-            number += role != before
-            before = role
-        numbers.append(-1 if role == "system" else number)
-    return numbers
-
-
-def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+def sent(request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: system text first, then the parts of the others."""
-    roles = [message.body["role"] for message in placed(messages)]
-    system = (place for place, role in enumerate(roles) if role == "system")
+    messages, model = request.messages, request.model
+    tops = {id(message) for message in parted(messages, model)[0]}
+    system = (place for place, message in enumerate(messages) if id(message) in tops)
     for number, place in enumerate(system, 1):
         yield SentMessage("system", number, _in_blocks(messages[place]), [place])
     # The conversation is every other message, in the same order.
-    places = (place for place, role in enumerate(roles) if role != "system")
-    for number, run in enumerate(runs(conversation(messages)[0]), 1):
+    places = (place for place, message in enumerate(messages) if id(message) not in tops)
+    for number, run in enumerate(runs(conversation(messages, model)[0]), 1):
         parts = [(_in_blocks(message), [next(places)]) for message in run]
         if run[0].body["role"] == "user":
             parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
@@ -112,8 +111,10 @@ def _in_blocks(message: Message) -> Body:
 
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:
-    """One text; blocks where an original marks what to cache."""
-    blocks = [block for content in contents for block in as_blocks(content)]
+    """One text; blocks where an original marks what to cache. Nothing but text has a place there."""
+    blocks = [
+        block for content in contents for block in as_blocks(content) if kind(block) not in OF_SYSTEM_INSIDE
+    ]
     if all(is_text(block) and not block.get("cache_control") for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
     return [with_id(block, block_id) for block in blocks]
@@ -126,17 +127,23 @@ def _merged(run: Sequence[Message]) -> dict[str, Any]:
         content = [block for message in run for block in as_blocks(message.body["content"])]
     if role == "user" and not isinstance(content, str):
         content = sorted(content, key=results_first)
-    return {"role": role, "content": content}
+    return {**(run[0].body if role == "system" else {}), "role": role, "content": content}
+
+
+def runs_tool(tool: Mapping[str, Any]) -> bool:
+    """Whether it is a tool of Anthropic's, which has a version in its type."""
+    return "input_schema" not in tool and _VERSIONED.search(kind(tool)) is not None
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool definition; one that is stored as OpenAI writes it, with parameters, is translated."""
-    function = tool["function"] if isinstance(tool.get("function"), dict) else tool
-    if "input_schema" in tool or (function is tool and "parameters" not in tool and "type" in tool):
+    function = None if "input_schema" in tool else function_of(tool)
+    if function is None:
         return tool
-    schema = function.get("parameters") or {"type": "object", "properties": {}}
-    kept = {key: function[key] for key in ("name", "description", "strict") if function.get(key) is not None}
-    return {**kept, "input_schema": schema}
+    said = {"description": function.description, "strict": function.strict}
+    kept = {key: value for key, value in said.items() if value is not None}
+    schema = function.schema or {"type": "object", "properties": {}}
+    return {"name": function.name, **kept, "input_schema": schema}
 
 
 def _tool_choice(request: Request) -> dict[str, Any]:
@@ -151,7 +158,9 @@ def _tool_choice(request: Request) -> dict[str, Any]:
 def _choice(choice: Any) -> dict[str, Any] | None:
     if isinstance(choice, dict):
         function = choice.get("function")
-        return {"type": "tool", "name": function.get("name")} if isinstance(function, dict) else choice
+        if isinstance(function, dict):
+            return {"type": "tool", "name": function.get("name")}
+        return choice if choice.get("type") in ("tool", *_CHOICES.values()) else None
     return {"type": _CHOICES[choice]} if isinstance(choice, str) and choice in _CHOICES else None
 
 
@@ -163,6 +172,8 @@ def _max_tokens(config: dict[str, Any]) -> int:
 def _parameters(config: dict[str, Any]) -> dict[str, Any]:
     """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
     parameters = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
+    if parameters.get("service_tier") not in (None, *_TIERS):
+        del parameters["service_tier"]  # another provider's
     stop = config.get("stop")
     if stop:
         parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)

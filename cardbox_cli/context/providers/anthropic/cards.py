@@ -5,7 +5,7 @@ result, a thought that only Anthropic can read, blocks of its own tools. A card 
 its fields cannot hold them; the keys beside the content stay with the first card (`context/sources`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,18 +13,18 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.parts import as_list, is_text, kind, text_of
+from cardbox_cli.context.parts import as_list, is_text, kind, text_at, text_of
 from cardbox_cli.context.providers.anthropic.blocks import call_of_block, is_call, is_result
 from cardbox_cli.context.providers.anthropic.encoding import (
     NAME,
     as_blocks,
     content_of,
     own_blocks,
-    role_of,
     standard_content,
 )
 from cardbox_cli.context.providers.anthropic.tool_ids import allowed_ids, ids_in, is_allowed, with_id
 from cardbox_cli.context.providers.provider import AnyCard, Body, MessageFiles
+from cardbox_cli.context.providers.turns import gathered, role_of
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
@@ -38,19 +38,27 @@ _OWN_BLOCKS = frozenset(
 _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
 
 
-def _marks_beside(beside: Mapping[str, Any]) -> bool:
-    """Whether a system prompt or a tool's input_schema stands there."""
+def _marks_beside(beside: Mapping[str, Any]) -> str | None:
+    """By what stands there: a system prompt, a tool's input_schema, a model with the limit that it needs."""
+    if _SYSTEM in beside:
+        return f"{_SYSTEM!r} stands beside the messages"
     tools = beside.get("tools")
-    return _SYSTEM in beside or (
-        isinstance(tools, list) and any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
+    has_schema = isinstance(tools, list) and any(
+        isinstance(tool, dict) and "input_schema" in tool for tool in tools
     )
+    if has_schema:
+        return "a tool has an 'input_schema'"
+    # What a gateway serves in another format has the name of whose model it is before that of the model.
+    model = text_at(beside, "model") or ""
+    is_own = model.startswith("claude-") and "max_tokens" in beside
+    return f"the model is {model!r}, and there is 'max_tokens'" if is_own else None
 
 
-def _marks_message(message: Any) -> bool:
+def _marks_message(message: Any) -> str | None:
     content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, list) and any(
-        kind(block) in _OWN_BLOCKS or kind(block).endswith("_tool_result") for block in content
-    )
+    kinds = (kind(block) for block in content) if isinstance(content, list) else ()
+    found = next((name for name in kinds if name in _OWN_BLOCKS or name.endswith("_tool_result")), None)
+    return None if found is None else f"a block is of type {found!r}"
 
 
 # --- messages as cards
@@ -66,7 +74,7 @@ def _draft(message: Body) -> list[CardDraft]:
     return [keep(cards[0], NAME, source_message=around), *cards[1:]]
 
 
-def _draft_system(prompt: Any) -> CardDraft:
+def _draft_system(_: str, prompt: Any) -> CardDraft:
     """The card of a system prompt beside the messages: text alone stands in its fields."""
     card = imported_card(RENDERED_PROMPT, text_of(as_list(prompt)))
     return card if isinstance(prompt, str) else keep(card, NAME, source_blocks=prompt)
@@ -197,26 +205,6 @@ def _is_prompt(card: Card) -> bool:
     return never_a_message(card) is None and role_of(card) == _SYSTEM and _envelope(card) is None
 
 
-def gathered(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[list[Card]]:
-    """The cards, those together that are one message: neighbours of one group and speaker.
-
-    A card that `begins` a message never continues one.
-    """
-    run: list[Card] = []
-    for card in cards:
-        if run and (begins(card) or not _continues(run[-1], card)):
-            yield run
-            run = []
-        run.append(card)
-    if run:
-        yield run
-
-
-def _continues(before: Card, card: Card) -> bool:
-    group = sources.group(card)
-    return group is not None and group == sources.group(before) and role_of(card) == role_of(before)
-
-
 def message_of(cards: Sequence[Card]) -> Body:
     """The message that neighbouring cards are together."""
     if (around := _envelope(cards[0])) is not None:
@@ -237,7 +225,7 @@ FILES = MessageFiles(
     roles=tuple(_TYPES),
     marks_beside=_marks_beside,
     marks_message=_marks_message,
-    system_key=_SYSTEM,
+    system_keys=(_SYSTEM,),
     draft=_draft,
     draft_system=_draft_system,
     keep_original=keep_original,

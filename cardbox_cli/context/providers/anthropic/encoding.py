@@ -20,20 +20,26 @@ from cardbox_cli.context.providers.anthropic.blocks import (
 )
 from cardbox_cli.context.providers.chat import chat_body
 from cardbox_cli.context.providers.provider import AnyCard, Body
+from cardbox_cli.context.providers.turns import role_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
-from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
+from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import ToolResultContent
 
 NAME = "anthropic"
+_OF_SYSTEM_INSIDE = ("clear_at", "output_config")
 # The formats of files whose content blocks are Anthropic's.
 _FORMATS = (NAME, "claude-code")
 
 
+def is_of_own_format(card: AnyCard) -> bool:
+    """Whether it was imported from a file with Anthropic's blocks."""
+    return card.metadata.get(sources.FORMAT) in _FORMATS
+
+
 def own_blocks(card: AnyCard) -> Any:
     """What stood as content in an Anthropic message, if this card keeps it; else `UNSET`."""
-    is_own = card.metadata.get(sources.FORMAT) in _FORMATS
-    return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_own else msgspec.UNSET
+    return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_of_own_format(card) else msgspec.UNSET
 
 
 def chat_original(card: AnyCard) -> Body | None:
@@ -51,15 +57,9 @@ def chat_original(card: AnyCard) -> Body | None:
 
 def _result_text(blocks: Any, text: Any) -> Any:
     """The text of a tool result, with a word for what is no text: tool messages hold nothing else."""
-    content = blocks[0].get("content") if isinstance(blocks, list) and len(blocks) == 1 else None
+    is_one = isinstance(blocks, list) and len(blocks) == 1 and isinstance(blocks[0], dict)
+    content = blocks[0].get("content") if is_one else None
     return plain_text(content) if isinstance(content, list) and content else text
-
-
-def role_of(card: AnyCard) -> str:
-    """Whose message it is: system, assistant or user, who also brings the tools' results."""
-    if card.role in SYSTEM_ROLES:
-        return "system"
-    return "assistant" if card.role == "assistant" else "user"
 
 
 def content_of(card: AnyCard) -> Any:
@@ -126,7 +126,15 @@ def encode(card: Card) -> Body | NoMessage:
         content = [block for block in content if not _is_refused(block)]
     if not content or (isinstance(content, str) and not content.strip()):
         return NoMessage("nothing that Anthropic would take: empty, or thinking without its signature")
-    return {"role": role_of(card), "content": content if isinstance(content, str) else as_blocks(content)}
+    role = role_of(card)
+    message = {"role": role, "content": content if isinstance(content, str) else as_blocks(content)}
+    return {**_beside_text(card), **message} if role == "system" else message
+
+
+def _beside_text(card: Card) -> Body:
+    """What system text within the messages says beside its content: how long it holds, how to answer."""
+    around = sources.envelope(card, NAME, sources.MESSAGE) or {}
+    return {key: around[key] for key in _OF_SYSTEM_INSIDE if key in around}
 
 
 def _is_refused(block: Any) -> bool:

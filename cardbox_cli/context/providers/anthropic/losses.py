@@ -1,7 +1,7 @@
 """What gets lost between Anthropic's blocks and the chat form, in words.
 
 What has rules of its own in the lint (ids that repeat, arguments that are no JSON, thinking without a
-signature) has no place here, nor have marks of what to cache, which change no answer.
+signature) has no place here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,20 +9,44 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT
 from cardbox_cli.context.parts import is_text, kind
-from cardbox_cli.context.providers.anthropic.blocks import blocks_of_content, has_files, is_call
-from cardbox_cli.context.providers.anthropic.encoding import own_blocks
-from cardbox_cli.context.providers.chat import chat_body
+from cardbox_cli.context.providers.anthropic.blocks import (
+    OF_SYSTEM_INSIDE,
+    blocks_of_content,
+    has_files,
+    is_call,
+)
+from cardbox_cli.context.providers.anthropic.body import moved, parted
+from cardbox_cli.context.providers.anthropic.encoding import as_blocks, is_of_own_format, own_blocks
+from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
+from cardbox_cli.context.request import Request
 from cardbox_cli.context.tool_calls import are_functions
-from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
+from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card
 
 _SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
 
+def in_request(request: Request) -> Iterator[tuple[str | None, str]]:
+    """What of a request's order and of its system text is lost on the way to the top."""
+    for message in moved(request.messages, request.model):
+        place = request.places.get(message.card_id or "")
+        card = None if place is None else place.slot.card
+        if card is None or not card_type(card.type).is_late:
+            yield message.card_id, "system text within the history is moved to the top"
+    for message in parted(request.messages, request.model)[0]:
+        for name in {kind(block) for block in as_blocks(message.body["content"])} & {*OF_SYSTEM_INSIDE}:
+            yield message.card_id, f"a block of type {name!r} in system text is left out"
+
+
 def in_chat(card: Card) -> Iterator[str]:
     """What the chat form leaves out of a card that keeps blocks."""
+    if sources.FORMAT in card.metadata and not is_of_own_format(card):
+        return  # another's, which says itself what gets lost
+    around = card.metadata.get(sources.MESSAGE)
+    yield from _unsent("the message's", around, ("role", "content"))
     if card.type == REASONING:
         yield "thinking is left out"
     elif card.type == ASIDE:
@@ -33,9 +57,17 @@ def in_chat(card: Card) -> Iterator[str]:
             yield from _of_result(block) if card.type == TOOL_RESULT else _of_block(card, block)
 
 
+def _unsent(whose: str, value: Any, known: Iterable[str]) -> Iterator[str]:
+    """The keys of an object that the chat form has no place for."""
+    for key in sorted(value.keys() - set(known)) if isinstance(value, dict) else ():
+        if value[key] not in (None, "", [], {}):
+            yield f"{whose} {key!r} is not sent"
+
+
 def _of_result(block: Any) -> Iterator[str]:
     if not isinstance(block, dict):
         return
+    yield from _unsent("the result's", block, ("type", "tool_use_id", "content", "is_error"))
     if block.get("is_error"):
         yield "that the tool failed ('is_error') is not sent"
     content = block.get("content")
@@ -48,9 +80,12 @@ def _of_block(card: Card, block: Any) -> Iterator[str]:
     if is_text(block):
         if block.get("citations"):
             yield "citations are not sent"
-    elif not (card.role == "assistant" and is_call(block)) and not (
-        card.role == "user" and has_files([block])
-    ):
+        yield from _unsent("the text's", block, ("type", "text", "citations"))
+    elif card.role == "assistant" and is_call(block):
+        yield from _unsent("the call's", block, ("type", "id", "name", "input"))
+    elif card.role == "user" and has_files([block]):
+        yield from _unsent("the file's", block, ("type", "source", "title"))
+    else:
         yield f"a block of type {kind(block)!r} is sent as text"
 
 
@@ -65,7 +100,7 @@ def of_chat(card: Card) -> Iterator[str]:
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             yield f"{key!r} is sent as text"
-        elif value and key not in _SENT_KEYS and not (key == "name" and is_result):
+        elif value and key not in _SENT_KEYS and not (key == "name" and is_result and _is_said(card)):
             yield f"the message's {key!r} is not sent"
     if not are_functions(body.get("tool_calls")):
         yield "a tool call that is no function's is sent as text"
@@ -73,11 +108,15 @@ def of_chat(card: Card) -> Iterator[str]:
     yield from _of_parts(content if isinstance(content, list) else [])
 
 
+def _is_said(card: Card) -> bool:
+    """Whether nothing is lost with the name of a result: nobody wrote it, or it stands in the text."""
+    return not (sources.is_named_result(card) and card.tool_call_id)
+
+
 def _of_parts(parts: Iterable[Any]) -> Iterator[str]:
     for part in parts:
         [block] = blocks_of_content([part])
+        yield from unsent_keys(part)
         if kind(block) == "text" and not is_text(part):
             yield f"a part of type {kind(part)!r} is sent as text"
-        image = part.get("image_url") if kind(part) == "image_url" else None
-        if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
-            yield "the 'detail' of an image is not sent"
+        yield from unsent_detail(part)

@@ -29,6 +29,75 @@ _NEVER_PREFILL = ("fable", "mythos")
 _CLAUDE = re.compile(r"claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 # The last version that takes sampling parameters and a budget for its thinking.
 _LAST_TO_SAMPLE = (4, 6)
+# The first version that takes system text within the messages.
+_FIRST_WITH_SYSTEM_INSIDE = (4, 8)
+# The last version that wanted the user to speak first; the API's reference no longer says so.
+_LAST_WITH_USER_FIRST = (4, 4)
+# Names of before the family stood first in them.
+_OLD = re.compile(r"claude-(?:instant|[23])(?![0-9])")
+
+# Anthropic docs, Effort: the levels of each version, from the newest on; before the last there is none.
+_ALL_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_EFFORTS: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
+    ((4, 7), _ALL_EFFORTS),
+    ((4, 6), ("low", "medium", "high", "max")),
+)
+_FIRST_ADAPTIVE = (4, 6)
+# Anthropic docs, Models overview: the most tokens of an answer, with the beta headers that allow more.
+_ANSWERS = {
+    4_096: ("claude-3-haiku", "claude-3-sonnet", "claude-3-opus", "claude-2-1", "claude-2", "claude-2-0"),
+    8_192: ("claude-3-5-sonnet", "claude-3-5-haiku"),
+    32_000: ("claude-opus-4", "claude-opus-4-0", "claude-opus-4-1"),
+    64_000: (
+        "claude-sonnet-4",
+        "claude-sonnet-4-0",
+        "claude-sonnet-4-5",
+        "claude-haiku-4-5",
+        "claude-opus-4-5",
+    ),
+    128_000: ("claude-3-7-sonnet", "claude-opus-4-6", "claude-sonnet-4-6"),
+}
+
+
+def takes_system_inside(model: str | None) -> bool:
+    """Whether a model takes system text within the messages. One that is not known does not."""
+    return _version(model)[1] >= _FIRST_WITH_SYSTEM_INSIDE
+
+
+def wants_user_first(model: str | None) -> bool:
+    """Whether the first message must be the user's: for old models, and where none is named."""
+    return model is None or is_old(model) or (0, 0) < _version(model)[1] <= _LAST_WITH_USER_FIRST
+
+
+def is_old(model: str | None) -> bool:
+    """Whether it is one of Claude 2 or 3."""
+    return _OLD.match(_bare(model or "")) is not None
+
+
+def efforts(model: str | None) -> tuple[str, ...] | None:
+    """How much effort a model can be asked for, where that is known; () for one that cannot be asked."""
+    family, version = _version(model)
+    if is_old(model):
+        return ()
+    if version == (0, 0) or (family == "haiku" and version > (4, 5)):
+        return None
+    if (family, version) == ("opus", (4, 5)):
+        return ("low", "medium", "high")
+    return next((levels for first, levels in _EFFORTS if version >= first), ())
+
+
+def thinks(model: str | None, *, adaptive: bool) -> bool:
+    """Whether a model thinks when it is asked to, or when it thinks fit. One that is not known may."""
+    if is_old(model):
+        return not adaptive and "3-7" in _bare(model or "")
+    version = _version(model)[1]
+    return not adaptive or version == (0, 0) or version >= _FIRST_ADAPTIVE
+
+
+def longest_answer(model: str | None) -> int | None:
+    """How many tokens an answer of a model may have, where that is known."""
+    name = MODELS.plain_name(model or "")
+    return next((tokens for tokens, names in _ANSWERS.items() if name in names), None)
 
 
 def takes_prefill(model: str | None) -> bool:
@@ -40,6 +109,12 @@ def takes_prefill(model: str | None) -> bool:
 def takes_sampling(model: str | None) -> bool:
     """Whether a model takes another temperature than 1, and the like, and a budget of thinking."""
     return _version(model)[1] <= _LAST_TO_SAMPLE
+
+
+def takes_either(model: str | None) -> bool:
+    """Whether a model takes a temperature or a top_p, and not both."""
+    family, version = _version(model)
+    return (family, version) == ("opus", (4, 1)) or (4, 5) <= version <= _LAST_TO_SAMPLE
 
 
 def _version(model: str | None) -> tuple[str, tuple[int, int]]:
@@ -60,4 +135,9 @@ def _bare(model: str) -> str:
     return name[name.find("claude") :].replace(".", "-") if "claude" in name else name
 
 
-MODELS = Models(recognises=lambda model: "claude" in model, holding=_HOLDING, bare_name=_bare)
+MODELS = Models(
+    recognises=lambda model: "claude" in model,
+    holding=_HOLDING,
+    bare_name=_bare,
+    keeps_system=takes_system_inside,
+)

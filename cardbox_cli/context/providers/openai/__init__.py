@@ -3,9 +3,10 @@
 from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.context.providers.openai import answers, body, cards, models
 from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.tools import is_custom
 
 PROVIDER = Provider(
-    name=cards.NAME,
+    name=body.NAME,
     title="OpenAI",
     sends="a chat-completions body",
     encode=chat_message,
@@ -14,9 +15,12 @@ PROVIDER = Provider(
     steps=body.steps,
     sent=body.sent,
     # OpenAI docs, "Prompt caching": tools and a schema for the answer stand before the messages.
+    message_keys=("messages",),
     cached_parameters=("response_format",),
+    runs_tool=is_custom,
     models=models.MODELS,
     rules="cardbox_cli.context.providers.openai.rules",
+    schema="cardbox_cli.context.providers.openai",
     files=cards.FILES,
     answers=answers.ANSWERS,
 )

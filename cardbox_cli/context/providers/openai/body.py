@@ -9,8 +9,10 @@ from typing import Any
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.provider import Body, SentMessage
+from cardbox_cli.context.providers.tools import chat_tool, choice_mode, choice_of, function_of, tools_for
 from cardbox_cli.context.request import Request
 
+NAME = "openai"
 # Keys of a profile's llm_config that are parameters of a request. Not `stream` and `stream_options`: whether
 # an answer comes in pieces is decided by the command that sends the request.
 PARAMETERS = (
@@ -21,6 +23,7 @@ PARAMETERS = (
     *("metadata", "store", "service_tier"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
 )
+_OTHER_CHOICES = ("auto", "any", "none", "tool")
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 
@@ -31,10 +34,26 @@ def body(request: Request) -> Body:
     parts["messages"] = (
         [message.body for message in request.messages] if is_whole else list(joined(request.messages))
     )
-    if request.tools:
-        parts["tools"] = [_tool(tool) for tool in request.tools]
-    names = (*PARAMETERS, *(TOOL_PARAMETERS if request.tools else ()))
-    return {**parts, **{name: request.config[name] for name in names if name in request.config}}
+    tools = [_tool(tool) for tool in tools_for(request, NAME)]
+    if tools:
+        parts["tools"] = tools
+    config = _in_own_words(request.config)
+    names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
+    return {**parts, **{name: config[name] for name in names if name in config}}
+
+
+def _in_own_words(config: dict[str, Any]) -> dict[str, Any]:
+    """The llm_config with what others say of stops and of the choice of a tool as OpenAI has it."""
+    if config.get("service_tier") == "standard_only":
+        config = {key: value for key, value in config.items() if key != "service_tier"}
+    stops = config.get("stop_sequences")
+    config = config if not stops or "stop" in config else {**config, "stop": stops}
+    choice = config.get("tool_choice")
+    if not isinstance(choice, dict) or choice.get("type") not in _OTHER_CHOICES:
+        return config
+    name = choice_of(choice)
+    own = choice_mode(choice) if name is None else {"type": "function", "function": {"name": name}}
+    return {**config, "tool_choice": own}
 
 
 def joined(messages: Iterable[Message]) -> Iterator[Body]:
@@ -46,10 +65,10 @@ def joined(messages: Iterable[Message]) -> Iterator[Body]:
         yield reduce(_joined, (part.body for part in others), first.body) if others else first.body
 
 
-def sent(messages: Sequence[Message]) -> Iterator[SentMessage]:
+def sent(request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: system text is among them."""
     end = 0
-    for number, run in enumerate(runs(messages), 1):
+    for number, run in enumerate(runs(request.messages), 1):
         [body] = joined(run)
         start, end = end, end + len(run)
         yield SentMessage("messages", number, body, list(range(start, end)))
@@ -97,8 +116,6 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool definition; one that is stored as Anthropic writes it, with an input_schema, is translated."""
-    if "input_schema" not in tool:
-        return tool
-    function = {key: tool[key] for key in ("name", "description", "strict") if key in tool}
-    return {"type": "function", "function": {**function, "parameters": tool["input_schema"]}}
+    """A tool definition; one that stands in no `function` is translated."""
+    function = None if isinstance(tool.get("function"), dict) else function_of(tool)
+    return tool if function is None else chat_tool(function._replace(others={}))

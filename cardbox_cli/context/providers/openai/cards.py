@@ -11,14 +11,15 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, standard_body
 from cardbox_cli.context.parts import kind, text_at, texts_in
 from cardbox_cli.context.providers.chat import chat_body, chat_message
-from cardbox_cli.context.providers.openai.body import joined
+from cardbox_cli.context.providers.openai.body import NAME, joined
 from cardbox_cli.context.providers.provider import Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.model.card_types import INSTRUCTION, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
 
-NAME = "openai"
+# The formats of files whose messages are kept in the chat form.
+_FORMATS = (NAME, "langchain", "sharegpt", "otel")
 _TYPES = {
     "user": INSTRUCTION,
     "assistant": THOUGHT,
@@ -28,13 +29,14 @@ _TYPES = {
     "developer": RENDERED_PROMPT,
 }
 _OWN_ROLES = ("tool", "function", "developer")
+_OWN_KEYS = ("tool_calls", "function_call")
 _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 
 
 def original(card: Card | CardDraft) -> Body | None:
     """The message as it came that cards cannot hold, if this card keeps one."""
     source = card.metadata.get(sources.MESSAGE)
-    if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) != NAME:
+    if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) not in _FORMATS:
         return None
     return dict(source) if isinstance(source.get("role"), str) else None
 
@@ -56,17 +58,21 @@ def card_of_message(message: Body) -> CardDraft:
     return card if standard_body(card) == message else keep(card, NAME, source_message=message)
 
 
-def _has_mark(message: Any) -> bool:
-    """Whether a message has a role, a key or a content part that only OpenAI's have."""
+def _mark(message: Any) -> str | None:
+    """By which role, key or content part a message is OpenAI's and no other's."""
     if not isinstance(message, dict):
-        return False
+        return None
+    if message.get("role") in _OWN_ROLES:
+        return f"a message has the role {message['role']!r}"
+    if (key := next((key for key in _OWN_KEYS if key in message), None)) is not None:
+        return f"a message has {key!r}"
     parts = message.get("content")
-    return (
-        message.get("role") in _OWN_ROLES
-        or "tool_calls" in message
-        or "function_call" in message
-        or (isinstance(parts, list) and any(kind(part) in _OWN_PARTS for part in parts))
+    found = (
+        next((kind(part) for part in parts if kind(part) in _OWN_PARTS), None)
+        if isinstance(parts, list)
+        else None
     )
+    return None if found is None else f"a part is of type {found!r}"
 
 
 def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
@@ -81,7 +87,7 @@ def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
 FILES = MessageFiles(
     keyspace=(),
     roles=tuple(_TYPES),
-    marks_message=_has_mark,
+    marks_message=_mark,
     draft=lambda message: [card_of_message(message)],
     keep_original=lambda changed, original: keep(changed, NAME, source_message=chat_body(original)),
     export=_export,

@@ -45,6 +45,59 @@ _DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
 _REASONING = re.compile(r"(?:o[134]|gpt-5(?:\.\d+)?)(?=[-@]|$)(?!-chat)")
 _MAY_NOT_REASON = re.compile(r"gpt-5\.")
 
+# OpenAI docs, Models and Reasoning models: what the models of a name take, each name to its end. Of others
+# nothing is claimed.
+_EFFORTS = {
+    re.compile(r"(o1-mini|o1-preview|(chat)?gpt-(3\.5|4)[^/]*)"): (),
+    re.compile(r"(o1|o3|o3-mini|o4-mini)"): ("low", "medium", "high"),
+    re.compile(r"gpt-5-pro"): ("high",),
+    re.compile(r"gpt-5(-mini|-nano)?"): ("minimal", "low", "medium", "high"),
+    re.compile(r"gpt-5\.1"): ("none", "low", "medium", "high"),
+    re.compile(r"gpt-5\.2"): ("none", "low", "medium", "high", "xhigh"),
+}
+_BLIND = re.compile(r"gpt-3\.5.*|gpt-4(-32k)?|gpt-4-(1106|0125|turbo)-preview|o1-mini|o1-preview|o3-mini")
+_WITHOUT_TOOLS = re.compile(r"o1-mini|o1-preview|chatgpt-4o")
+_WITHOUT_SYSTEM = re.compile(r"o1-mini|o1-preview")
+_WITHOUT_SCHEMAS = re.compile(
+    r"gpt-3\.5.*|gpt-4(-32k|-turbo.*|-\d{4}-preview|-vision-preview)?|o1-mini|o1-preview"
+)
+
+
+def efforts(model: str | None) -> tuple[str, ...] | None:
+    """How much effort a model can be asked for, where that is known; () for one that cannot be asked."""
+    name = MODELS.plain_name(model or "")
+    return next((values for names, values in _EFFORTS.items() if names.fullmatch(name)), None)
+
+
+def is_deaf(model: str | None) -> bool:
+    """Whether it is a known model that takes no audio, nor gives any."""
+    return model is not None and MODELS.window(model) is not None and "audio" not in model
+
+
+def searches_not(model: str | None) -> bool:
+    """Whether it is a known model that does not search the web in a chat completion."""
+    return model is not None and MODELS.window(model) is not None and "search" not in model
+
+
+def is_blind(model: str | None) -> bool:
+    """Whether it is a known model that takes no images."""
+    return _BLIND.fullmatch(MODELS.plain_name(model or "")) is not None
+
+
+def takes_tools(model: str | None) -> bool:
+    """Whether a model may be given tools. One that is not known may."""
+    return _WITHOUT_TOOLS.fullmatch(MODELS.plain_name(model or "")) is None
+
+
+def takes_system(model: str | None) -> bool:
+    """Whether a model takes system text. One that is not known does."""
+    return _WITHOUT_SYSTEM.fullmatch(MODELS.plain_name(model or "")) is None
+
+
+def takes_schemas(model: str | None) -> bool:
+    """Whether a model can be held to a JSON schema. One that is not known can."""
+    return _WITHOUT_SCHEMAS.fullmatch(MODELS.plain_name(model or "")) is None
+
 
 def _tokenizer(model: str) -> Tokenizer:
     name = bare_name(model)

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
 from cardbox_cli.context.lint.history import HistoryCall
-from cardbox_cli.context.lint.parameters import number_of
+from cardbox_cli.context.lint.images import FORMATS, image_problem
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.parts import kind, text_at, texts_in, tool_name
+from cardbox_cli.context.providers.openai import model_rules, parameter_rules
 from cardbox_cli.context.providers.openai.body import runs
-from cardbox_cli.context.providers.openai.models import is_reasoning, reasons
 from cardbox_cli.model.handwritten.wording import json_kind
 
 _LONGEST_ID = 40
@@ -86,6 +86,13 @@ def _bad_arguments(subject: Subject) -> Iterator[Hit]:
             continue
         if (problem := arguments_problem(call.function.get("arguments"))) is not None:
             yield call.entry, f"the arguments of {call.name!r} are {problem}"
+
+
+@_OWN.warning("nothing-asked", remedy="render a box that holds the conversation, too")
+def _nothing_asked(subject: Subject) -> Iterator[Hit]:
+    """Nothing but system text, which OpenAI takes, as it stands among the messages."""
+    if subject.request.messages and subject.is_system_alone:
+        yield None, "the request has no message besides system text"
 
 
 @_OWN.error("content-null", remedy="leave the message out, or give it a text")
@@ -165,13 +172,13 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
     remedy="write calls and tools as functions, parameters as an object's schema",
 )
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    """A `tool_calls` that is no list of calls, a call or a tool of no known type or without its value,
-    parameters of a tool that are no schema of an object."""
+    """A `tool_calls` that is no list of calls, a call of no known type or without its value, parameters of a
+    tool that are no schema of an object."""
     history = subject.history
     others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
     if history.with_other_calls or any(others):
         yield from _malformed_calls(subject)
-    for number, tool in enumerate(subject.beside.get("tools", [])):
+    for number, tool in enumerate(subject.tools):
         if (problem := _tool_problem(tool)) is not None:
             yield None, f"tool {number} {problem}"
 
@@ -192,15 +199,10 @@ def _malformed_calls(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"a tool call has no {name!r}"
 
 
-def _tool_problem(tool: dict[str, Any]) -> str | None:
-    name = kind(tool)
-    if name not in _TOOL_TYPES:
-        return f"is of type {name!r}, not 'function' or 'custom'"
-    value = tool.get(name)
-    if not isinstance(value, dict):
-        return f"has no {name!r}"
-    schema = value.get("parameters")
-    return None if name == "custom" or schema in (None, {}) else schema_problem(schema, "parameters")
+def _tool_problem(tool: Any) -> str | None:
+    function = tool.get("function") if kind(tool) == "function" else None
+    schema = function.get("parameters") if isinstance(function, dict) else None
+    return None if schema in (None, {}) else schema_problem(schema, "parameters")
 
 
 @_OWN.error(
@@ -239,31 +241,43 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
 
 
 @_OWN.error(
-    "reasoning-parameters",
-    source="OpenAI docs, Using the latest model: parameter compatibility",
-    remedy="use max_completion_tokens, and leave the temperature out",
+    "image-invalid",
+    source="OpenAI docs, Images and vision: image input requirements",
+    remedy="send a PNG, JPEG, WebP or GIF: by its address, or as a data URL in base64",
 )
-def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
-    """For a model that reasons (o1, o3, o4, GPT-5): `max_tokens`, or a `temperature` or `top_p` other
-    than 1. From GPT-5.1 on these are found where a `reasoning_effort` is set."""
-    model = subject.request.model
-    if not subject.request.config or not is_reasoning(model):
-        return
-    sent = subject.beside
-    if sent.get("max_tokens") is not None:
-        yield None, f"{model} takes no max_tokens, but max_completion_tokens"
-    if not reasons(model, sent.get("reasoning_effort")):
-        return
-    for name in ("temperature", "top_p"):
-        value = number_of(sent.get(name))
-        if value not in (None, 1):
-            yield None, f"{model} takes no other {name} than 1 when it reasons, and it is {value}"
+def _images(subject: Subject) -> Iterator[Hit]:
+    """An image that is neither at a web address nor in base64 in its URL, or that is no PNG, JPEG, GIF or
+    WebP by its bytes."""
+    for entry, _, message in subject.history.not_text:
+        content = message.body.get("content")
+        for part in content if isinstance(content, list) else ():
+            url = text_at(part.get("image_url"), "url") if kind(part) == "image_url" else None
+            if url is not None and (problem := url_problem(url)) is not None:
+                yield entry, f"an image cannot be read: {problem}"
+
+
+def url_problem(url: str) -> str | None:
+    """What keeps the URL of an image from being one that OpenAI reads; None for such a one."""
+    if url.startswith(("http://", "https://")):
+        return None
+    head, comma, data = url.partition(",")
+    if not head.startswith("data:"):
+        return f"the URL {url[:40]!r} begins with none of https:, http: and data:"
+    if not comma or not head.endswith(";base64"):
+        return "the data URL is not in base64"
+    media_type = head.removeprefix("data:").partition(";")[0]
+    if media_type not in (*FORMATS, "image/jpg"):
+        return f"it is of type {media_type!r}, none of {', '.join(FORMATS)}"
+    return image_problem(data)
 
 
 RULES = (
     *exchanges.RULES.by("OpenAI API reference, Create chat completion: messages, tool message"),
     *contents.RULES.by("OpenAI API reference, Create chat completion: messages"),
+    *shape.RULES,
     *_OWN,
+    *parameter_rules.RULES,
+    *model_rules.RULES,
     *parameters.RULES.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
     *economy.LIMITS.by("OpenAI docs, Models: context window"),
     *economy.CACHING.by("OpenAI docs, Prompt caching"),

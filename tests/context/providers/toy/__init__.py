@@ -3,10 +3,10 @@
 A request is `{"model", "script": ["user> Hi", …]}`; tools have no place in it, and nobody may shout.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cardbox_cli.context.messages import Message, NoMessage
+from cardbox_cli.context.messages import NoMessage
 from cardbox_cli.context.parts import texts_in
 from cardbox_cli.context.providers.chat import chat_body, chat_message
 from cardbox_cli.context.providers.provider import (
@@ -43,8 +43,8 @@ def _body(request: Request) -> Body:
     return {**({} if request.model is None else {"model": request.model}), "script": script}
 
 
-def _sent(messages: Sequence[Message]) -> Iterable[SentMessage]:
-    for place, message in enumerate(messages):
+def _sent(request: Request) -> Iterable[SentMessage]:
+    for place, message in enumerate(request.messages):
         yield SentMessage("messages", place + 1, message.body, [place])
 
 
@@ -68,8 +68,9 @@ def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
     return {}, (message for message in messages if isinstance(message, dict))
 
 
-def _marks(message: Any) -> bool:
-    return isinstance(message, dict) and message.get("role") == "toy"
+def _marks(message: Any) -> str | None:
+    is_own = isinstance(message, dict) and message.get("role") == "toy"
+    return "a message has the role 'toy'" if is_own else None
 
 
 PROVIDER = Provider(

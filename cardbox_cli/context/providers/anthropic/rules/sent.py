@@ -13,8 +13,9 @@ import msgspec
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import kind
-from cardbox_cli.context.providers.anthropic.body import conversation, results_first, runs
+from cardbox_cli.context.providers.anthropic.body import conversation, results_first
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks
+from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import RequestEntry
 
 
@@ -31,7 +32,7 @@ class SentMessages:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._messages, self.renamed = conversation(subject.request.messages)
+        self._messages, self.renamed = conversation(subject.request.messages, subject.request.model)
 
     @property
     def merged(self) -> Iterator[MergedMessage]:

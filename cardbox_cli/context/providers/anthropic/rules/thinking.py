@@ -6,8 +6,9 @@ from itertools import groupby
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.anthropic.blocks import of_server
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks, content_of
-from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.context.providers.anthropic.rules.sent import SentMessages
 from cardbox_cli.model.card_types import REASONING
 
 # The kinds of blocks that thinking comes in.
@@ -27,7 +28,7 @@ def _mode(subject: Subject) -> str | None:
     return text_at(subject.request.config.get("thinking"), "type")
 
 
-@RULES.warning("thinking-unsigned")
+@RULES.warning("thinking-unsigned", logged="error")
 def _unsigned(subject: Subject) -> Iterator[Hit]:
     """Thinking without a signature, which is left out."""
     for entry, card in subject.of_type(REASONING):
@@ -53,13 +54,13 @@ def _modified(subject: Subject) -> Iterator[Hit]:
 
 def _late(subject: Subject) -> Iterator[Hit]:
     if _mode(subject) == "adaptive":
-        return  # the model thinks in between, too
+        return  # the model thinks in between, too, as it does after what a server's tool found
     sent = subject.view(SentMessages)
     for message in sent.merged:
         if message.role != "assistant" or not message.kinds or message.kinds[0] in BLOCKS:
             continue
         found = next((index for index, name in enumerate(message.kinds) if name in BLOCKS), None)
-        if found is not None:
+        if found is not None and not any(map(of_server, message.kinds[:found])):
             before = message.kinds[0] or "strange"
             yield sent.place_in(message, found), f"thinking stands behind a {before} block"
 
@@ -78,8 +79,8 @@ def _torn(subject: Subject) -> Iterator[Hit]:
     "thinking-out-of-order", remedy="put the cards of the message side by side as they were, thinking first"
 )
 def _out_of_order(subject: Subject) -> Iterator[Hit]:
-    """Thinking in a message that does not begin with it, unless it is adaptive, or parted from its
-    message by another."""
+    """Thinking in a message that does not begin with it, unless it is adaptive or comes after a server's
+    tool, or parted from its message by another."""
     if not any(name in subject.view(SentMessages).blocks for name in BLOCKS):
         return
     yield from _late(subject)

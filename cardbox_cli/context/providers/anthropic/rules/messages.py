@@ -1,7 +1,6 @@
-"""The rules of Anthropic's Messages: those that all providers share, and its own.
+"""Rules of Anthropic alone about messages, their blocks, and the calls of tools.
 
-What rendering mends is a warning, what it cannot mend an error. Those about thinking and about parameters
-stand in `thinking_rules` and `parameter_rules`.
+What rendering mends is a warning, what it cannot mend an error.
 """
 
 import re
@@ -11,17 +10,17 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters
+from cardbox_cli.context.lint.images import image_format, image_problem
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import is_text, kind, text_at, tool_name
-from cardbox_cli.context.providers.anthropic import parameter_rules, thinking_rules
-from cardbox_cli.context.providers.anthropic.blocks import IMAGES
+from cardbox_cli.context.providers.anthropic.blocks import IMAGES, of_server
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks, own_blocks
-from cardbox_cli.context.providers.anthropic.models import takes_prefill
-from cardbox_cli.context.providers.anthropic.sent import SentMessages
+from cardbox_cli.context.providers.anthropic.models import takes_prefill, wants_user_first
+from cardbox_cli.context.providers.anthropic.rules import thinking
+from cardbox_cli.context.providers.anthropic.rules.sent import SentMessages
 from cardbox_cli.context.providers.anthropic.tool_ids import is_allowed
 from cardbox_cli.context.providers.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
@@ -32,7 +31,7 @@ _MOST_BREAKPOINTS = 4
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 # Which blocks only one side may send.
 _SIDES = {
-    **dict.fromkeys((*thinking_rules.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
+    **dict.fromkeys((*thinking.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
     "tool_result": "user",
 }
 
@@ -63,42 +62,43 @@ _MESSAGES = "Anthropic API reference, Create a Message: messages"
 _TOOL_USE = "Anthropic docs, Handle tool calls"
 _TOOLS = "Anthropic API reference, Create a Message: tools"
 
-_OWN = Rules(_MESSAGES)
+RULES = Rules(_MESSAGES)
 
 
 # --- the order of messages
 
 
-@_OWN.error("first-message-not-user", remedy="begin the box with what the user said")
+@RULES.error("first-message-not-user", remedy="begin the box with what the user said")
 def _first_message(subject: Subject) -> Iterator[Hit]:
-    """A first message, system text aside, that is not the user's."""
+    """A first message, system text aside, that is not the user's, for a model before Claude 4.5, or where
+    none is named."""
     sent = subject.view(SentMessages)
-    first = sent.at(0)
+    first = sent.at(0) if wants_user_first(subject.request.model) else None
     if first is not None and first.role != "user":
         yield sent.place_in(first, 0), "the first message is the assistant's, not the user's"
 
 
-@_OWN.error(
+@RULES.error(
     "prefill-refused",
     source="Anthropic docs, Migration guide: prefill removal",
     remedy="end with a user's message or with tool results",
 )
 def _prefill(subject: Subject) -> Iterator[Hit]:
     """A last message of the assistant for a model that does not go on with it (Claude 4.6 and later), or
-    with thinking on."""
+    with thinking on. One with blocks of a server's tool may be the unfinished one of a `pause_turn`."""
     sent = subject.view(SentMessages)
     last = sent.prefill
-    if last is None or last.kinds[-1] == "tool_use":
+    if last is None or last.kinds[-1] == "tool_use" or any(map(of_server, last.kinds)):
         return
     model = subject.request.model
     if not takes_prefill(model):
         words = f"{model} does not go on with an assistant's message, which is the last"
         yield sent.place_in(last, -1), words
-    elif thinking_rules.is_on(subject):
+    elif thinking.is_on(subject):
         yield sent.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
 
 
-@_OWN.error("trailing-whitespace", remedy="edit the card so that its text ends in a word")
+@RULES.error("trailing-whitespace", remedy="edit the card so that its text ends in a word")
 def _trailing_space(subject: Subject) -> Iterator[Hit]:
     """A last message of the assistant that ends in white space."""
     sent = subject.view(SentMessages)
@@ -112,7 +112,7 @@ def _trailing_space(subject: Subject) -> Iterator[Hit]:
 # --- blocks
 
 
-@_OWN.error("block-on-wrong-side", remedy="write the card anew with the role that its blocks have")
+@RULES.error("block-on-wrong-side", remedy="write the card anew with the role that its blocks have")
 def _wrong_sides(subject: Subject) -> Iterator[Hit]:
     """A tool call or thinking of the user, or a tool result of the assistant."""
     for name, side in _SIDES.items():
@@ -122,7 +122,7 @@ def _wrong_sides(subject: Subject) -> Iterator[Hit]:
                 yield subject.place(message), f"a {name} block stands in a message of the {role}"
 
 
-@_OWN.error("block-unknown", remedy="take the block out, or write it as text")
+@RULES.error("block-unknown", remedy="take the block out, or write it as text")
 def _unknown_blocks(subject: Subject) -> Iterator[Hit]:
     """A block of a type that no message has, or that a tool's result cannot have in it."""
     for name, blocks in subject.view(SentMessages).blocks.items():
@@ -140,7 +140,7 @@ def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
             yield from ((each, message) for each in inner)
 
 
-@_OWN.error("block-malformed", remedy="take the block out, or write it anew with what it lacks")
+@RULES.error("block-malformed", remedy="take the block out, or write it anew with what it lacks")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
     """A block without what its type must have: a text its text, a call its id, name and input, a result
     the id of its call, an image or a document its source, thinking its text or its data."""
@@ -172,17 +172,28 @@ def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
     return None
 
 
-@_OWN.error("image-type", source="Anthropic docs, Vision: image formats", remedy="convert the image")
-def _image_types(subject: Subject) -> Iterator[Hit]:
-    """An image of another type than JPEG, PNG, GIF and WebP."""
+@RULES.error("image-invalid", source="Anthropic docs, Vision: image formats", remedy="convert the image")
+def _images(subject: Subject) -> Iterator[Hit]:
+    """An image of another type than JPEG, PNG, GIF and WebP, or whose bytes are none, or of another type than
+    it says."""
     images = [pair for pair in _within_results(subject) if kind(pair[0]) == "image"]
     for block, message in [*subject.view(SentMessages).blocks.get("image", []), *images]:
         source = block.get("source")
         if kind(source) == "base64" and (media_type := text_at(source, "media_type")) not in IMAGES:
             yield subject.place(message), f"an image is of type {media_type!r}, none of {', '.join(IMAGES)}"
+        elif kind(source) == "base64" and (problem := _bytes_problem(source)) is not None:
+            yield subject.place(message), f"an image cannot be read: {problem}"
+        elif kind(source) == "url" and not (text_at(source, "url") or "").startswith(("https://", "http://")):
+            yield subject.place(message), "the address of an image does not begin with https: or http:"
 
 
-@_OWN.error("text-blank", remedy="take the empty text out")
+def _bytes_problem(source: dict[str, Any]) -> str | None:
+    data, said = text_at(source, "data") or "", source["media_type"]
+    shown = image_format(data)
+    return image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
+
+
+@RULES.error("text-blank", remedy="take the empty text out")
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
     """Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left out."""
     for message in subject.request.messages:
@@ -198,7 +209,7 @@ def _has_words(content: Any) -> bool:
     return all(not is_text(block) or block["text"].strip() for block in as_blocks(content))
 
 
-@_OWN.error(
+@RULES.error(
     "cache-breakpoints",
     source="Anthropic docs, Prompt caching: explicit cache breakpoints",
     remedy="keep the last ones: what stands before one is cached with it",
@@ -233,7 +244,7 @@ def _marks(block: Any) -> int:
 # --- tool calls
 
 
-@_OWN.warning("tool-id-repeated", source=_TOOL_USE)
+@RULES.warning("tool-id-repeated", source=_TOOL_USE, logged="error")
 def _repeated_ids(subject: Subject) -> Iterator[Hit]:
     """A tool-call id that repeats: it is sent as `<id>_2`, `<id>_3`, … in call and result alike."""
     for change, repeats in _renamed(subject):
@@ -242,7 +253,7 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
             yield place, f"the id {change.old!r} repeats, and is sent as {change.new!r}"
 
 
-@_OWN.warning("tool-id-characters", source=_TOOL_USE)
+@RULES.warning("tool-id-characters", source=_TOOL_USE, logged="error")
 def _id_characters(subject: Subject) -> Iterator[Hit]:
     """A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, with a
     number behind it where another id is the same then."""
@@ -260,7 +271,7 @@ def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
         before.add(change.old)
 
 
-@_OWN.error("tool-name-invalid", source=_TOOLS, remedy="rename the tool in its definition and its calls")
+@RULES.error("tool-name-invalid", source=_TOOLS, remedy="rename the tool in its definition and its calls")
 def _names(subject: Subject) -> Iterator[Hit]:
     """A tool, called or defined, whose name is not 1 to 128 letters, digits, `_` and `-`."""
     for block, message in subject.view(SentMessages).blocks.get("tool_use", []):
@@ -273,16 +284,17 @@ def _names(subject: Subject) -> Iterator[Hit]:
             yield None, problem
 
 
-@_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
+@RULES.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `input_schema` is no schema of an object."""
-    for number, tool in enumerate(subject.beside.get("tools", [])):
-        problem = schema_problem(tool["input_schema"], "input_schema") if "input_schema" in tool else None
+    for number, tool in enumerate(subject.tools):
+        has_schema = isinstance(tool, dict) and "input_schema" in tool
+        problem = schema_problem(tool["input_schema"], "input_schema") if has_schema else None
         if problem is not None:
             yield None, f"tool {number} {problem}"
 
 
-@_OWN.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
+@RULES.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two tools of one name."""
     names = Counter(name for tool in subject.request.tools if (name := tool_name(tool)) is not None)
@@ -291,7 +303,7 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
             yield None, f"the tool {name!r} is defined {number} times"
 
 
-@_OWN.warning(
+@RULES.warning(
     "arguments-invalid",
     source=_TOOL_USE,
     remedy="edit the card so that the arguments are a string such as '{}'",
@@ -302,22 +314,12 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
     history = subject.history
-    with_blocks = {card.card_id for card in history.with_originals if own_blocks(card) is not msgspec.UNSET}
+    with_blocks = {
+        card.card_id for _, card, _ in history.with_originals if own_blocks(card) is not msgspec.UNSET
+    }
     for call in history.calls:
         if call.function is None or call.entry.slot.card_id in with_blocks:
             continue  # blocks are sent as they came
         if arguments_of(arguments := call.function.get("arguments")) is None:
             problem = arguments_problem(arguments) or TOO_DEEP
             yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
-
-
-RULES = (
-    *exchanges.RULES.by("Anthropic docs, Handle tool calls: formatting requirements"),
-    *contents.RULES.by(_MESSAGES),
-    *_OWN,
-    *thinking_rules.RULES,
-    *parameters.RULES.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
-    *parameter_rules.RULES,
-    *economy.LIMITS.by("Anthropic docs, Models overview: context window"),
-    *economy.CACHING.by("Anthropic docs, Prompt caching"),
-)

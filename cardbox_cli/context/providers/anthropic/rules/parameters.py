@@ -6,17 +6,55 @@ They look at the body as it is sent, so that what the format leaves out is no ma
 from collections.abc import Iterator
 from decimal import Decimal
 
-from cardbox_cli.context.lint.parameters import number_of
+from cardbox_cli.context.lint.parameters import Range, number_of, out_of_range, value_at
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.anthropic.models import takes_sampling
 
 _LEAST_BUDGET = 1024
+_LONGEST_USER = 256
 _SAMPLING = ("temperature", "top_p", "top_k")
 _THINKING = "Anthropic docs, Extended thinking"
+_REFERENCE = "Anthropic API reference, Create a Message"
 
 RULES = Rules()
+
+# Anthropic API reference, Create a Message.
+_RANGES = (Range("max_tokens", 0), Range("top_p", 0, 1), Range("top_k", 0))
+
+
+@RULES.error("parameter-out-of-range", source=_REFERENCE, remedy="set another value")
+def _ranges(subject: Subject) -> Iterator[Hit]:
+    """A `max_tokens` or `top_k` below 0, a `top_p` that is not from 0 to 1, a white `stop_sequences` text, a
+    `user_id` of more than 256 characters."""
+    yield from out_of_range(subject, _RANGES)
+    stops = subject.beside.get("stop_sequences")
+    if isinstance(stops, list) and any(isinstance(stop, str) and not stop.strip() for stop in stops):
+        yield None, "a text of stop_sequences is empty, or white"
+    user = value_at(subject.beside, "metadata.user_id")
+    if isinstance(user, str) and len(user) > _LONGEST_USER:
+        yield None, f"metadata.user_id has {len(user)} characters, not up to {_LONGEST_USER}"
+
+
+@RULES.error("parameter-without-other", source=_REFERENCE, remedy="add tools, or leave it out")
+def _alone(subject: Subject) -> Iterator[Hit]:
+    """A `tool_choice` without tools."""
+    sent = subject.beside
+    if sent.get("tool_choice") is not None and not (subject.tools or sent.get("mcp_servers")):
+        yield None, "tool_choice is set, and there are no tools"
+
+
+@RULES.error(
+    "domains-exclusive",
+    source="Anthropic docs, Web search tool: domain filtering",
+    remedy="keep one of the lists",
+)
+def _domains(subject: Subject) -> Iterator[Hit]:
+    """A web tool with both `allowed_domains` and `blocked_domains`."""
+    for number, tool in enumerate(subject.tools):
+        if isinstance(tool, dict) and tool.get("allowed_domains") and tool.get("blocked_domains"):
+            yield None, f"tool {number} has allowed_domains and blocked_domains"
 
 
 @RULES.error(
@@ -47,8 +85,8 @@ def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
 
 
 def _budget_beside_limit(subject: Subject) -> Iterator[Hit]:
-    budget = _budget(subject)
-    if budget is not None and budget >= (limit := subject.beside["max_tokens"]):
+    budget, limit = _budget(subject), number_of(subject.beside.get("max_tokens"))
+    if budget is not None and limit is not None and budget >= limit:
         yield None, f"the thinking may take {budget} tokens, and the whole answer {limit} (max_tokens)"
 
 

@@ -1,0 +1,128 @@
+"""Conversation files in and out, in process: a file as cards, and cards as a file, beside reading it as JSON.
+
+The plain side is `json.loads` of the same file, and no more: it finds no messages and no formats, checks
+nothing and derives no ids.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from tempfile import TemporaryFile
+from typing import Any
+
+from benchmarks.measure import Row, Side, at_most
+from benchmarks.workbench import PROJECT, Workbench
+from cardbox_cli.conversations.formats import choose_format, exporter_named
+from cardbox_cli.conversations.importing import drafts_of
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import Source
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card, card_of
+
+_EXCHANGES = 250
+# Words of a message, and of what a tool answers.
+_WORDS = 400
+_ROUNDS = 10
+
+
+def _chat() -> list[dict[str, Any]]:
+    """Questions, calls, their results and answers, in the chat form."""
+    messages: list[dict[str, Any]] = []
+    for number in range(_EXCHANGES):
+        text = f"Number {number}: " + "all quiet on the western front " * (_WORDS // 6)
+        function = {"name": "look", "arguments": f'{{"number":{number}}}'}
+        call = {"id": f"call_{number}", "type": "function", "function": function}
+        messages += [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": "Let me look.", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": text},
+            {"role": "assistant", "content": text},
+        ]
+    return messages
+
+
+def _exported(name: str) -> bytes:
+    """The same as a file of a format that is written."""
+    cards = _cards(exact_json.encode({"messages": _chat()}))
+    return "".join(exporter_named(name)(cards)).encode()
+
+
+def _turns() -> bytes:
+    """The same as ShareGPT's turns, without the calls."""
+    names = {"user": "human", "assistant": "gpt"}
+    said = [each for each in _chat() if each["role"] in names and "tool_calls" not in each]
+    turns = [{"from": names[each["role"]], "value": each["content"]} for each in said]
+    return json.dumps({"conversations": turns}).encode()
+
+
+def _span() -> bytes:
+    """The same as the attributes of a span, without the calls."""
+    said = [each for each in _chat() if each["role"] != "tool" and "tool_calls" not in each]
+    messages = [
+        {"role": each["role"], "parts": [{"type": "text", "content": each["content"]}]} for each in said
+    ]
+    return json.dumps({"attributes": {"gen_ai.input.messages": messages}}).encode()
+
+
+def _cards(data: bytes) -> list[Card]:
+    """The cards that importing a file makes, which is taken as whatever it is."""
+    with TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        documents = Documents(Source(file, "file"))
+        found = choose_format(None, documents).format
+        return [
+            card_of(draft, PROJECT)
+            for conversation in found.read(documents)
+            for drafted in drafts_of(conversation, PROJECT)
+            for draft in drafted.cards
+        ]
+
+
+@contextmanager
+def _importing(_: Workbench, made: Callable[[], bytes]) -> Iterator[tuple[Side, Side]]:
+    data = made()
+    yield Side(run=lambda: _cards(data)), Side(run=lambda: json.loads(data))
+
+
+@contextmanager
+def _exporting(_: Workbench, name: str) -> Iterator[tuple[Side, Side]]:
+    data = _exported(name)
+    cards, export = _cards(data), exporter_named(name)
+    yield Side(run=lambda: "".join(export(cards))), Side(run=lambda: json.loads(data))
+
+
+_WRITTEN = ("openai", "openai-responses", "gemini", "bedrock-converse", "langchain")
+_FILES: dict[str, Callable[[], bytes]] = {
+    **{name: partial(_exported, name) for name in _WRITTEN},
+    "sharegpt": _turns,
+    "otel": _span,
+}
+
+ROWS = [
+    *(
+        Row(
+            name=f"import-{name}",
+            what=f"a conversation of 1,000 messages in the format {name} as cards with their ids",
+            against="json.loads of the same file",
+            target=at_most(3),
+            rounds=_ROUNDS,
+            prepare=partial(_importing, made=made),
+        )
+        for name, made in _FILES.items()
+    ),
+    *(
+        Row(
+            name=f"export-{name}",
+            what=f"the same cards as a file in the format {name}, indented",
+            against="json.loads of the same file",
+            target=at_most(3),
+            rounds=_ROUNDS,
+            prepare=partial(_exporting, name=name),
+        )
+        for name in _WRITTEN
+    ),
+]

@@ -1,0 +1,30 @@
+"""Google's Gemini (`generateContent`): contents of parts, system text apart, the model in the URL."""
+
+from functools import partial
+
+from cardbox_cli.context.providers import parted, parted_bodies
+from cardbox_cli.context.providers.gemini import body, cards, models, requests
+from cardbox_cli.context.providers.gemini.parts import NAME, PARTING
+from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.turns import steps
+
+PROVIDER = Provider(
+    name=NAME,
+    title="Gemini",
+    sends="a generateContent body",
+    encode=partial(parted.encode, PARTING),
+    chat_original=partial(parted.chat_original, PARTING),
+    lost_in_chat=partial(parted.lost_in_chat, PARTING),
+    lost_of_chat=partial(parted.lost_of_chat, PARTING),
+    body=body.body,
+    steps=steps,
+    sent=partial(parted_bodies.sent, PARTING),
+    message_keys=("systemInstruction", "contents"),
+    cached_parameters=("toolConfig",),
+    runs_tool=requests.runs_tool,
+    models=models.MODELS,
+    temperature_at="generationConfig.temperature",
+    rules="cardbox_cli.context.providers.gemini.rules",
+    schema="cardbox_cli.context.providers.gemini",
+    files=cards.FILES,
+)

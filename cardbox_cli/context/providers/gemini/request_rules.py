@@ -1,0 +1,200 @@
+"""Rules of Gemini about parameters, tools and single contents.
+
+They look at the request as it is sent, or as it was logged; keys may be written in camelCase or snake_case.
+"""
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cardbox_cli.context.lint.parameters import Range, number_of
+from cardbox_cli.context.lint.rule import Hit, Rules
+from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.gemini.parts import KINDS, at
+
+_GENERATION = "Gemini API reference, GenerationConfig"
+_TOOLS = "Gemini API reference, Tool and FunctionDeclaration"
+_CONTENTS = "Gemini API reference, Content"
+_CACHE = "Gemini API docs, Context caching"
+
+RULES = Rules(_GENERATION)
+
+_RANGES = (
+    Range("temperature", 0, 2),
+    Range("topP", 0, 1),
+    Range("topK", 1),
+    Range("candidateCount", 1, 8),
+    Range("maxOutputTokens", 1),
+    Range("presencePenalty", -2, 2),
+    Range("frequencyPenalty", -2, 2),
+    Range("logprobs", 0, 20),
+)
+_MOST_STOPS = 5
+_SCHEMAS = ("responseSchema", "responseJsonSchema")
+_ENUM, _JSON = "text/x.enum", "application/json"
+
+
+def _camel(value: Any) -> dict[str, Any]:
+    """An object with its keys in camelCase; {} for what is none."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {_camel_key(key): each for key, each in value.items()}
+
+
+def _camel_key(key: str) -> str:
+    first, *others = key.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _generation(subject: Subject) -> dict[str, Any]:
+    return _camel(_camel(subject.beside).get("generationConfig"))
+
+
+@RULES.error("parameter-out-of-range", remedy="set another value")
+def _ranges(subject: Subject) -> Iterator[Hit]:
+    """A parameter of `generationConfig` outside of its bounds, such as a `temperature` above 2, or more than
+    5 `stopSequences`."""
+    config = _generation(subject)
+    for name, least, most in _RANGES:
+        value = number_of(config.get(name))
+        if value is not None and not least <= value <= most:
+            yield None, f"{name} is {value}, not from {least} to {most}"
+    stops = config.get("stopSequences")
+    if isinstance(stops, list) and len(stops) > _MOST_STOPS:
+        yield None, f"there are {len(stops)} stopSequences, not up to {_MOST_STOPS}"
+
+
+@RULES.error("parameter-without-other", remedy="add what it needs, or leave it out")
+def _alone(subject: Subject) -> Iterator[Hit]:
+    """`logprobs` without `responseLogprobs`, a schema of the answer without a `responseMimeType` that goes
+    with it, names of functions that may be called where the mode is neither ANY nor VALIDATED."""
+    config = _generation(subject)
+    if config.get("logprobs") is not None and not config.get("responseLogprobs"):
+        yield None, "logprobs is set, and responseLogprobs is not"
+    if any(config.get(key) for key in _SCHEMAS) and config.get("responseMimeType") not in (_JSON, _ENUM):
+        yield None, "the answer has a schema, and its responseMimeType is not application/json"
+    calling = _calling(subject)
+    if calling.get("allowedFunctionNames") and calling.get("mode") not in ("ANY", "VALIDATED"):
+        yield None, f"functions are allowed by name, and the mode is {calling.get('mode')!r}, not ANY"
+
+
+@RULES.error("parameters-exclusive", remedy="leave one of them out")
+def _exclusive(subject: Subject) -> Iterator[Hit]:
+    """`responseSchema` beside `responseJsonSchema`; a `thinkingLevel` beside a `thinkingBudget`; with
+    `cachedContent` a system instruction, tools or their choice, which stand in what is cached."""
+    config, sent = _generation(subject), _camel(subject.beside)
+    if all(config.get(key) is not None for key in _SCHEMAS):
+        yield None, "responseSchema and responseJsonSchema are both set"
+    thinking = _camel(config.get("thinkingConfig"))
+    if thinking.get("thinkingLevel") is not None and thinking.get("thinkingBudget") is not None:
+        yield None, "thinkingLevel and thinkingBudget are both set"
+    for name in ("systemInstruction", "tools", "toolConfig") if sent.get("cachedContent") else ():
+        if sent.get(name):
+            yield None, f"cachedContent and {name} are both set"
+
+
+@RULES.error("setting-repeated", source="Gemini API reference, SafetySetting", remedy="keep one of them")
+def _repeated_settings(subject: Subject) -> Iterator[Hit]:
+    """Two safety settings of one category."""
+    settings = _camel(subject.beside).get("safetySettings")
+    names = (
+        Counter(text_at(each, "category") for each in settings if isinstance(each, dict))
+        if isinstance(settings, list)
+        else Counter[str | None]()
+    )
+    for name, number in names.items():
+        if name is not None and number > 1:
+            yield None, f"there are {number} safety settings of the category {name}"
+
+
+def _calling(subject: Subject) -> dict[str, Any]:
+    return _camel(_camel(_camel(subject.beside).get("toolConfig")).get("functionCallingConfig"))
+
+
+def _declared(subject: Subject) -> list[Any]:
+    lists = [_camel(tool).get("functionDeclarations") for tool in subject.tools]
+    return [each for declared in lists if isinstance(declared, list) for each in declared]
+
+
+@RULES.error("tool-repeated", source=_TOOLS, remedy="keep one of the declarations")
+def _repeated_tools(subject: Subject) -> Iterator[Hit]:
+    """Two functions of one name."""
+    names = Counter(name for each in _declared(subject) if (name := text_at(each, "name")) is not None)
+    for name, number in names.items():
+        if number > 1:
+            yield None, f"the function {name!r} is declared {number} times"
+
+
+@RULES.error("tool-malformed", source=_TOOLS, remedy="write the parameters as an object's schema")
+def _malformed_tools(subject: Subject) -> Iterator[Hit]:
+    """A function without a name, or whose parameters are no schema of an object, or written in both ways; a
+    tool that is nothing."""
+    for number, tool in enumerate(subject.tools):
+        if tool == {}:
+            yield None, f"tool {number} is empty"
+    for each in _declared(subject):
+        declared = _camel(each)
+        name, schema = declared.get("name"), declared.get("parameters")
+        if not isinstance(name, str) or not name:
+            yield None, "a function that is declared has no name"
+        kinds = schema.get("type") if isinstance(schema, dict) else None
+        if isinstance(kinds, str) and kinds.upper() != "OBJECT":
+            yield None, f"the parameters of {name!r} are of the type {kinds!r}, not OBJECT"
+        if schema is not None and declared.get("parametersJsonSchema") is not None:
+            yield None, f"{name!r} has parameters and parametersJsonSchema"
+
+
+@RULES.error("allowed-function-unknown", source=_TOOLS, remedy="declare the function, or allow another")
+def _unknown_allowed(subject: Subject) -> Iterator[Hit]:
+    """A function that may be called by its name and is not declared."""
+    names, known = (
+        _calling(subject).get("allowedFunctionNames"),
+        {text_at(each, "name") for each in _declared(subject)},
+    )
+    for name in names if isinstance(names, list) else ():
+        if name not in known:
+            yield None, f"the function {name!r} is allowed, and not declared"
+
+
+@RULES.error(
+    "content-empty-or-mixed", source=_CONTENTS, remedy="give each part one kind, and each content one part"
+)
+def _parts(subject: Subject) -> Iterator[Hit]:
+    """As logged, a content without parts, a part of two kinds, bytes that are missing or not in base64, or
+    that have no type."""
+    for entry, content in subject.logged.messages if subject.logged is not None else ():
+        parts = content.get("parts") if isinstance(content, dict) else None
+        if parts == []:
+            yield entry, "the content has no parts"
+        for part in parts if isinstance(parts, list) else ():
+            kinds = [name for name in KINDS if at(part, name) is not None]
+            if len(kinds) > 1:
+                yield entry, f"a part is {' and '.join(kinds)} at once"
+            if (problem := _data_problem(at(part, "inlineData"))) is not None:
+                yield entry, problem
+
+
+def _data_problem(inline: Any) -> str | None:
+    if not isinstance(inline, dict):
+        return None
+    if not at(inline, "mimeType"):
+        return "bytes have no mimeType"
+    data = text_at(inline, "data") or ""
+    try:
+        # The API takes both alphabets of base64.
+        base64.b64decode(data.replace("-", "+").replace("_", "/") + "=" * (-len(data) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return "bytes are not in base64"
+    return None if data else "there are no bytes"
+
+
+@RULES.error("call-first", source="Gemini API docs, Function calling", remedy="begin with what the user said")
+def _first_call(subject: Subject) -> Iterator[Hit]:
+    """As logged, a first content of the model that calls a function: a call follows the user."""
+    for entry, content in subject.logged.messages[:1] if subject.logged is not None else ():
+        parts = content.get("parts") if text_at(content, "role") == "model" else None
+        if isinstance(parts, list) and any(at(part, "functionCall") is not None for part in parts):
+            yield entry, "a function is called before the user has said anything"

@@ -1,0 +1,244 @@
+"""Messages that are a role and a list of parts, as cards and back, exactly: what such formats share.
+
+A message becomes a card for each stretch of its parts that is of one sort: text and tool calls, a tool's
+result, a thought, parts that only this format knows. A card keeps its parts only where its fields cannot
+hold them (`context/sources`). What the parts mean stands in the format's own folder, as a value of `Parting`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import OF_ONE_FORMAT, NoMessage, never_a_message, standard_body
+from cardbox_cli.context.parts import is_text, kind, text_part
+from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
+from cardbox_cli.context.providers.data_urls import file_of
+from cardbox_cli.context.providers.provider import AnyCard, Body
+from cardbox_cli.context.providers.turns import role_of
+from cardbox_cli.context.sources import imported_card, keep, same_json
+from cardbox_cli.context.tool_calls import are_functions
+from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.content import ToolResultContent
+
+Part = Any
+# The type of the cards that a stretch of text makes.
+_TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, "system": RENDERED_PROMPT}
+_SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+
+
+class Answered(NamedTuple):
+    """The call that a tool's result answers: its id, "" where the part has none, and the tool's name."""
+
+    id: str
+    name: str = ""
+
+
+class Parting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the parts of a format mean. `name` is the format's, `title` the provider's in sentences.
+
+    `is_thought` tells the parts that hold thinking, `is_plain` those that are what an assistant says.
+    `words` is the text of a part as a reader wants it, "" for none. `call` is the tool call in the chat form
+    that a part is, its id "" where it has none, `answered` the call that a part is the result of; both are
+    None for any other. `files` are the content parts in the chat form that a part with files is.
+    `make` gives the parts of a message in the chat form, which may be the result of a tool that failed; what
+    it cannot say becomes text. `has_custom_calls`: a call of a custom tool is more than text; `has_detail`:
+    an image says how closely to look; `names_results`: a result names its tool.
+
+    `lost` says what the chat form leaves out of a part that is neither thinking nor known here alone.
+    """
+
+    name: str
+    title: str
+    is_thought: Callable[[Part], bool]
+    is_plain: Callable[[Part], bool]
+    words: Callable[[Part], str]
+    call: Callable[[Part], dict[str, Any] | None]
+    answered: Callable[[Part], Answered | None]
+    files: Callable[[Part], list[dict[str, Any]]]
+    make: Callable[[Body, bool], list[Part]]
+    has_custom_calls: bool = False
+    has_detail: bool = False
+    names_results: bool = False
+    lost: Callable[[Part], Iterable[str]] = lambda _: ()
+
+
+# --- from messages to cards
+
+
+class _Sorted(NamedTuple):
+    """A part, the type of the card that it makes, and the call that it is or answers."""
+
+    sort: str
+    part: Part
+    call: dict[str, Any] | None = None
+    answers: str | None = None
+
+
+def draft_parts(parting: Parting, role: str, parts: Sequence[Part]) -> list[CardDraft]:
+    """The cards that hold a message's parts, one at least."""
+    if not parts:
+        return [imported_card(_TYPES[role], "", role=role)]
+    return [_stretch_card(parting, role, run) for run in _stretches(_sorted(parting, role, parts))]
+
+
+def _sorted(parting: Parting, role: str, parts: Sequence[Part]) -> Iterator[_Sorted]:
+    """The parts by their sorts. A call without an id gets the tool's name for one, and so does its result.
+
+    The nearest call of that name is the one that is answered; of two in one message each has its own.
+    """
+    times: Counter[str] = Counter()
+
+    def identified(call_id: str, name: str) -> str:
+        if call_id:
+            return call_id
+        times[name] += 1
+        return name if times[name] == 1 else f"{name}_{times[name]}"
+
+    for part in parts:
+        call = parting.call(part) if role == "assistant" else None
+        answered = parting.answered(part) if role == "user" else None
+        if call is not None:
+            name = call.get("function", {}).get("name", "")
+            yield _Sorted(THOUGHT, part, call={**call, "id": identified(call["id"], name)})
+        elif answered is not None:
+            yield _Sorted(TOOL_RESULT, part, answers=identified(*answered))
+        elif role != "assistant" or parting.is_plain(part):
+            yield _Sorted(_TYPES[role], part)
+        else:
+            yield _Sorted(REASONING if parting.is_thought(part) else ASIDE, part)
+
+
+def _stretches(parts: Iterable[_Sorted]) -> Iterator[list[_Sorted]]:
+    """The parts in order by stretches of one sort; a result and a thought are cards of their own."""
+    for sort, run in groupby(parts, key=lambda each: each.sort):
+        if sort in (TOOL_RESULT, REASONING):
+            yield from ([each] for each in run)
+        else:
+            yield list(run)
+
+
+def _stretch_card(parting: Parting, role: str, run: Sequence[_Sorted]) -> CardDraft:
+    first, parts = run[0], [each.part for each in run]
+    text = "\n".join(filter(None, (parting.words(each.part) for each in run if each.call is None)))
+    card = imported_card(
+        first.sort,
+        text,
+        role="tool" if first.sort == TOOL_RESULT else role,
+        tool_calls=[each.call for each in run if each.call is not None] or None,
+        tool_call_id=first.answers or None,
+    )
+    is_held = same_json(standard_parts(parting, card), parts)
+    return card if is_held else keep(card, parting.name, source_blocks=parts)
+
+
+# --- from cards to messages
+
+
+def own_parts(parting: Parting, card: AnyCard) -> list[Part] | None:
+    """The parts that a card keeps of a message in this format; None where it keeps none."""
+    parts = card.metadata.get(sources.BLOCKS)
+    is_own = card.metadata.get(sources.FORMAT) == parting.name
+    return parts if is_own and isinstance(parts, list) else None
+
+
+def standard_parts(parting: Parting, card: AnyCard) -> list[Part]:
+    """The parts that a card's own fields make."""
+    if card.type in OF_ONE_FORMAT:
+        return []
+    return parting.make(chat_body(card), failed(card))
+
+
+def failed(card: AnyCard) -> bool:
+    """Whether it is the result of a tool that failed."""
+    return isinstance(card.content, ToolResultContent) and card.content.status != "success"
+
+
+def parts_of(parting: Parting, card: AnyCard) -> list[Part]:
+    """What a card is as parts of a message: those that it keeps, or what its fields make."""
+    own = own_parts(parting, card)
+    return standard_parts(parting, card) if own is None else own
+
+
+def encode(parting: Parting, card: Card) -> Body | NoMessage:
+    """The role and the parts that `card` is, or the reason why it is none."""
+    nothing = never_a_message(card)
+    if nothing is not None:
+        return nothing
+    parts = parts_of(parting, card)
+    if not parts:
+        return NoMessage(f"nothing that {parting.title} would take: empty, or of another format alone")
+    return {"role": role_of(card), "content": parts}
+
+
+def chat_original(parting: Parting, card: AnyCard) -> Body | None:
+    """The chat message of a card that keeps parts of this format; None for another."""
+    parts = own_parts(parting, card)
+    if parts is None:
+        return None
+    body = standard_body(card)
+    files = [parting.files(part) for part in parts]
+    if body["role"] != "user" or not any(files):
+        return body
+    made = [
+        each
+        for found, part in zip(files, parts, strict=True)
+        for each in found or [text_part(words) for words in [parting.words(part)] if words]
+    ]
+    return {**body, "content": made}
+
+
+# --- what is lost on the way
+
+
+def lost_in_chat(parting: Parting, card: Card) -> Iterator[str]:
+    """What the chat form leaves out of a card that keeps parts of this format."""
+    parts = own_parts(parting, card)
+    if parts is None:
+        return
+    if card.type == REASONING:
+        yield "thinking is left out"
+    elif card.type == ASIDE:
+        yield f"parts that only {parting.title} knows are left out"
+    else:
+        for part in parts:
+            yield from parting.lost(part)
+
+
+def lost_of_chat(parting: Parting, card: Card) -> Iterator[str]:
+    """What this format leaves out of a card in the chat form."""
+    if own_parts(parting, card) is not None or card.type in OF_ONE_FORMAT:
+        return  # sent as it came, or in no chat form
+    body = chat_body(card)
+    is_result = body["role"] in ("tool", "function")
+    # cbx itself names the tools of all results, which their calls do, too.
+    is_said = parting.names_results or not (sources.is_named_result(card) and card.tool_call_id)
+    for key, value in body.items():
+        if key in ("refusal", "function_call") and value:
+            yield f"{key!r} is sent as text"
+        elif value and key not in _SENT_KEYS and not (key == "name" and is_result and is_said):
+            yield f"the message's {key!r} is not sent"
+    if not parting.has_custom_calls and not are_functions(body.get("tool_calls")):
+        yield "a tool call that is no function's is sent as text"
+    content = body.get("content")
+    for part in content if isinstance(content, list) else []:
+        yield from _lost_of_part(parting, body["role"], part)
+
+
+def _lost_of_part(parting: Parting, role: str, part: Any) -> Iterator[str]:
+    yield from unsent_keys(part)
+    if is_text(part):
+        return
+    made = parting.make({"role": role, "content": [part]}, False)
+    if not any(map(parting.files, made)):
+        yield f"a part of type {kind(part)!r} is sent as text"
+        return
+    file = file_of(part)
+    if file is not None and file[2] is not None and file[2] not in str(made):
+        yield "the name of a file is not sent"
+    if not parting.has_detail:
+        yield from unsent_detail(part)

@@ -1,0 +1,132 @@
+"""Requests in the formats of role and parts: their messages joined, put in order and exported.
+
+Neighbours of one role are one message, in which the results of tools come first; system text stands apart.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import Message, NoMessage, never_a_message
+from cardbox_cli.context.providers.parted import Part, Parting, encode, parts_of
+from cardbox_cli.context.providers.provider import Body, SentMessage
+from cardbox_cli.context.providers.turns import gathered, placed, role_of, runs
+from cardbox_cli.context.request import Request
+from cardbox_cli.context.sources import imported_card, keep, same_json
+from cardbox_cli.model.card_types import RENDERED_PROMPT
+from cardbox_cli.model.cards import Card, CardDraft
+
+
+def in_parts(parting: Parting, messages: Iterable[Message]) -> list[Message]:
+    """The messages, layers and queries as parts too."""
+    return [_in_parts(parting, message) for message in placed(messages)]
+
+
+def _in_parts(parting: Parting, message: Message) -> Message:
+    if isinstance(message.body["content"], list):
+        return message
+    parts = parting.make({"role": message.body["role"], "content": message.body["content"]}, False)
+    return msgspec.structs.replace(message, body={**message.body, "content": parts})
+
+
+def system_parts(messages: Iterable[Message]) -> list[Part]:
+    """The parts of the system text, in its order."""
+    return [
+        part for message in messages if message.body["role"] == "system" for part in message.body["content"]
+    ]
+
+
+def merged(parting: Parting, messages: Iterable[Message]) -> Iterator[tuple[str, list[Part]]]:
+    """The role and the parts of each message as it is sent."""
+    for run in runs(message for message in messages if message.body["role"] != "system"):
+        role = run[0].body["role"]
+        parts = [part for message in run for part in message.body["content"]]
+        if role == "user" and len(run) > 1:
+            parts.sort(key=lambda part: parting.answered(part) is None)
+        if parts:
+            yield role, parts
+
+
+def sent(parting: Parting, request: Request) -> Iterator[SentMessage]:
+    """The messages as a prefix cache finds them: system text first, then the parts of the others."""
+    made = in_parts(parting, request.messages)
+    system = (place for place, message in enumerate(made) if message.body["role"] == "system")
+    for number, place in enumerate(system, 1):
+        yield SentMessage("system", number, made[place].body, [place])
+    places = (place for place, message in enumerate(made) if message.body["role"] != "system")
+    others = (message for message in made if message.body["role"] != "system")
+    for number, run in enumerate(runs(others), 1):
+        pieces = [(message.body, [next(places)]) for message in run]
+        if run[0].body["role"] == "user" and len(run) > 1:
+            pieces.sort(key=lambda piece: not any(map(parting.answered, piece[0]["content"])))
+        yield from (SentMessage("messages", number, *piece) for piece in pieces)
+
+
+# --- messages and the system prompt in files
+
+
+class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of messages in such a format: where a message has its parts, how the format names the
+    assistant's role, and what makes the value of the system key of parts."""
+
+    parting: Parting
+    parts_key: str
+    assistant: str
+    system_key: str
+    system_of: Callable[[list[Part]], Any]
+    system_parts: Callable[[Any], list[Part]]
+
+    def envelope_of(self, role: str) -> Body:
+        """What stands around the parts of a message that has nothing else."""
+        return {"role": self.assistant if role == "assistant" else role, self.parts_key: []}
+
+    def keep_around(self, message: Body, role: str, cards: list[CardDraft]) -> list[CardDraft]:
+        """The cards of a message, the first of which keeps what else than the usual stands around it."""
+        parts = message.get(self.parts_key)
+        around = {**message, self.parts_key: []} if isinstance(parts, list) else message
+        if parts and same_json(around, self.envelope_of(role)):
+            return cards
+        return [keep(cards[0], self.parting.name, source_message=around), *cards[1:]]
+
+    def draft_system(self, key: str, value: Any) -> CardDraft:
+        """The card of a system prompt beside the messages."""
+        words = (self.parting.words(part) for part in self.system_parts(value))
+        card = imported_card(RENDERED_PROMPT, "\n".join(filter(None, words)))
+        standard = parts_of(self.parting, card)
+        if standard and same_json({key: value}, {self.system_key: self.system_of(standard)}):
+            return card
+        parts = self.system_parts(value)
+        return keep(card, self.parting.name, source_message={key: value}, source_blocks=parts)
+
+    def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
+        """`changed`, with the parts of `original` as its own."""
+        return keep(changed, self.parting.name, source_blocks=parts_of(self.parting, original))
+
+    def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
+        """System text beside the messages, and these."""
+        prompts = [card for card in cards if never_a_message(card) is None and role_of(card) == "system"]
+        sent = (card for card in cards if never_a_message(card) is None and role_of(card) != "system")
+        messages = (self._message(run) for run in gathered(sent, lambda each: self._around(each) is not None))
+        return self._system(prompts), (message for message in messages if message is not None)
+
+    def _system(self, prompts: Sequence[Card]) -> Body:
+        if not prompts:
+            return {}
+        if len(prompts) == 1 and (kept := self._around(prompts[0])) is not None:
+            return kept
+        parts = [part for card in prompts for part in parts_of(self.parting, card)]
+        return {self.system_key: self.system_of(parts)} if parts else {}
+
+    def _message(self, cards: Sequence[Card]) -> Body | None:
+        parts = [part for card in cards for part in parts_of(self.parting, card)]
+        around = self._around(cards[0])
+        if around is not None:
+            return {**around, self.parts_key: parts} if around.get(self.parts_key) == [] else around
+        if isinstance(encode(self.parting, cards[0]), NoMessage) and not parts:
+            return None
+        return {**self.envelope_of(role_of(cards[0])), self.parts_key: parts}
+
+    def _around(self, card: Card) -> Body | None:
+        return sources.envelope(card, self.parting.name, sources.MESSAGE)

@@ -1,0 +1,83 @@
+"""Tool definitions, as requests store and send them: the function that one is, and whose tool it is.
+
+Pure. A request keeps tools as they were written: OpenAI's function objects, flat ones, Anthropic's with an
+`input_schema`. A provider's own tools, which it runs itself, are known to its record.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.context.request import Request
+
+_KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"})
+
+
+class Function(NamedTuple):
+    """What a tool is for a model: its name, what it does, the JSON schema of its arguments if it has one, and
+    `others`: what else stands in the definition."""
+
+    name: str
+    description: str | None
+    schema: Any
+    strict: Any
+    others: dict[str, Any]
+
+
+def function_of(tool: Mapping[str, Any]) -> Function | None:
+    """The function that a tool is; None for a tool of another sort."""
+    inner = tool.get("function")
+    is_wrapped = isinstance(inner, dict)
+    value = inner if is_wrapped and isinstance(inner, dict) else tool
+    name, sort = text_at(value, "name"), tool.get("type", "function")
+    if name is None or (sort not in ("function", "custom") if is_wrapped else not _is_flat(tool)):
+        return None
+    around = {key: each for key, each in tool.items() if is_wrapped and key not in ("type", "function")}
+    others = {key: each for key, each in value.items() if key not in (*_KEYS, "type")}
+    schema = value.get("parameters", value.get("input_schema"))
+    return Function(name, text_at(value, "description"), schema, value.get("strict"), {**others, **around})
+
+
+def _is_flat(tool: Mapping[str, Any]) -> bool:
+    return "input_schema" in tool or tool.get("type") == "function" or "parameters" in tool
+
+
+def is_custom(tool: Mapping[str, Any]) -> bool:
+    """Whether it is a tool that takes any text, which OpenAI's formats alone have."""
+    return tool.get("type") == "custom" and isinstance(tool.get("custom"), dict)
+
+
+def chat_tool(function: Function) -> dict[str, Any]:
+    """The definition as OpenAI's chat completions have it; flat, where it says more than these can."""
+    said = {"description": function.description, "parameters": function.schema, "strict": function.strict}
+    inner = {"name": function.name, **{key: value for key, value in said.items() if value is not None}}
+    if function.others:
+        return {"type": "function", **inner, **function.others}
+    return {"type": "function", "function": inner}
+
+
+def tools_for(request: Request, provider: str) -> list[dict[str, Any]]:
+    """The tools of a request that are for `provider`: all but those that only another one runs."""
+    others = [each for each in providers() if each.name != provider]
+    own = next((each for each in providers() if each.name == provider), None)
+    return [
+        tool
+        for tool in request.tools
+        if (own is not None and own.runs_tool(tool)) or not any(each.runs_tool(tool) for each in others)
+    ]
+
+
+def choice_of(value: Any) -> str | None:
+    """The name of the function that a `tool_choice` as OpenAI or Anthropic writes it wants; None for none."""
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("function")
+    return text_at(inner if isinstance(inner, dict) else value, "name")
+
+
+def choice_mode(value: Any) -> str | None:
+    """The mode that a `tool_choice` names: auto, required or none; None for another value."""
+    mode = text_at(value, "type") if isinstance(value, dict) else value
+    mode = "required" if mode == "any" else mode
+    return mode if mode in ("auto", "required", "none") else None

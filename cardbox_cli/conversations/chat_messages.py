@@ -1,0 +1,50 @@
+"""What the formats of files share that say in other words what chat messages say: reading, finding, titles.
+
+A format of them gives the chat message that one of its own is; the card is that of the chat message.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from cardbox_cli.context.providers.openai.cards import card_of_message
+from cardbox_cli.context.providers.provider import MessageShape
+from cardbox_cli.context.sources import FORMAT, MESSAGE, keep
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
+from cardbox_cli.conversations.files import MessageList, find_messages, lists_within
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.model.cards import CardDraft
+
+
+def read_lists(
+    name: str, shape: MessageShape, documents: Documents, *, at: str | None = None
+) -> Iterator[Conversation]:
+    """The conversations in a file whose messages are of a shape."""
+    for found in find_messages(documents, at, shape):
+        yield found.conversation(name, Rereadable(partial(entries_of, found)))
+
+
+def entries_of(found: MessageList) -> Iterator[FileEntry]:
+    """The messages of a list, by their numbers."""
+    for number, message in enumerate(found.messages):
+        yield FileEntry(str(number), message, f"{found.place}: message {number}")
+
+
+def marks_of(shape: MessageShape, what: Callable[[Any], str], value: Any) -> str | None:
+    """By what a value holds messages of a shape that no other format has."""
+    if shape.is_message(value):
+        return what(value)
+    found = next((messages for messages, _ in lists_within(value, (shape,)) if messages), ())
+    first = next(iter(found), None)
+    return None if first is None or not shape.is_message(first) else what(first)
+
+
+def chat_card(message: Mapping[str, Any], name: str, **kept: Any) -> CardDraft:
+    """The card of a chat message that a file of this format holds, with what else is kept of it."""
+    card = card_of_message(dict(message))
+    return keep(card, name, **kept) if kept or MESSAGE in card.metadata or FORMAT in card.metadata else card
+
+
+def no_original(changed: CardDraft, _: CardDraft) -> CardDraft:
+    """The card as it is: formats that are only read have nothing to give back."""
+    return changed

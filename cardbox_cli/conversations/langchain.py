@@ -1,0 +1,238 @@
+"""LangChain's messages as JSON: as `messages_to_dict` writes them, as `dumpd` does, and as plain fields.
+
+A message becomes the card of the chat message that it is; what its fields cannot hold is kept, so that export
+gives back the same. Cards of another origin are written as `messages_to_dict` does.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import Message, NoMessage, never_a_message
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.chat import chat_body, chat_message
+from cardbox_cli.context.providers.data_urls import data_url
+from cardbox_cli.context.providers.openai.body import joined
+from cardbox_cli.context.providers.provider import MessageShape
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.sources import LINE, keep, same_json
+from cardbox_cli.context.tool_calls import arguments_of, arguments_text
+from cardbox_cli.conversations.chat_messages import chat_card, marks_of, read_lists
+from cardbox_cli.conversations.conversation import FileEntry, Format, indented
+from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.layers import CHECKPOINT
+
+NAME = "langchain"
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_TYPES = {role: name for name, role in _ROLES.items()} | {"developer": "system"}
+# How the classes of messages are called, without the end of their names.
+_CLASSES = {
+    "Human": "human",
+    "AI": "ai",
+    "System": "system",
+    "Tool": "tool",
+    "Function": "function",
+    "Chat": "chat",
+}
+_SUFFIXES = ("MessageChunk", "Message")
+
+
+def _sort(name: str | None) -> str | None:
+    """The type of a message by what it is called: `ai`, `AIMessageChunk`; None for another name."""
+    if name in _ROLES or name == "chat":
+        return name
+    bare = next((name.removesuffix(end) for end in _SUFFIXES if name and name.endswith(end)), "")
+    return _CLASSES.get(bare)
+
+
+def _fields(message: Any) -> tuple[str, dict[str, Any]] | None:
+    """The type and the fields of a message in any of its forms; None for what is none."""
+    if not isinstance(message, dict) or "role" in message:
+        return None
+    data, kwargs = message.get("data"), message.get("kwargs")
+    if isinstance(data, dict) and "content" in data:
+        sort, fields = _sort(kind(message)), data
+    elif message.get("lc") is not None and isinstance(kwargs, dict) and "content" in kwargs:
+        path = message.get("id")
+        name = path[-1] if isinstance(path, list) and path and isinstance(path[-1], str) else None
+        sort, fields = _sort(name), kwargs
+    elif "content" in message and ("additional_kwargs" in message or kind(message) in ("human", "ai")):
+        sort, fields = _sort(kind(message)), message
+    else:
+        return None
+    return None if sort is None else (sort, fields)
+
+
+def _is_message(value: Any) -> bool:
+    return _fields(value) is not None
+
+
+_SHAPE = MessageShape("messages", _is_message, is_own=True)
+
+
+def _said(message: Any) -> str:
+    return f"a message is of LangChain's type {(_fields(message) or ('', {}))[0]!r}"
+
+
+# --- messages as cards
+
+
+def _draft(entry: FileEntry) -> list[CardDraft]:
+    found = _fields(entry.value)
+    if found is None:
+        raise InvalidConversation(
+            f"{entry.place}: this is no message of LangChain's",
+            hint="one has a type and data, or kwargs, or content and additional_kwargs",
+        )
+    chat = _chat_message(*found)
+    if chat["role"] not in _TYPES:
+        raise InvalidConversation(f"{entry.place}: LangChain's role {chat['role']!r} is unknown")
+    card = chat_card(chat, NAME)
+    is_held = same_json(_written(chat_body(card)), entry.value)
+    return [card if is_held else keep(card, NAME, source_line=entry.value)]
+
+
+def _chat_message(sort: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The chat message that a message is."""
+    role = _ROLES.get(sort) or text_at(fields, "role") or "user"
+    content = fields.get("content")
+    if isinstance(content, list):
+        content = _content(content)
+    calls = _calls(fields) if role == "assistant" else []
+    body: dict[str, Any] = {"role": role}
+    if role == "tool":
+        return {**body, "tool_call_id": text_at(fields, "tool_call_id"), "content": content, **_named(fields)}
+    if calls:
+        return {**body, "content": content or None, "tool_calls": calls}
+    return {**body, "content": content, **_named(fields)}
+
+
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"name": fields["name"]} if text_at(fields, "name") else {}
+
+
+def _content(parts: list[Any]) -> Any:
+    """Content in parts: a text where it is nothing else, without the calls, which stand beside it."""
+    made = [part for each in parts if (part := _part(each)) is not None]
+    if all(kind(part) == "text" for part in made):
+        return "\n".join(part["text"] for part in made if isinstance(part.get("text"), str))
+    return made
+
+
+def _part(part: Any) -> dict[str, Any] | None:
+    """The content part of the chat form that a part is; None for what is said beside the content."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    sort = kind(part)
+    if sort in ("tool_use", "tool_call", "tool_call_chunk", "input_json_delta", "thinking", "reasoning"):
+        return None
+    if sort == "image":
+        mime, data = text_at(part, "mime_type"), text_at(part, "base64") or text_at(part, "data")
+        address = data_url(mime, data) if mime and data else text_at(part, "url")
+        if address:
+            return {"type": "image_url", "image_url": {"url": address}}
+    if sort == "image_url" and isinstance(part.get("image_url"), str):
+        return {"type": "image_url", "image_url": {"url": part["image_url"]}}
+    return part if isinstance(part, dict) else {"type": "text", "text": str(part)}
+
+
+def _calls(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool calls of a message, those that it could not read among them."""
+    calls = []
+    for key in ("tool_calls", "invalid_tool_calls"):
+        given = fields.get(key)
+        for call in given if isinstance(given, list) else []:
+            function = {"name": text_at(call, "name") or "", "arguments": arguments_text(call.get("args"))}
+            calls.append({"id": text_at(call, "id") or "", "type": "function", "function": function})
+    return calls
+
+
+# --- cards as messages
+
+
+def _export(cards: Iterable[Card]) -> Iterator[str]:
+    """A JSON list of messages, one at a time."""
+    lead = "[\n"
+    for message in _exported(cards):
+        yield f"{lead}  {indented(message, 2)}"
+        lead = ",\n"
+    yield "[]" if lead == "[\n" else "\n]"
+
+
+def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
+    sent = (card for card in cards if never_a_message(card) is None)
+    for is_own, run in groupby(sent, key=lambda card: _own(card) is not None):
+        if is_own:
+            yield from (own for card in run if (own := _own(card)) is not None)
+        else:
+            bodies = ((sources.group(card), chat_message(card)) for card in run)
+            messages = (
+                Message(layer=CHECKPOINT, body=body, group=group)
+                for group, body in bodies
+                if not isinstance(body, NoMessage)
+            )
+            yield from map(_written, joined(messages))
+
+
+def _own(card: Card) -> dict[str, Any] | None:
+    return sources.envelope(card, NAME, LINE)
+
+
+def _written(body: dict[str, Any]) -> dict[str, Any]:
+    """A chat message as `messages_to_dict` writes it."""
+    sort = _TYPES.get(body["role"], "chat")
+    content = body.get("content")
+    data: dict[str, Any] = {
+        "content": "" if content is None else content,
+        "additional_kwargs": {
+            key: body[key] for key in ("function_call", "refusal", "audio") if body.get(key)
+        },
+        "response_metadata": {},
+        "type": sort,
+        "name": body.get("name"),
+        "id": None,
+    }
+    if sort == "ai":
+        data |= {**_called(body.get("tool_calls")), "usage_metadata": None}
+    elif sort == "tool":
+        data |= {"tool_call_id": body.get("tool_call_id") or "", "artifact": None, "status": "success"}
+    elif sort == "chat":
+        data["role"] = body["role"]
+    return {"type": sort, "data": data}
+
+
+def _called(calls: Any) -> dict[str, list[dict[str, Any]]]:
+    """The calls, those apart whose arguments are no JSON object."""
+    found: dict[str, list[dict[str, Any]]] = {"tool_calls": [], "invalid_tool_calls": []}
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            continue
+        named = {"name": text_at(function, "name") or "", "id": text_at(call, "id") or None}
+        arguments = arguments_of(function.get("arguments"))
+        if arguments is None:
+            wrong = {**named, "args": arguments_text(function.get("arguments")), "error": None}
+            found["invalid_tool_calls"].append({**wrong, "type": "invalid_tool_call"})
+        else:
+            found["tool_calls"].append({**named, "args": arguments, "type": "tool_call"})
+    return found
+
+
+FORMAT = Format(
+    name=NAME,
+    provider=DEFAULT,
+    keyspace=(NAME,),
+    marks=partial(marks_of, _SHAPE, _said),
+    fits=_is_message,
+    read=partial(read_lists, NAME, _SHAPE),
+    draft=_draft,
+    keep_original=lambda changed, original: keep(changed, NAME, source_line=_own_or_written(original)),
+    export=_export,
+)
+
+
+def _own_or_written(card: CardDraft) -> dict[str, Any]:
+    return sources.envelope(card, NAME, LINE) or _written(chat_body(card))

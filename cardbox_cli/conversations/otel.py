@@ -1,0 +1,229 @@
+"""Spans of OpenTelemetry that hold what a model was sent and what it answered. Read only.
+
+A span is a conversation: its instructions, its input and its output, as the semantic conventions for
+generative AI write them into attributes (`gen_ai.input.messages` and the like), in OTLP's JSON or as an
+object of attributes, their values as JSON or as JSON in a text.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.data_urls import data_url
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.sources import imported_card
+from cardbox_cli.context.tool_calls import arguments_text
+from cardbox_cli.conversations.chat_messages import chat_card, no_original
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
+from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import held
+from cardbox_cli.errors import InvalidConversation, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import PROFILE, REASONING, TOOLS
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.content import JsonContent, ToolContent
+
+NAME = "otel"
+_PREFIX = "gen_ai."
+_INSTRUCTIONS, _INPUT, _OUTPUT = (
+    f"{_PREFIX}{name}" for name in ("system_instructions", "input.messages", "output.messages")
+)
+_DEFINITIONS = f"{_PREFIX}tool.definitions"
+_REQUEST = f"{_PREFIX}request."
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_NAMES = {"stop_sequences": "stop", "choice.count": "n"}
+
+
+# --- spans
+
+
+def _attributes(span: Any) -> dict[str, Any]:
+    """The attributes of a span, whichever way they are written."""
+    given = span.get("attributes") if isinstance(span, dict) else None
+    if isinstance(given, list):
+        return {each["key"]: _plain(each.get("value")) for each in given if text_at(each, "key") is not None}
+    if isinstance(given, dict):
+        return given
+    is_bare = isinstance(span, dict) and any(key in span for key in (_INPUT, _OUTPUT))
+    return span if is_bare else {}
+
+
+def _plain(value: Any) -> Any:
+    """What a value of OTLP's is."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
+    [(sort, inner)] = value.items()
+    if sort == "arrayValue":
+        return [_plain(each) for each in (inner or {}).get("values", [])]
+    if sort == "kvlistValue":
+        return {each["key"]: _plain(each.get("value")) for each in (inner or {}).get("values", [])}
+    if sort == "intValue" and isinstance(inner, str):
+        return int(inner)
+    return inner
+
+
+def _spans(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """The spans in a document, with their places."""
+    if is_list(value):
+        for number, each in enumerate(value):
+            yield from _spans(each, f"{place}[{number}]")
+    elif isinstance(value, dict):
+        for key in ("resourceSpans", "scopeSpans", "spans"):
+            if is_list(value.get(key)):
+                yield from _spans(value[key], f"{place}: {key}")
+                return
+        yield place, value
+
+
+def _holds_messages(span: Any) -> bool:
+    attributes = _attributes(span)
+    return _INPUT in attributes or _OUTPUT in attributes
+
+
+def _marks(value: Any) -> str | None:
+    for _, span in _spans(value, ""):
+        if _holds_messages(span):
+            attributes = _attributes(span)
+            return f"a span has {next(key for key in (_INPUT, _OUTPUT) if key in attributes)!r}"
+    return None
+
+
+def _fits(value: Any) -> bool:
+    """Whether it is a span, or holds some: those without messages stand between the others."""
+    return any("attributes" in span for _, span in _spans(value, "") if isinstance(span, dict))
+
+
+def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+    if at is not None:
+        raise UsageError(f"--at {at}: a span has no key of messages", hint="leave --at out")
+    for place, document in documents:
+        for where, span in _spans(document, place):
+            if _holds_messages(span):
+                yield _conversation(held(span), where)
+
+
+def _conversation(span: dict[str, Any], place: str) -> Conversation:
+    attributes = _attributes(span)
+    request = _request(attributes)
+    return Conversation(
+        entries=Rereadable(partial(_entries, attributes, place)),
+        place=place,
+        own_id=text_at(attributes, f"{_PREFIX}conversation.id"),
+        title=text_at(span, "name"),
+        format=NAME,
+        beside={"model": request["llm_config"].get("model")},
+        request=FileEntry("request", request, place) if any(request.values()) else None,
+    )
+
+
+def _request(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters and the tools that a span names."""
+    names = {
+        key.removeprefix(_REQUEST): value for key, value in attributes.items() if key.startswith(_REQUEST)
+    }
+    tools = _value(attributes.get(_DEFINITIONS))
+    return {
+        "llm_config": {_NAMES.get(name, name): value for name, value in names.items()},
+        "tools": [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else [],
+    }
+
+
+def _value(value: Any) -> Any:
+    """A value, read where it is JSON in a text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return exact_json.read(value)
+    except ValueError:
+        return None
+
+
+def _entries(attributes: Mapping[str, Any], place: str) -> Iterator[FileEntry]:
+    """The instructions, and the messages that were sent and answered."""
+    instructions = _value(attributes.get(_INSTRUCTIONS))
+    if isinstance(instructions, list) and instructions:
+        yield FileEntry(_INSTRUCTIONS, {"role": "system", "parts": instructions}, f"{place}: {_INSTRUCTIONS}")
+    for key in (_INPUT, _OUTPUT):
+        if key not in attributes:
+            continue
+        messages = _value(attributes[key])
+        if not isinstance(messages, list):
+            raise InvalidConversation(f"{place}: {key} is no list of messages, as JSON or in a text")
+        for number, message in enumerate(messages):
+            yield FileEntry(f"{key}[{number}]", message, f"{place}: {key}[{number}]")
+
+
+# --- messages as cards
+
+
+def _draft(entry: FileEntry) -> list[CardDraft]:
+    message = entry.value
+    role, parts = text_at(message, "role"), message.get("parts") if isinstance(message, dict) else None
+    if role not in _ROLES or not isinstance(parts, list):
+        raise InvalidConversation(
+            f"{entry.place}: a message has parts, and a role that is known; this one has {role!r}",
+            hint=f"roles are {', '.join(_ROLES)}",
+        )
+    thoughts = [text_at(part, "content") or "" for part in parts if kind(part) == "reasoning"]
+    answers = [part for part in parts if kind(part) == "tool_call_response"]
+    said = [part for part in parts if kind(part) not in ("reasoning", "tool_call_response")]
+    cards = [imported_card(REASONING, "\n".join(thoughts))] if thoughts else []
+    cards += [chat_card(_answer(part), NAME) for part in answers]
+    if said or not cards:
+        cards.append(chat_card(_message(role, said), NAME))
+    return cards
+
+
+def _answer(part: dict[str, Any]) -> dict[str, Any]:
+    response = part.get("response", part.get("result"))
+    text = response if isinstance(response, str) else exact_json.encode(response).decode()
+    return {"role": "tool", "tool_call_id": text_at(part, "id"), "content": text}
+
+
+def _message(role: str, parts: list[Any]) -> dict[str, Any]:
+    calls = [_call(part) for part in parts if kind(part) == "tool_call"]
+    content = [_part(part) for part in parts if kind(part) != "tool_call"]
+    is_text = all(kind(part) == "text" for part in content)
+    said = "\n".join(part["text"] for part in content) if is_text else content
+    if calls and role == "assistant":
+        return {"role": role, "content": said or None, "tool_calls": calls}
+    return {"role": "user" if role == "tool" else role, "content": said}
+
+
+def _call(part: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": text_at(part, "name") or "", "arguments": arguments_text(part.get("arguments"))}
+    return {"id": text_at(part, "id") or "", "type": "function", "function": function}
+
+
+def _part(part: Any) -> dict[str, Any]:
+    """The content part of the chat form that a part is; what has none is written as JSON."""
+    sort, modality = kind(part), text_at(part, "modality")
+    if sort == "text" and text_at(part, "content") is not None:
+        return {"type": "text", "text": part["content"]}
+    if modality == "image" and sort == "blob" and text_at(part, "content") and text_at(part, "mime_type"):
+        return {"type": "image_url", "image_url": {"url": data_url(part["mime_type"], part["content"])}}
+    if modality == "image" and sort == "uri" and text_at(part, "uri"):
+        return {"type": "image_url", "image_url": {"url": part["uri"]}}
+    return {"type": "text", "text": exact_json.encode(part).decode()}
+
+
+def _draft_request(entry: FileEntry) -> list[CardDraft]:
+    config, tools = entry.value["llm_config"], entry.value["tools"]
+    cards = [imported_card(PROFILE, JsonContent({"llm_config": config}))] if config else []
+    return [*cards, *([imported_card(TOOLS, ToolContent(tools))] if tools else [])]
+
+
+FORMAT = Format(
+    name=NAME,
+    provider=DEFAULT,
+    keyspace=(NAME,),
+    marks=_marks,
+    fits=_fits,
+    read=_read,
+    draft=_draft,
+    draft_request=_draft_request,
+    keep_original=no_original,
+    export=None,
+)

@@ -1,0 +1,161 @@
+"""Which format a file is in, and by what that is known.
+
+Every value of the file is asked: one that bears the marks of another format than an earlier one makes the
+file a mixture, which is refused naming both. What marks a format has stands with the format.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.conversations.conversation import Format
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.errors import InvalidConversation
+
+
+class Recognised(NamedTuple):
+    """The format of a file, and by what it is known, None where it was named."""
+
+    format: Format
+    evidence: str | None = None
+
+
+class _Marked(NamedTuple):
+    """A value that bears a mark: where it stands, whose format it is in, and by what."""
+
+    place: str
+    format: Format
+    evidence: str
+
+
+# How many values without a mark are remembered until one has a mark: a file may have any number of them.
+_REMEMBERED = 1000
+_UNMARKED = "nothing marks another format"
+
+
+def recognise(documents: Documents, formats: Sequence[Format], default: Format) -> Recognised:
+    """The format of a file by its marks; of several formats in one value the first that is asked.
+
+    Raises InvalidConversation for a mixture, and for what cbx knows and cannot read.
+    """
+    found: _Marked | None = None
+    plain: list[tuple[str, Any]] = []
+    ask = sorted(formats, key=lambda each: not each.tells_all)
+    for place, value in documents:
+        refuse_strangers(place, value)
+        marked = _mark(place, value, ask)
+        if found is None and marked is None:
+            plain += [(place, value)] if len(plain) < _REMEMBERED else []
+        elif found is None:
+            found = marked
+        elif marked is None:
+            _check_may_be(found, place, value, formats, default)
+        elif found.format.name != marked.format.name:
+            raise _mixture(found, marked)
+    if found is None:
+        return Recognised(default, _UNMARKED)
+    for place, value in plain:
+        _check_may_be(found, place, value, formats, default)
+    line = found.place.removeprefix(documents.name).removeprefix(":")
+    return Recognised(found.format, f"line {line}: {found.evidence}" if line else found.evidence)
+
+
+def _mark(place: str, value: Any, formats: Sequence[Format]) -> _Marked | None:
+    for each in formats:
+        evidence = each.marks(value)
+        if evidence is not None:
+            return _Marked(place, each, evidence)
+    return None
+
+
+def _check_may_be(found: _Marked, place: str, value: Any, formats: Sequence[Format], default: Format) -> None:
+    """Raise InvalidConversation for a value without a mark that is in another format than what was found: it
+    does not fit there, and does elsewhere."""
+    if found.format.fits(value):
+        return
+    other = next((each for each in (default, *formats) if each.fits(value)), None)
+    if other is not None:
+        raise _mixture(found, _Marked(place, other, "by its shape"))
+
+
+def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
+    return InvalidConversation(
+        f"{one.place} is in the format {one.format.name} ({one.evidence}), {other.place} in "
+        f"{other.format.name} ({other.evidence})",
+        hint="give a file for each format; nothing was imported",
+    )
+
+
+def check_named(documents: Documents, named: Format, formats: Sequence[Format]) -> None:
+    """Raise InvalidConversation for a file that bears the marks of another format, which leave no doubt, and
+    none of the format that it is said to be in; and for one that this would mostly leave unread."""
+    others = [each for each in formats if each.tells_all and each.name != named.name]
+    is_marked, unread, total = False, 0, 0
+    for place, value in documents:
+        refuse_strangers(place, value)
+        is_marked = is_marked or named.marks(value) is not None
+        if is_marked and named.reads is None:
+            return
+        marked = None if is_marked else _mark(place, value, others)
+        if marked is not None:
+            raise InvalidConversation(
+                f"{place} is in the format {marked.format.name}, not {named.name}: {marked.evidence}",
+                hint=f"--from {marked.format.name} reads it",
+            )
+        total, unread = total + 1, unread + (named.reads is not None and not named.reads(value))
+    if unread * 2 > total:
+        raise InvalidConversation(
+            f"{documents.name}: {unread} of {total} lines say nothing in the format {named.name}",
+            hint="name the format that they are in with --from; nothing was imported",
+        )
+
+
+# --- formats that cbx knows by name alone
+
+_Line = dict[str, Any]
+
+
+def _is_pi(line: _Line) -> bool:
+    is_header = line.get("type") == "session" and "cwd" in line and "sessionId" not in line
+    return is_header or (line.get("type") == "message" and "parentId" in line and "message" in line)
+
+
+def _is_openhands(line: _Line) -> bool:
+    acts = text_at(line, "action") is not None or text_at(line, "observation") is not None
+    is_old = acts and "source" in line and ("id" in line or "timestamp" in line)
+    return is_old or ((text_at(line, "kind") or "").endswith("Event") and "source" in line)
+
+
+def _is_codex(line: _Line) -> bool:
+    sorts = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+    return line.get("type") in sorts and isinstance(line.get("payload"), dict)
+
+
+def _is_inspect(line: _Line) -> bool:
+    return isinstance(line.get("eval"), dict) and "samples" in line
+
+
+_STRANGERS: dict[str, Callable[[_Line], bool]] = {
+    "a session of pi": _is_pi,
+    "events of OpenHands": _is_openhands,
+    "a rollout of Codex CLI": _is_codex,
+    "a log of Inspect": _is_inspect,
+}
+
+
+def refuse_strangers(place: str, value: Any) -> None:
+    """Raise InvalidConversation, naming it, for what cbx knows and cannot read."""
+    for line in _objects(value):
+        for name, is_such in _STRANGERS.items():
+            if is_such(line):
+                raise InvalidConversation(
+                    f"{place}: this is {name}, which cbx does not read",
+                    hint="export it as messages of a provider, or take them out of it",
+                )
+
+
+def _objects(value: Any) -> Iterator[_Line]:
+    """The object that a value is, or the first of a list of them."""
+    first = next(iter(value), None) if isinstance(value, list) else value
+    if isinstance(first, dict):
+        yield first

@@ -1,0 +1,118 @@
+"""ShareGPT's conversations: turns of `from` and `value`, as data sets for training have them. Read only.
+
+Calls and their results have no ids there: a result belongs to the call before it.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.provider import MessageShape
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.sources import imported_card
+from cardbox_cli.context.tool_calls import arguments_text
+from cardbox_cli.conversations.chat_messages import chat_card, entries_of, marks_of, no_original
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
+from cardbox_cli.conversations.files import MessageList, find_messages
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_window import held
+from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import TOOLS
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.content import ToolContent
+
+NAME = "sharegpt"
+_ROLES = {
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "model", "bing", "bard", "claude"), "assistant"),
+    "system": "system",
+    **dict.fromkeys(("function_call", "tool_call"), "assistant"),
+    **dict.fromkeys(("observation", "tool", "function_response", "tool_response"), "tool"),
+}
+_CALLS = ("function_call", "tool_call")
+# The id of the call that a result follows: each is answered before the next one is made.
+_CALL_ID = "call"
+_SYSTEM, _TOOLS = "system", "tools"
+
+
+def _is_turn(value: Any) -> bool:
+    return text_at(value, "from") is not None and "value" in value
+
+
+_SHAPE = MessageShape("conversations", _is_turn, is_own=True)
+
+
+def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+    for found in find_messages(documents, at, _SHAPE):
+        tools = _tools_of(held(found.beside.get(_TOOLS)))
+        request = FileEntry(_TOOLS, tools, f"{found.place}: {_TOOLS}") if tools else None
+        yield found.conversation(NAME, Rereadable(partial(_entries, found)), request)
+
+
+def _entries(found: MessageList) -> Iterator[FileEntry]:
+    """The system prompt that stands beside the turns, and these."""
+    prompt = found.beside.get(_SYSTEM)
+    if isinstance(prompt, str) and prompt:
+        yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, found.place)
+    yield from entries_of(found)
+
+
+def _tools_of(value: Any) -> list[dict[str, Any]]:
+    """The tools that stand beside the turns, as JSON or as JSON in a text."""
+    try:
+        tools = exact_json.read(value) if isinstance(value, str) else value
+    except ValueError:
+        return []
+    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+
+def _draft(entry: FileEntry) -> list[CardDraft]:
+    turn = entry.value
+    if not _is_turn(turn):
+        raise InvalidConversation(f"{entry.place}: a turn of ShareGPT's has 'from' and 'value'")
+    speaker, value = turn["from"], turn["value"]
+    role = _ROLES.get(speaker.lower())
+    if role is None:
+        raise InvalidConversation(
+            f"{entry.place}: {speaker!r} is nobody who speaks in ShareGPT's conversations",
+            hint=f"speakers are {', '.join(_ROLES)}",
+        )
+    text = value if isinstance(value, str) else exact_json.encode(value).decode()
+    calls = _calls(value) if speaker.lower() in _CALLS else []
+    if calls:
+        return [chat_card({"role": role, "content": None, "tool_calls": calls}, NAME)]
+    answered = {"tool_call_id": _CALL_ID} if role == "tool" else {}
+    return [chat_card({"role": role, **answered, "content": text}, NAME)]
+
+
+def _calls(value: Any) -> list[dict[str, Any]]:
+    """The calls of a turn that makes some; none where it says no such thing."""
+    try:
+        given = exact_json.read(value) if isinstance(value, str) else value
+    except ValueError:
+        return []
+    calls = [call for call in (given if isinstance(given, list) else [given]) if text_at(call, "name")]
+    return [
+        {
+            "id": f"{_CALL_ID}_{number}" if number > 1 else _CALL_ID,
+            "type": "function",
+            "function": {"name": call["name"], "arguments": arguments_text(call.get("arguments"))},
+        }
+        for number, call in enumerate(calls, 1)
+    ]
+
+
+FORMAT = Format(
+    name=NAME,
+    provider=DEFAULT,
+    keyspace=(NAME,),
+    marks=partial(marks_of, _SHAPE, lambda _: "a message has 'from' and 'value'"),
+    fits=_is_turn,
+    read=_read,
+    draft=_draft,
+    draft_request=lambda entry: [imported_card(TOOLS, ToolContent(entry.value))],
+    keep_original=no_original,
+    export=None,
+)

@@ -1,0 +1,110 @@
+"""Files that are broken, mixed, or not what they are said to be: one line names the place, nothing is written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.conftest import Cbx
+
+USER = {"role": "user", "content": "Hi"}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}  # fmt: skip
+USES = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+CONVERSE = {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]}
+CONTENT = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+ITEM = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+LINE = {"type": "user", "sessionId": "s", "uuid": "u", "message": USER}
+HUMAN = {"type": "human", "data": {"content": "Hi"}}
+TURN = {"from": "human", "value": "Hi"}
+SPAN = {"attributes": {"gen_ai.input.messages": [{"role": "user", "parts": []}]}}
+PI = {"type": "session", "version": 3, "id": "s", "cwd": "/home/ann"}
+PI_MESSAGE = {"type": "message", "id": "a", "parentId": None, "message": USER}
+OPENHANDS = {"id": 0, "source": "agent", "action": "run", "args": {"command": "ls"}}
+OPENHANDS_V1 = {"kind": "MessageEvent", "id": "e", "source": "user", "llm_message": USER}
+CODEX = {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": ITEM}
+INSPECT = {"version": 2, "eval": {"task": "t"}, "samples": [{"messages": [USER]}]}
+
+
+def lines(*documents: Any) -> str:
+    return "".join(f"{json.dumps(each)}\n" for each in documents)
+
+
+class Case(NamedTuple):
+    """A file, what the error says behind its name, and the format that it is said to be in."""
+
+    text: str
+    says: str
+    named: str = "auto"
+
+
+CASES = {
+    # broken
+    "empty": Case("", " is empty"),
+    "blank": Case(" \n\n", " is empty"),
+    "cut": Case('{"contents": [{"role": "user", "parts": [', ":1:42: not JSON: "),
+    "cut line": Case(lines(USER) + '{"role": ', ":2:10: not JSON: "),
+    "two values": Case('{"contents": []} {}', ":1:18: not JSON: Extra data"),
+    "not UTF-8": Case("\udcff", " is not UTF-8 (byte 0)"),
+    "a number": Case("3", ": no messages found"),
+    "a text": Case('"hi"', ": no messages found"),
+    "null": Case("null", ": no messages found"),
+    "no messages": Case('{"a": [1, 2]}', ": no messages found"),
+    "many keys": Case(json.dumps({"a": [USER], "b": [USER]}), ": messages stand at several keys: a, b"),
+    "a strange role": Case(json.dumps([{"role": "narrator", "content": "x"}]), ": message 0: the role 'narrator' is none of OpenAI's"),
+    "no role": Case(json.dumps([USER, {"content": "x"}]), ": message 1: the role None is none of OpenAI's"),
+    "no object": Case(json.dumps({"messages": [USER, 5]}), ": message 1: a message must be an object, not a number"),
+    "a role of Gemini's": Case(json.dumps({"contents": [{"role": "narrator", "parts": []}]}), ": message 0: the role 'narrator' is none of Gemini's"),
+    "a content without parts": Case(json.dumps({"contents": [CONTENT, {"role": "user", "text": "Hi"}]}), ": message 1: a content is an object with a list of parts"),
+    "a role of Bedrock's": Case(json.dumps({"messages": [{"role": "tool", "content": [{"text": "x"}]}], "inferenceConfig": {}}), ": message 0: the role 'tool' is none of Bedrock's"),
+    "an item that is none": Case(json.dumps({"model": "m", "input": [ITEM, {"text": "x"}], "instructions": "x"}), ": message 1: an item has a type"),
+    "no list of items": Case(json.dumps({"input": 5}), ": no messages found", "openai-responses"),
+    "a turn that is none": Case(json.dumps({"conversations": [TURN, {"from": "gpt"}]}), ": message 1: a turn of ShareGPT's has 'from' and 'value'"),
+    "a span that is none": Case(json.dumps({"attributes": {"gen_ai.input.messages": "{"}}), ": gen_ai.input.messages is no list of messages"),
+    "a message of a span": Case(json.dumps({"attributes": {"gen_ai.input.messages": [{"role": "narrator", "parts": []}]}}), ": gen_ai.input.messages[0]: a message has parts, and a role that is known"),
+    "LangChain's that is none": Case(json.dumps([HUMAN, {"type": "robot", "data": {"content": "x"}}]), ": message 1: this is no message of LangChain's", "langchain"),
+    "NUL": Case(json.dumps({"contents": [{"role": "user", "parts": [{"text": "\0"}]}]}), ": message 0: parts[0].text: holds a NUL character"),
+    # of several formats
+    "OpenAI and Anthropic": Case(lines({"messages": [CALLS]}, {"messages": [USES]}), ":1 is in the format openai (a message has 'tool_calls'), "),
+    "Anthropic and Gemini": Case(lines({"messages": [USES]}, {"contents": [CONTENT]}), ":1 is in the format anthropic (a block is of type 'tool_use'), "),
+    "messages of both": Case(lines(USER, CALLS, USES), ":2 is in the format openai (a message has 'tool_calls'), "),
+    "Gemini and plain": Case(lines({"contents": [CONTENT]}, {"messages": [USER]}), ":1 is in the format gemini (a message has 'parts'), "),
+    "plain and Claude Code": Case(lines(USER, LINE), ":2 is in the format claude-code (a line has a type and 'sessionId'), "),
+    "Claude Code and plain": Case(lines(LINE, USER), ":1 is in the format claude-code (a line has a type and 'sessionId'), "),
+    "Responses and Bedrock": Case(lines({"input": [ITEM]}, {"messages": [CONVERSE]}), ":1 is in the format openai-responses (an item is of type 'function_call'), "),
+    "LangChain and ShareGPT": Case(lines([HUMAN], {"conversations": [TURN]}), ":1 is in the format langchain (a message is of LangChain's type 'human'), "),
+    "spans and messages": Case(lines(SPAN, {"messages": [CALLS]}), ":1 is in the format otel (a span has 'gen_ai.input.messages'), "),
+    # said to be in another format
+    "Gemini as OpenAI's": Case(json.dumps({"contents": [CONTENT]}), " is in the format gemini, not openai: a message has 'parts'", "openai"),
+    "Bedrock as Anthropic's": Case(json.dumps({"messages": [CONVERSE]}), " is in the format bedrock-converse, not anthropic: a block has 'toolUse' and no 'type'", "anthropic"),
+    "Responses as OpenAI's": Case(json.dumps({"input": [ITEM]}), " is in the format openai-responses, not openai: an item is of type 'function_call'", "openai"),
+    "chat as Gemini's": Case(json.dumps({"messages": [USER]}), ": no messages found", "gemini"),
+    "chat as Responses": Case(json.dumps({"messages": [CALLS]}), ": no messages found", "openai-responses"),
+    "events as Claude Code's": Case(lines(*({"type": "tick", "n": n} for n in range(9))), ": 9 of 9 lines say nothing in the format claude-code", "claude-code"),
+    "mostly events": Case(lines(LINE, *({"type": "tick"} for _ in "abc")), ": 3 of 4 lines say nothing in the format claude-code", "claude-code"),
+    # what cbx knows by name alone
+    "pi": Case(lines(PI, PI_MESSAGE), ":1: this is a session of pi, which cbx does not read"),
+    "pi as Claude Code's": Case(lines(PI, PI_MESSAGE), ":1: this is a session of pi, which cbx does not read", "claude-code"),
+    "OpenHands": Case(lines(OPENHANDS), ": this is events of OpenHands, which cbx does not read"),
+    "OpenHands' list": Case(json.dumps([OPENHANDS, OPENHANDS]), ": this is events of OpenHands, which cbx does not read"),
+    "OpenHands of today": Case(lines(OPENHANDS_V1, OPENHANDS_V1), ":1: this is events of OpenHands, which cbx does not read"),
+    "Codex": Case(lines(CODEX, CODEX), ":1: this is a rollout of Codex CLI, which cbx does not read"),
+    "Inspect": Case(json.dumps(INSPECT), ": this is a log of Inspect, which cbx does not read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_refused_in_one_line_and_nothing_is_written(
+    cbx: Cbx, tmp_path: Path, row_counts: Callable[[], dict[str, int]], name: str
+) -> None:
+    case = CASES[name]
+    file = tmp_path / "file.jsonl"
+    file.write_bytes(case.text.encode("utf-8", "surrogateescape"))
+    before = row_counts()
+    result = cbx("card", "import", str(file), "--from", case.named)
+    first, *others = result.err.splitlines()
+    assert (result.code, result.out) == (4, "")
+    assert first.startswith(f"error: {file}{case.says}")
+    assert [line.split(":")[0] for line in others] in ([], ["hint"])
+    assert row_counts() == before
