@@ -111,6 +111,10 @@ class SchemaMissing(DatabaseUnavailable, code="schema-missing"):
     """The database lacks tables that this command needs."""
 
 
+class MissingRight(DatabaseUnavailable, code="missing-right"):
+    """The database's role may not do what this command needs."""
+
+
 class SchemaTooNew(DatabaseUnavailable, code="schema-too-new"):
     """The database was upgraded by a newer cbx."""
 

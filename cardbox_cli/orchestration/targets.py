@@ -4,11 +4,12 @@ Reads and decides; the fresh agents are made by `delegation.py` once all targets
 """
 
 import re
+from functools import cached_property
 
 import msgspec
 import uuid6
 
-from cardbox_cli.errors import NotFound
+from cardbox_cli.errors import BadRequest, NotFound
 from cardbox_cli.execution.dispatch.caller import Caller
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.handwritten.tasks import Strategy, Task
@@ -46,7 +47,8 @@ class Targets:
         self._named: dict[str, ProfileEntry] = {}
 
     def of(self, task: Task) -> Target:
-        """The target of a task. Raises NotFound for one that is not there, or has nothing to be cloned."""
+        """The target of a task. Raises NotFound for one that is not there, or has nothing to be cloned, and
+        BadRequest for an agent that waits for the end of this very task."""
         match task.target_strategy:
             case "new":
                 return self._new(task.target_ref)
@@ -66,6 +68,13 @@ class Targets:
         return Target(strategy="new", agent=agent, profile=profile, is_new=True)
 
     def _reused(self, places: Places) -> Target:
+        agent_id = places.agent.agent_id
+        if agent_id in self._waiting:
+            raise BadRequest(
+                f"agent {agent_id!r} would wait for itself: its turn {self._waiting[agent_id]} goes on"
+                " when this task has ended, which begins when that turn has ended",
+                hint="the strategy clone makes another agent of it",
+            )
         return Target(
             strategy="reuse",
             agent=places.agent,
@@ -73,6 +82,23 @@ class Targets:
             is_new=False,
             output_box_id=places.output,
         )
+
+    @cached_property
+    def _waiting(self) -> dict[str, str]:
+        """The turns that go on when the tasks have ended, by their agents: the caller's where it waits, that
+        which waits for the end of the caller's, and so on."""
+        found: dict[str, str] = {}
+        parent = self._caller.parent
+        if parent is None or parent.tool_call_id is None:
+            return found
+        turn_id: str | None = parent.agent_turn_id
+        while turn_id is not None and (head := self._runtime.turns.head_of(turn_id)) is not None:
+            if head.agent_id in found:
+                break
+            found[head.agent_id] = turn_id
+            edge = self._runtime.turns.enqueue_edge(turn_id)
+            turn_id = edge.source_agent_turn_id if edge is not None and edge.awaiting_call else None
+        return found
 
     def _cloned(self, places: Places) -> Target:
         source = places.agent

@@ -29,7 +29,7 @@ class TestWhatIsOffered:
         assert list(offered("cbx ")) == list(root().entries)
 
     def test_verbs(self, offered: Offered) -> None:
-        assert list(offered("cbx box re")) == ["replace"]
+        assert list(offered("cbx box re")) == ["replace", "repair"]
         assert "verify" in offered("cbx -p other box ")
 
     def test_options(self, offered: Offered) -> None:
@@ -41,7 +41,8 @@ class TestWhatIsOffered:
         [
             ("cbx -o j", ["json", "jsonl"]),
             ("cbx box list --output y", ["yaml"]),
-            ("cbx render --format ", ["openai", "anthropic", "text"]),
+            ("cbx worker run --format a", ["anthropic"]),
+            ("cbx render --format o", ["openai", "openai-responses"]),
             ("cbx card import --from a", ["anthropic", "auto"]),
             ("cbx card add --type sys.p", ["sys.profile"]),
             ("cbx completion ", ["bash", "zsh", "fish"]),
@@ -163,7 +164,7 @@ class TestWhatIsOffered:
             ),
             *("M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]"),
             *("C[:desc]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),
-            *("JSON", "[CONTEXT]", "[NAME]", "[TEXT|@FILE]", "[KEY] TEXT"),
+            *("JSON", "STEP", "[CONTEXT]", "[NAME]", "[TEXT|@FILE]", "[KEY] TEXT"),
         }
         unknown = {
             (path, parameter.metavar)
@@ -202,7 +203,7 @@ class TestWhatItCosts:
     @pytest.mark.parametrize("command", COMMANDS)
     def test_verbs_and_options_need_no_database_driver(self, shell: Shell, command: str) -> None:
         # What follows these at once is a turn or a profile, which only the database knows.
-        for end in ("-",) if command in ("why", "launch", "ask") else ("", "-"):
+        for end in ("-",) if command in ("why", "launch", "ask", "cost") else ("", "-"):
             code = f"os.environ['_CBX_LINE'] = 'cbx {command} {end}'; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
             assert set(self.imported(shell, code).split()[1:]) <= {"msgspec"}
 
@@ -294,7 +295,7 @@ class TestTheScripts:
         bash.type("\x15")
         self.until(bash, "cbx --project=p box show \t\t", rf"{two} +{one}")
         bash.type("\x15")
-        self.until(bash, "cbx render --format=o\t", r"--format=openai $")
+        self.until(bash, "cbx render --format=a\t", r"--format=anthropic $")
         bash.type("\x15")
         (shell.folder / "a chat.json").touch()
         self.until(bash, "cbx card import a\t", r"import a\\ chat\.json $")
@@ -319,7 +320,7 @@ class TestTheScripts:
         zsh.type("\x15")
         self.until(zsh, "cbx box show \t", rf"{two} +-- second title *\n{one} +-- first: a title")
         zsh.type("\x15")
-        self.until(zsh, "cbx render --format=o\t", r"--format=openai $")
+        self.until(zsh, "cbx render --format=a\t", r"--format=anthropic $")
         zsh.type("\x15")
         (shell.folder / "a chat.json").touch()
         self.until(zsh, "cbx card import a\t", r"import a\\ chat\.json $")
@@ -353,6 +354,9 @@ class TestTheScripts:
             "completion": "Print the script that completes cbx in your shell."
         }
         assert self.fish(shell, "A=1 cbx -p p box show ") == {two: "second title", one: "first: a title"}
-        assert set(self.fish(shell, "cbx render --format=o")) == {"--format=openai"}
+        assert set(self.fish(shell, "cbx render --format=o")) == {
+            "--format=openai",
+            "--format=openai-responses",
+        }
         assert "a chat.json" in self.fish(shell, "cbx card import a")
         assert "review" in self.fish(shell, "cbx pack -H rev")

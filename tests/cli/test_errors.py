@@ -103,6 +103,17 @@ def a_newer_schema(stage: Stage) -> dict[str, str]:
     return {}
 
 
+def a_closed_table(stage: Stage) -> dict[str, str]:
+    stage.connection.execute(
+        "CREATE FUNCTION close() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE insufficient_privilege USING MESSAGE = 'boxes are closed'; END $$"
+    )
+    stage.connection.execute(
+        "CREATE TRIGGER close BEFORE INSERT ON public.card_boxes FOR EACH ROW EXECUTE FUNCTION close()"
+    )
+    return {}
+
+
 def a_trigger_of_the_administrator(stage: Stage) -> dict[str, str]:
     stage.connection.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
@@ -315,6 +326,15 @@ TABLE = [
         "schema-missing",
         "the database has no table public.cards",
         "`cbx db init` makes the tables of cbx",
+    ),
+    Row(
+        errors.MissingRight,
+        a_closed_table,
+        ("box", "create"),
+        7,
+        "missing-right",
+        "the database role may not do this: boxes are closed",
+        "GRANT it, or use another role",
     ),
     Row(
         errors.SchemaTooNew,

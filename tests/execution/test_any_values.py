@@ -99,6 +99,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "integer": st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)]),
     "boolean": st.booleans(),
     "uuid": st.sampled_from(BOXES),
+    "ARRAY": st.lists(st.sampled_from(NONSENSE), max_size=3),
     "jsonb": (st.sampled_from(DOCUMENTS) | jsonb_values.values).map(jsonb),
 }
 COLUMNS = "SELECT column_name, data_type, is_nullable = 'YES' FROM information_schema.columns"
@@ -127,6 +128,11 @@ READING = [
     ["project", "list"],
     ["project", "show"],
     ["tool", "list"],
+    ["batch", "list"],
+    ["chat", "list"],
+    ["chat", "show", "chat-1"],
+    ["chat", "why", "chat-1"],
+    ["cost", TURNS[0]],
 ]
 
 

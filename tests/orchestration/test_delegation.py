@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cardbox_cli.errors import BadRequest, NotAccepted, NotAllowed, NotFound
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn, named_caller
@@ -212,3 +213,31 @@ def test_what_is_not_accepted_leaves_nothing(
         delegate()
     assert caught.value.details["error_code"] == "protocol_violation"
     assert row_counts() == before
+
+
+def test_an_agent_that_waits_for_the_end_of_a_task_does_not_get_it(
+    runtime: Runtime, asking: Caller, ask: Ask, row_counts: Callable[[], dict[str, int]]
+) -> None:
+    assert asking.parent is not None
+    own_turn = asking.parent.agent_turn_id
+    waiting = replace(asking, parent=replace(asking.parent, tool_call_id="tc_root"))
+    below = ask("scribe", source_agent_id="lead", parent=waiting.parent).agent_turn_id or ""
+    before = row_counts()
+    for caller in (
+        waiting,
+        replace(calling_turn(runtime, below, tool_call_id="tc_below"), profile=asking.profile),
+    ):
+        with pytest.raises(BadRequest) as caught:
+            prepare(runtime, caller, [task("reuse", "lead")], tool_suffix="fork_join", within=("tasks",))
+        assert caught.value.message == (
+            f"fork_join: tasks[0].target_ref: agent 'lead' would wait for itself: its turn {own_turn} goes on"
+            " when this task has ended, which begins when that turn has ended"
+        )
+    assert row_counts() == before
+
+
+def test_who_does_not_wait_may_give_itself_its_next_task(runtime: Runtime, asking: Caller, ask: Ask) -> None:
+    assert one(runtime, asking, "reuse", "lead").agent_id == "lead"
+    below = ask("scribe", source_agent_id="lead", parent=asking.parent).agent_turn_id or ""
+    caller = replace(calling_turn(runtime, below, tool_call_id="tc_below"), profile=asking.profile)
+    assert one(runtime, caller, "reuse", "lead").agent_id == "lead"

@@ -28,7 +28,7 @@ from cardbox_cli.execution.tool_calls import (
 from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer, read_answer
 from cardbox_cli.execution.worker.commands.command import Ran
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
-from cardbox_cli.execution.worker.ledger import BegunStep, RunState
+from cardbox_cli.execution.worker.ledger import BegunStep, RunState, hold_call_ids
 from cardbox_cli.execution.worker.logs import keep_log
 from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.steps import compose_step, keep_request
@@ -141,6 +141,8 @@ class ChatLedger:
         room = _room(runtime)
         with runtime.transaction():
             room.chats.hold(self._fence)
+            box = room.boxes.lock(rounds.run_at(room, self._fence).output_box_id)
+            hold_call_ids(runtime, answer.cards, box.card_ids)
             self._append(room, answer.cards)
             calls = pending_calls(answer.cards)
             room.runs.move_step(

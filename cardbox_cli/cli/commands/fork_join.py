@@ -13,6 +13,7 @@ from cardbox_cli.cli.parameters.types import FILE, Seconds
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.batches import await_batch, print_batch, print_plan
+from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
@@ -69,7 +70,7 @@ def command(
         if dry_run:
             print_plan(asked, created.batch)
         elif wait:
-            announce(f"batch {created.batch.batch_id}: {created.batch.task_count} tasks")
+            announce(f"batch {created.batch.batch_id}: {count(created.batch.task_count, 'task')}")
             await_batch(run, created.batch.batch_id, timeout=timeout, joined=join_box)
         else:
             _print(run, created)

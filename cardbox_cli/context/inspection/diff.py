@@ -15,6 +15,7 @@ from cardbox_cli.context.composer import with_layers
 from cardbox_cli.context.inspection.explain import Explanation, MessageLine, ToolLine, explain
 from cardbox_cli.context.providers.provider import Provider, SentMessage
 from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.providers.tools import tools_for
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
 
@@ -176,15 +177,23 @@ def _pieces(request: Request, account: Explanation, provider: Provider) -> Itera
     """All that is sent, in the order of the cache; parameters that it does not depend on come last."""
     body, before = provider.body(request), provider.cached_parameters
     yield _compared("model", _MODEL, body.get("model"))
-    for number, (tool, line) in enumerate(zip(body.get("tools", ()), account.tools, strict=True), 1):
+    tools, besides = provider.split_tools(body)
+    for number, (tool, line) in enumerate(
+        zip(tools, _sent_tools(request, account, provider), strict=True), 1
+    ):
         yield _compared("tools", _TOOLS, tool, number, [line])
     sent = list(provider.sent(request))
     lost = request.lost_layers
     yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
-    yield from (_compared(name, _CHOICES, body.get(name)) for name in before)
+    yield from (_compared(name, _CHOICES, besides.get(name)) for name in before)
     yield from (_message(each, _MESSAGES, account, lost) for each in sent if each.section == "messages")
-    rest = sorted(body.keys() - {"model", "tools", *before, *provider.message_keys})
-    yield from (_compared(name, _REST, body[name]) for name in rest)
+    rest = sorted(besides.keys() - {"model", *before, *provider.message_keys})
+    yield from (_compared(name, _REST, besides[name]) for name in rest)
+
+
+def _sent_tools(request: Request, account: Explanation, provider: Provider) -> list[ToolLine]:
+    sent = tools_for(request, provider.name)
+    return [line for tool, line in zip(request.tools, account.tools, strict=True) if tool in sent]
 
 
 def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _Compared:

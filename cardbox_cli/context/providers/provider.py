@@ -76,6 +76,11 @@ def plain_request(beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[
     return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
 
 
+def plain_tools(body: Body) -> tuple[list[Any], Body]:
+    """The tools of a body that has them as a list of their own, and the body without them."""
+    return body.get("tools", []), {key: value for key, value in body.items() if key != "tools"}
+
+
 class MessageShape(msgspec.Struct, frozen=True):
     """How a provider's messages are told from other values: the key that they stand at in a request, and what
     one of them is like.
@@ -168,7 +173,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     conversation that messages belong to, which calls and results must be neighbours in; -1 for one that is in
     none. `sent` lists the messages of a request as a prefix cache finds them; `message_keys` are the keys of
     the body that hold them, the list last, `cached_parameters` those that stand before them in the cache.
-    `runs_tool` tells the tools that the provider runs itself, or alone knows.
+    `split_tools` gives the tools of a body, one for each of the request that is sent, and the body without
+    them. `runs_tool` tells the tools that the provider runs itself, or alone knows.
 
     `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
     request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
@@ -192,6 +198,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     sent: Callable[[Request], Iterable[SentMessage]]
     message_keys: Sequence[str] = ("system", "messages")
     cached_parameters: Sequence[str] = ()
+    split_tools: Callable[[Body], tuple[list[Any], Body]] = plain_tools
     runs_tool: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
     models: Models

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cardbox_cli.errors import CbxError, DatabaseUnavailable, LeaseLost, StaleEpoch
+from cardbox_cli.errors import (
+    CbxError,
+    DatabaseUnavailable,
+    LeaseLost,
+    MissingRight,
+    SchemaMissing,
+    StaleEpoch,
+)
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
 from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.handlers import Awaiting, Ending, find_handler
@@ -94,6 +101,9 @@ def _answer(
                 return _ending(call, turn, answer)
             exact_json.check_storable(answer, "the result")
             return [result_card(call, author_of(turn), result=answer)]
+    except (SchemaMissing, MissingRight) as exc:
+        # The database is there and has no place for it: trying again would not help.
+        return [_failed(call, turn, exc.code.replace("-", "_"), exc.message)]
     except (DatabaseUnavailable, StaleEpoch, LeaseLost):
         raise
     except CbxError as exc:

@@ -4,7 +4,7 @@ The loop knows no table and no fence; a ledger knows no command. Each method is 
 tried again, and raises StaleEpoch once the run has lost what it runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from cardbox_cli.execution.queue import must_end_with
 from cardbox_cli.execution.requests.request import TurnRequest, present_cards
 from cardbox_cli.execution.requests.source import TurnContext
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import Author, ToolCall, pending_calls
+from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, pending_calls
 from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer
 from cardbox_cli.execution.worker.commands.command import Ran
 from cardbox_cli.model.cards import CardDraft
@@ -55,6 +55,21 @@ class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
     written: int
 
 
+class CallIdTaken(Exception):
+    """An id that an answer's calls would have has been taken since it was read: it is to be read again."""
+
+
+def hold_call_ids(runtime: Runtime, cards: Sequence[CardDraft], stored: Collection[str]) -> None:
+    """Hold the ids of the calls that these cards make until the end of the caller's transaction.
+
+    A call's result finds it by its id, so that no other may have it. Raises CallIdTaken where the project has
+    one by now; cards among those `stored`, whose ids these are, are stored a second time.
+    """
+    ids = [call.tool_call_id for card in cards for call in calls_of(card) if card.card_id not in stored]
+    if ids and runtime.turns.lock_tool_call_ids(ids):
+        raise CallIdTaken(", ".join(ids))
+
+
 _State = TypeVar("_State", bound=RunState)
 
 
@@ -88,7 +103,7 @@ class Ledger(Protocol[_State]):
     def store_answer(self, runtime: Runtime, state: _State, step: BegunStep, answer: Answer) -> End | None:
         """Store the answer of a step; the end, where no call is left without a result.
 
-        Raises CardConflict for a card whose id is taken.
+        Raises CardConflict for a card whose id is taken, CallIdTaken for a call's.
         """
 
     def answers(self, call: ToolCall) -> bool:

@@ -24,7 +24,7 @@ from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
 from cardbox_cli.execution.worker.handler_calls import ending_beside, not_alone
-from cardbox_cli.execution.worker.ledger import Ledger, RunState
+from cardbox_cli.execution.worker.ledger import BegunStep, CallIdTaken, Ledger, RunState
 from cardbox_cli.execution.worker.logs import bytes_to_read, without_secrets
 from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.results import result_of
@@ -186,18 +186,24 @@ class Run(Generic[_State]):
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
             raise _Failed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
-        rules = program.answer_rules
+        end = self._store_answer(turn, step, ran)
+        self._steps += 1
+        return self._ended(end)
+
+    def _store_answer(self, turn: _State, step: BegunStep, ran: Ran) -> End | None:
+        rules = self._program.answer_rules
         answer = self._attempt(
             lambda runtime: self._ledger.understand(runtime, turn, step, ran.stdout, rules)
         )
         if isinstance(answer, BadAnswer):
             raise _Failed(answer.error_code, answer.message, diagnostics(ran))
-        self._steps += 1
         try:
-            end = self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
+            return self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
+        except CallIdTaken:
+            # Another run has stored a call of the same id just now: this one gets an id of its own.
+            return self._store_answer(turn, step, ran)
         except (CardConflict, InvalidInput) as exc:
             raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", diagnostics(ran)) from exc
-        return self._ended(end)
 
     def _wanted(self, turn: _State) -> Program:
         try:

@@ -26,7 +26,7 @@ from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
 from cardbox_cli.execution.worker.answers import AUTO, Answer, AnswerRules, BadAnswer, read_answer
-from cardbox_cli.execution.worker.ledger import BegunStep, RunState
+from cardbox_cli.execution.worker.ledger import BegunStep, RunState, hold_call_ids
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
@@ -190,12 +190,13 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
     """Store the answer of a step; the end of the turn, where no call is left without a result.
 
     An answer that may not end the turn is stored as thoughts, with a card that says so to the model. Raises
-    StaleEpoch, and CardConflict for a card whose id is taken.
+    StaleEpoch, CardConflict for a card whose id is taken, and CallIdTaken for a call's.
     """
     rule = turn.end_rule(step.asked.request.tools)
     with runtime.transaction():
         head = runtime.heads.hold(turn.fence)
         own = _own_cards(runtime, turn)
+        hold_call_ids(runtime, answer.cards, {card.card_id for card in own})
         goes_on = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
         if goes_on:
             reminder = rule.reminder(runtime.project_id, _author(head, step.step_id))

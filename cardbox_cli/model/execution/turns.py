@@ -220,6 +220,17 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Any
     created_at: datetime | None
 
+    @property
+    def awaiting_call(self) -> str | None:
+        """The call that waits for the end of the turn that was asked for, or of the batch of that turn."""
+        about = self.metadata if isinstance(self.metadata, dict) else {}
+        named = [
+            each.get("tool_call_id")
+            for key in ("report_to", "batch")
+            if isinstance(each := about.get(key), dict)
+        ]
+        return next((call for call in named if isinstance(call, str)), None)
+
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What cbx keeps of a turn beside the tables of agents. `end_status` is None before the end.

@@ -89,7 +89,9 @@ class _Matrix:
             return self._asked.tasks
         values = {name: self._values(name, given) for name, given in self._asked.matrix.items()}
         self._check()
-        refuse_too_many(len(self._asked.tasks) * math.prod(map(len, values.values())), self._limit)
+        # Before they are made: a short file may ask for more than any memory holds.
+        count = math.prod(len(each) for each in values.values())
+        refuse_too_many(len(self._asked.tasks) * count, self._limit)
         combinations = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
         made = [
             self._filled(task, ("tasks", index), each)
@@ -153,7 +155,8 @@ class _Matrix:
         }
         for key in ("target_ref", "instruction"):
             if not texts[key].strip():
-                self._problem((*where, key), "is blank once its variables have their values")
+                given = ", ".join(f"{name} is {value!r}" for name, value in values.items())
+                self._problem((*where, key), f"is blank where {given}")
         return task.model_copy(update=texts)
 
     def _replaced(self, text: str, where: Where, values: Values) -> str:

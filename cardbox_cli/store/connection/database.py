@@ -17,7 +17,7 @@ from psycopg import IsolationLevel
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew, UsageError
+from cardbox_cli.errors import DatabaseUnavailable, MissingRight, SchemaMissing, SchemaTooNew, UsageError
 from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
@@ -311,7 +311,7 @@ class Database(AbstractContextManager["Database"]):
         return f"{info.host}:{info.port}/{info.dbname}"
 
     def require(self, table: str) -> None:
-        """Raise SchemaMissing unless `table` exists, DatabaseUnavailable where our role may not read it."""
+        """Raise SchemaMissing unless `table` exists, MissingRight where our role may not read it."""
         if table not in self.tables:
             self._require_grant(table)
             version = self.schema_version()
@@ -323,7 +323,7 @@ class Database(AbstractContextManager["Database"]):
     def _require_grant(self, table: str) -> None:
         if table in self.closed_tables:
             what = f"the database role {self.role!r} may not read the table {table}"
-            raise DatabaseUnavailable(what, hint=grant_of(table, self.role))
+            raise MissingRight(what, hint=grant_of(table, self.role))
 
     def forget_tables(self) -> None:
         """Look again: tables were made."""

@@ -33,7 +33,7 @@ def translate(exc: psycopg.Error) -> CbxError:
         return errors.SchemaMissing(what, hint=_SCHEMA_HINT)
     if state == "42501":
         what, hint = f"the database role may not do this: {text}", "GRANT it, or use another role"
-        return DatabaseUnavailable(what, hint=hint)
+        return errors.MissingRight(what, hint=hint)
     if state == "25006":
         hint = "write through the primary's --database-url"
         return DatabaseUnavailable("the database is read-only (a replica?)", hint=hint)

@@ -1,5 +1,7 @@
 """The names of the tables that cbx knows, by what cannot be done without them, and how they are granted."""
 
+from collections.abc import Sequence
+
 ESSENTIAL = ("public.cards", "public.card_boxes")
 """What every command needs; the tables of cbx itself add titles, profiles and provenance."""
 
@@ -45,5 +47,14 @@ KNOWN = (
 
 def grant_of(table: str, role: str) -> str:
     """The statement that lets a role read a table."""
-    quoted = '"' + role.replace('"', '""') + '"'
+    quoted = _quoted(role)
     return f"GRANT USAGE ON SCHEMA {table.split('.')[0]} TO {quoted}; GRANT SELECT ON {table} TO {quoted}"
+
+
+def write_grant_of(tables: Sequence[str], role: str) -> str:
+    """The statement that lets a role write tables that it reads."""
+    return f"GRANT SELECT, INSERT, UPDATE ON {', '.join(tables)} TO {_quoted(role)}"
+
+
+def _quoted(role: str) -> str:
+    return '"' + role.replace('"', '""') + '"'

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.errors import MissingRight
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import MIN_SHORT
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
-from cardbox_cli.store.connection.tables import BATCHES
+from cardbox_cli.store.connection.tables import BATCHES, write_grant_of
 
 # How many of what is due one look brings.
 AT_ONCE = 500
@@ -62,8 +63,12 @@ class BatchStore(ProjectStore):
     """The batches of one project."""
 
     def require(self) -> None:
-        """Raise SchemaMissing where the database has no place for batches."""
+        """Raise SchemaMissing where there is no place for batches, MissingRight where it is closed to us."""
         self._require(*BATCHES)
+        if not self.database.keeps_batches:
+            role = self.database.role
+            what = f"the database role {role!r} may not write the tables {' and '.join(BATCHES)}"
+            raise MissingRight(what, hint=write_grant_of(BATCHES, role))
 
     # --- beginning
 

@@ -193,6 +193,14 @@ class TurnStore(ProjectStore):
         """Those of these ids that cards of the project have already."""
         return set(self._column("held_tool_call_ids", tool_call_ids=list(tool_call_ids)))
 
+    def lock_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
+        """`held_tool_call_ids`, once no other transaction that locked any of them is open.
+
+        What it says holds until the end of the caller's transaction, among those who lock.
+        """
+        self._run("lock_tool_call_ids", tool_call_ids=list(tool_call_ids))
+        return self.held_tool_call_ids(tool_call_ids)
+
     def insert_edge(self, edge: Edge) -> None:
         """Write an edge; a second one of the same correlation, primitive and phase is dropped."""
         self._run("insert_edge", **{**msgspec.structs.asdict(edge), "metadata": jsonb(edge.metadata)})

@@ -44,8 +44,8 @@ json_build_object(
 
 -- name: batches_are_writable
 -- Whether this role may read and write batches.
-SELECT has_table_privilege('cbx.batches', 'SELECT') AND has_table_privilege('cbx.batches', 'UPDATE')
-    AND has_table_privilege('cbx.batch_tasks', 'SELECT') AND has_table_privilege('cbx.batch_tasks', 'UPDATE')
+SELECT bool_and(has_table_privilege(t.name, r.needed))
+FROM unnest(ARRAY['cbx.batches', 'cbx.batch_tasks']) AS t (name), unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS r (needed)
 
 -- name: projects_with_open_batches
 -- The projects where a batch runs, or something is left to do of one that has ended.

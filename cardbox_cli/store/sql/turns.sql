@@ -171,6 +171,15 @@ SELECT c.tool_call_id
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(tool_call_ids)s)
 
+-- name: lock_tool_call_ids
+-- One writer of calls of these ids at a time, until the end of the transaction; locked in one order.
+SELECT pg_advisory_xact_lock(hashtext(%(project_id)s), k.lock)
+FROM (
+    SELECT DISTINCT hashtext('call ' || g.tool_call_id) AS lock
+    FROM unnest(%(tool_call_ids)s::text[]) AS g (tool_call_id)
+    ORDER BY lock
+) AS k
+
 -- name: insert_edge
 -- Who asked whom to run, or who answered whom. One for each correlation, primitive and phase.
 INSERT INTO state.execution_edges AS e

@@ -69,7 +69,7 @@ def test_formats_that_we_do_not_know(cbx: Cbx) -> None:
     for arguments, known in (
         (("card", "import", "x", "--from", "nope"), f"{READ}, auto"),
         (("card", "export", "--box", "x", "--to", "nope"), f"{PROVIDERS}, claude-code, langchain"),
-        (("render", "--box", "x", "--format", "nope"), f"{PROVIDERS}, text"),
+        (("render", "--box", "x", "--format", "nope"), f"{PROVIDERS}, text, html"),
     ):
         result = cbx(*arguments)
         assert (result.code, result.err.splitlines()[1]) == (2, f"hint: formats are {known}")

@@ -351,7 +351,8 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         ),
         (
             ["--exec", "x", "--format", "yaml"],
-            "error: --format: unknown format 'yaml'\nhint: formats are openai, anthropic, text\n",
+            "error: --format: unknown format 'yaml'\nhint: formats are openai, anthropic, openai-responses, "
+            "gemini, bedrock-converse, text\n",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def model(children: int) -> str:
     call = {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": "", "type": "function", "function": function}],
+        "tool_calls": [{"id": "call_0", "type": "function", "function": function}],
     }
     return (
         "asked=$(cat)\ncase $asked in\n"

@@ -108,7 +108,7 @@ def test_more_tasks_than_the_limit_are_refused_before_a_file_is_read(read: Read)
         ("matrix: {2d: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "begins with no digit"),
         ("matrix: {dir: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${dri}'}]", "tasks[0].instruction: no variable 'dri' in the matrix; did you mean 'dir'?"),
         ("matrix: {d: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d.text}'}]", "'d.text' is nothing: files have .name and .text"),
-        ("matrix: {d: ['']}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d}'}]", "tasks[0].instruction: is blank once its variables have their values"),
+        ("matrix: {d: ['']}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d}'}]", "tasks[0].instruction: is blank where d is ''"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(read: Read, text: str, told: str) -> None:
@@ -128,3 +128,11 @@ def test_all_problems_are_told_at_once(read: Read, tmp_path: Path) -> None:
     lines = told.value.message.splitlines()
     assert lines[0] == "tasks.yaml: 3 problems"
     assert any("is not UTF-8 (byte 0)" in line and line.startswith("tasks.yaml:4:") for line in lines)
+
+
+def test_a_matrix_of_more_combinations_than_any_memory_holds_is_refused_at_once(read: Read) -> None:
+    values = ", ".join(map(str, range(1000)))
+    variables = "".join(f"  v{number}: [{values}]\n" for number in range(8))
+    text = f"matrix:\n{variables}tasks: [{{target_strategy: new, target_ref: c, instruction: x}}]"
+    with pytest.raises(BadRequest, match=rf"got={1000**8}, max=8"):
+        read_tasks(text, "tasks.yaml", folder=Path(), limit=8)

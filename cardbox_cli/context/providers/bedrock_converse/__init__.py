@@ -21,6 +21,7 @@ PROVIDER = Provider(
     sent=partial(parted_bodies.sent, PARTING),
     message_keys=("system", "messages"),
     cached_parameters=("toolConfig",),
+    split_tools=body.split_tools,
     runs_tool=body.runs_tool,
     models=models.MODELS,
     hottest=1,

@@ -9,7 +9,7 @@ from typing import Any
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.bedrock_converse.blocks import NAME, PARTING
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
-from cardbox_cli.context.providers.provider import Body
+from cardbox_cli.context.providers.provider import Body, plain_tools
 from cardbox_cli.context.providers.tools import (
     Function,
     chat_tool,
@@ -46,6 +46,13 @@ def body(request: Request) -> Body:
         **({"toolConfig": {"tools": tools, **_choice(request.config)}} if tools else {}),
         **same,
     }
+
+
+def split_tools(body: Body) -> tuple[list[Any], Body]:
+    """The tools of a body, and the body without them."""
+    tools, choice = plain_tools(body.get("toolConfig", {}))
+    besides = {key: value for key, value in body.items() if key != "toolConfig"}
+    return tools, {**besides, **({"toolConfig": choice} if choice else {})}
 
 
 def inference_config(config: dict[str, Any]) -> Body:

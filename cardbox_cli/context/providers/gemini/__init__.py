@@ -21,6 +21,7 @@ PROVIDER = Provider(
     sent=partial(parted_bodies.sent, PARTING),
     message_keys=("systemInstruction", "contents"),
     cached_parameters=("toolConfig",),
+    split_tools=body.split_tools,
     runs_tool=requests.runs_tool,
     models=models.MODELS,
     temperature_at="generationConfig.temperature",

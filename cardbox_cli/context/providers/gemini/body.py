@@ -13,7 +13,7 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.gemini.parts import NAME, PARTING, UNNAMED, at
 from cardbox_cli.context.providers.parted import Part
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
-from cardbox_cli.context.providers.provider import Body
+from cardbox_cli.context.providers.provider import Body, plain_tools
 from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, tools_for
 from cardbox_cli.context.request import Request
 
@@ -115,6 +115,13 @@ def _tools(tools: list[dict[str, Any]]) -> list[Body]:
         declared.append({"name": each.name, **described, **schema, **others})
     own = [tool for tool in tools if function_of(tool) is None]
     return [*([{"functionDeclarations": declared}] if declared else []), *own]
+
+
+def split_tools(body: Body) -> tuple[list[Any], Body]:
+    """The tools of a body one by one, its functions first, and the body without them."""
+    given, besides = plain_tools(body)
+    functions = [each for tool in given for each in tool.get("functionDeclarations", ())]
+    return [*functions, *(tool for tool in given if "functionDeclarations" not in tool)], besides
 
 
 def _choice(config: dict[str, Any]) -> Body | None:
