@@ -72,7 +72,7 @@ def import_conversations(
     turn: Mapping[str, str] = {},
     only: int | None = None,
 ) -> Imported:
-    """Import `conversations`, all or nothing, one entry of them in memory at a time; `only` the one of that index.
+    """Import `conversations`, all or nothing, one entry of them in memory at a time; `only` that of an index.
 
     With `remap_tool_ids` tool calls get ids that are unique in the project; export still gives the originals.
     With `replace_bad_text` NUL characters and lone surrogates, which no database can hold, become U+FFFD.

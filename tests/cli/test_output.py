@@ -397,7 +397,7 @@ class TestTables:
             **LISTS,
             ("box", "show", shop.context): [*place, "AGE", "SIZE", "TOKENS", "PREVIEW"],
             ("box", "show", shop.context, "--why"): [*place, "AGE", "SIZE", "TOKENS", "RULE", "PREVIEW"],
-            ("card", "import", "chat.json"): ["BOX", "CARDS", "NEW", "TITLE"],
+            ("card", "import", "chat.json"): ["#", "BOX", "CARDS", "NEW", "TITLE"],
             ("profile", "import", "clerk.yaml"): ["NAME", "BOX", "DONE"],
             shop.pack("--dry-run"): [*place, "TOKENS", "RULE", "PREVIEW"],
             ("render", "--box", shop.context, "--explain"): [

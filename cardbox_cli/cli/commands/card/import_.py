@@ -22,6 +22,7 @@ from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.formats import choose_format, format_named
 from cardbox_cli.conversations.json_documents import Documents
@@ -165,7 +166,8 @@ class _Import:
         """Import the whole file; its boxes. `which` of several it is, for the bar."""
         try:
             with (
-                open_file(self._file) as file,
+                open_file(self._file) as plain,
+                unzipped(plain, self._name) as file,
                 bar(f"importing {which}".strip(), os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
             ):
                 imported = self._take(Source(file, self._name, heard=heard))
