@@ -37,6 +37,9 @@ def container(
     """The format of a container: by what an object is of it, its conversations, and the cards of an entry,
     in the words of a provider. An entry without any is an event."""
 
+    def fits(value: Any) -> bool:
+        return any(text_at(each, "type") or mark(each) for each in _objects(value))
+
     def read_all(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
         if at is not None:
             raise UsageError(f"--at {at}: where messages stand in {name} is known", hint="leave --at out")
@@ -47,7 +50,8 @@ def container(
         provider=provider,
         keyspace=(name,),
         marks=lambda value: next(filter(None, map(mark, _objects(value))), None),
-        fits=lambda value: any(text_at(each, "type") or mark(each) for each in _objects(value)),
+        fits=fits,
+        reads=fits,
         read=read_all,
         draft=lambda entry: cards(entry.value) or [imported_card(SESSION_EVENT, JsonContent(entry.value))],
         draft_request=request,

@@ -24,7 +24,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 def _mark(file: dict[str, Any]) -> str | None:
     agents = file.get("agents")
-    first = next(iter(agents), None) if is_list(agents) else None
+    first = next(iter(agents), None) if agents is not None and is_list(agents) else None
     is_one = isinstance(first, dict) and "messages" in first and ("blocks" in file or "tools" in file)
     return "'agents' with messages stand beside 'blocks' or 'tools'" if is_one else None
 

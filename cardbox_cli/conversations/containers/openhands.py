@@ -81,7 +81,8 @@ def _arguments(event: dict[str, Any]) -> Any:
 
 def _of_first(event: dict[str, Any]) -> dict[str, Any] | None:
     """The chat message that an event of the first version is."""
-    arguments = event.get("args") if isinstance(event.get("args"), dict) else {}
+    found = event.get("args")
+    arguments = found if isinstance(found, dict) else {}
     action, observation = text_at(event, "action"), text_at(event, "observation")
     call = event.get("tool_call_metadata")
     call = call if isinstance(call, dict) and text_at(call, "tool_call_id") else {}

@@ -79,18 +79,19 @@ def _entries(documents: Documents, path: set[str]) -> Iterator[FileEntry]:
 
 def _cards(line: dict[str, Any]) -> list[CardDraft]:
     message = line.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    if line.get("type") != "message" or not isinstance(content, str | list):
+    if line.get("type") != "message" or not isinstance(message, dict):
         return []
+    content = message.get("content")
+    if not isinstance(content, str | list):
+        return []
+    role = text_at(message, "role")
     blocks = [] if isinstance(content, str) else [_block(part, message) for part in content]
-    if message["role"] == "toolResult" and text_at(message, "toolCallId"):
+    if role == "toolResult" and text_at(message, "toolCallId"):
         failed = message.get("isError") is True
         return message_cards(
             "user", [result_block(message["toolCallId"], blocks or content, is_error=failed)]
         )
-    return (
-        message_cards(message["role"], blocks or content) if message["role"] in ("user", "assistant") else []
-    )
+    return message_cards(role, blocks or content) if role in ("user", "assistant") else []
 
 
 def _block(part: Any, message: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,8 @@ CASES = {
     "blank": Case(" \n\n", " is empty"),
     "cut": Case('{"contents": [{"role": "user", "parts": [', ":1:42: not JSON: "),
     "cut line": Case(lines(USER) + '{"role": ', ":2:10: not JSON: "),
+    "a key twice": Case('{"messages": [{"role": "user", "content": "a", "content": "b"}]}', ":1:1: the key 'content' stands twice in an object"),
+    "a key twice in a line": Case(lines(USER) + '{"role": "user", "content": "a", "role": "user"}', ":2: the key 'role' stands twice in an object"),
     "two values": Case('{"contents": []} {}', ":1:18: not JSON: Extra data"),
     "not UTF-8": Case("\udcff", " is not UTF-8 (byte 0)"),
     "a number": Case("3", ": no messages found"),
@@ -94,7 +96,7 @@ CASES = {
     "a role of Inspect's": Case(json.dumps({**INSPECT, "samples": [{"messages": [{"role": "narrator"}]}]}), ": samples[0]: message 0: a message of Inspect's has a role, one of "),
     "a role of SWE-agent's": Case(json.dumps({"trajectory": [], "history": [{"role": "narrator"}]}), ": history[0]: a message of SWE-agent has a role, one of "),
     "a role of Letta's": Case(json.dumps({"blocks": [], "agents": [{"messages": [{"role": "narrator"}]}]}), ": agents[0]: messages[0]: a message of Letta has a role, one of "),
-    "chat as Codex's": Case(lines(CALLS), " is in the format openai, not codex: ", "codex"),
+    "chat as Codex's": Case(lines(CALLS), ": 1 of 1 lines say nothing in the format codex", "codex"),
 }  # fmt: skip
 
 
