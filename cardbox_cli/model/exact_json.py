@@ -133,7 +133,7 @@ def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# Reads as `reader` does, and raises a ValueError for an object that has one key twice, where that keeps the last.
+# Reads as `reader` does, which keeps the last of two equal keys; this raises a ValueError.
 strict_reader = json.JSONDecoder(
     parse_float=exact_number, parse_int=exact_integer, object_pairs_hook=_of_pairs
 )
@@ -141,7 +141,7 @@ Malformed = json.JSONDecodeError
 
 
 def read(text: str, decoder: json.JSONDecoder = reader) -> Any:
-    """Read with `reader`, or another. Raises Malformed, a ValueError with line and column, on malformed text."""
+    """Read with `reader`, or another. Raises Malformed, a ValueError with line and column."""
     try:
         return decoder.decode(text)
     except RecursionError:

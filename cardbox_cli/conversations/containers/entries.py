@@ -51,7 +51,7 @@ def container(
         keyspace=(name,),
         marks=lambda value: next(filter(None, map(mark, _objects(value))), None),
         fits=fits,
-        reads=fits,
+        reads=lambda value: value == [] or fits(value),
         read=read_all,
         draft=lambda entry: cards(entry.value) or [imported_card(SESSION_EVENT, JsonContent(entry.value))],
         draft_request=request,

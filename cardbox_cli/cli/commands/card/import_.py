@@ -92,7 +92,11 @@ def command(
         _check_can_follow(files[0])
         _Import(files[0], options).follow()
     else:
-        _import_all(files_in(files, _SUFFIXES), options, keep_going=keep_going)
+        found = files_in(files, _SUFFIXES)
+        if len(found) == 1:
+            _import_one(found[0], options)
+        else:
+            _import_all(found, options, keep_going=keep_going)
 
 
 class _Options(NamedTuple):
@@ -105,22 +109,30 @@ class _Options(NamedTuple):
     only: int | None
 
 
+def _import_one(file: str, options: _Options) -> None:
+    importing = _Import(file, options)
+    imported = importing.once()
+    _show(imported.boxes)
+    importing.sum_up(imported)
+
+
 def _import_all(files: Sequence[str], options: _Options, *, keep_going: bool) -> None:
     """Import files, one after the other, and show what became of all of them."""
     boxes: list[ImportedBox] = []
     failures: list[tuple[str, CbxError]] = []
     for number, file in enumerate(files, 1):
+        importing = _Import(file, options)
         try:
-            boxes += _Import(file, options).once(f"{number}/{len(files)} " if len(files) > 1 else "")
+            imported = importing.once(f"{number}/{len(files)}")
         except _OF_A_FILE as exc:
-            if len(files) == 1:
-                raise
             failures.append((file, exc))
             if not keep_going:
                 break
             announce(f"error: {exc.message}")
-    if boxes or not failures or keep_going:
-        _show(boxes, failures)
+        else:
+            boxes += imported.boxes
+            importing.sum_up(imported, named=True)
+    _show(boxes, failures)
     if failures and not keep_going:
         _tell_rest(len(files), boxes, failures[0][0])
         raise failures[0][1]
@@ -162,8 +174,8 @@ class _Import:
         self._taken_as: str | None = None
         self._said: set[str] = set()
 
-    def once(self, which: str = "") -> "list[ImportedBox]":
-        """Import the whole file; its boxes. `which` of several it is, for the bar."""
+    def once(self, which: str = "") -> "Imported":
+        """Import the whole file. `which` of several it is, for the bar."""
         try:
             with (
                 open_file(self._file) as plain,
@@ -173,8 +185,7 @@ class _Import:
                 imported = self._take(Source(file, self._name, heard=heard))
         except KeyboardInterrupt:
             raise KeyboardInterrupt("nothing is half-done; the same command imports the file") from None
-        self._sum_up(imported, named=which != "")
-        return imported.boxes
+        return imported
 
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
@@ -191,7 +202,7 @@ class _Import:
             known.update(box.box_id for box in changed)
             if changed:
                 _show(changed)
-                self._sum_up(imported)
+                self.sum_up(imported)
 
     def _growing(self) -> Iterator[Source]:
         """The complete lines of the file, each time that there are others than before."""
@@ -236,7 +247,7 @@ class _Import:
                 session().made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
         return imported
 
-    def _sum_up(self, imported: "Imported", *, named: bool = False) -> None:
+    def sum_up(self, imported: "Imported", *, named: bool = False) -> None:
         """Tell on stderr what was done, with the file's name where that is not clear."""
         lead = f"{self._name}: " if named else ""
         if self._options.format is None:
