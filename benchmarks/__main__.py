@@ -16,6 +16,7 @@ from benchmarks import (
     append,
     claim,
     commands,
+    cost,
     delegate,
     fork_join,
     formats,
@@ -33,7 +34,7 @@ from benchmarks.workbench import Workbench
 ROWS = [
     row
     for family in (
-        *(startup, commands, ingest, append, load, pack, render, formats, tokens),
+        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens),
         *(claim, delegate, fork_join),
     )
     for row in family.ROWS

@@ -131,6 +131,13 @@ SERVER_USER = Variable(
     "CBX_SERVER_USER", "text", None, "Who runs the embedded server for root: postgres, else nobody."
 )
 HANDOVERS = Variable("CBX_HANDOVERS", "folder", None, "Where recipes are found by name, after ./handovers.")
+PRICES = Variable(
+    "CBX_PRICES",
+    "file",
+    None,
+    "YAML with what tokens cost in money, for `cbx cost`.",
+    option="--prices",
+)
 OWNER = Variable(
     "CBX_OWNER", "text", None, "Who claims inbox rows in a shell: this host and its user.", option="--owner"
 )
@@ -244,7 +251,7 @@ _OF_EXECUTION = (
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
     *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, CONFIG, CONFIG_HOME, RUNTIME_DIR),
-    *(SERVER_USER, HANDOVERS, OWNER),
+    *(SERVER_USER, HANDOVERS, PRICES, OWNER),
 )
 TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
@@ -380,6 +387,10 @@ class Limit(NamedTuple):
 
 COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
 RESULT_SIZE = Limit(16, "MiB", "The result of one tool call, printed by a command or reported.")
+ANSWER_PARTS = Limit(1000, "count", "Cards, lines or blocks of content that one answer of a model may have.")
+CALL_SIZE = Limit(1, "MiB", "The arguments of a call that cbx itself answers, such as of a handler.")
+JOINED_SIZE = Limit(1_000_000, "characters", "What a call's result quotes of deliverables, in all.")
+WORDS_SIZE = Limit(500, "characters", "A title or reason of an archived context, and words to find one by.")
 INPUT_SIZE = Limit(64, "MiB", "A file or standard input that a command reads whole, such as `@FILE`.")
 VALUE_SIZE = Limit(64, "MiB", "A JSON value that must be held: a line (its lists aside), or a message.")
 PIPE_SIZE = Limit(4096, "MiB", "A pipe or a packed file of cards or conversations, copied before it is read.")
@@ -393,6 +404,7 @@ FOREIGN_SILENCE = Limit(
     300, "s", "How long workers of other systems, which send no heartbeats, are believed."
 )
 LIMITS = (
+    *(ANSWER_PARTS, CALL_SIZE, JOINED_SIZE, WORDS_SIZE),
     *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
     *(YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
 )

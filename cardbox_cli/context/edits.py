@@ -16,6 +16,8 @@ from cardbox_cli.model.cards import Card, CardDraft, check_draft
 from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.ids import new_card_id
 
+# The key in the metadata of a card that names the one that it stands for.
+EDITED_FROM = "edited_from"
 # What every card is given anew.
 _OWN = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
@@ -54,7 +56,7 @@ def edited_content(card: Card, text: str, source: str) -> Content:
 def edited_card(card: Card, content: Content, *, author_id: str) -> CardDraft:
     """The card that stands for `card` with other content. Raises InvalidCard for what cannot be stored."""
     dropped = _OWN.union(sources.originals(card))
-    own = {"type": card.type, "role": card.role, "author_id": author_id, "edited_from": card.card_id}
+    own = {"type": card.type, "role": card.role, "author_id": author_id, EDITED_FROM: card.card_id}
     draft = CardDraft(
         card_id=new_card_id(),
         content=content,

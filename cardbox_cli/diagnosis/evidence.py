@@ -11,7 +11,7 @@ from cardbox_cli.model.execution.diagnosis import LiveWorker, Lock, Session
 from cardbox_cli.model.execution.logs import last_lines
 from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry
 from cardbox_cli.model.moments import unbounded
-from cardbox_cli.model.text.command_lines import quoted
+from cardbox_cli.model.text.command_lines import command_line, quoted
 from cardbox_cli.model.text.durations import duration
 
 # What an operator must know before a turn is taken from a worker without a lease.
@@ -216,6 +216,19 @@ def lint_command(s: Snapshot) -> str:
     """The command that shows all of what the provider would refuse."""
     provider = s.refused[0].provider if s.refused else DEFAULT
     return f"`cbx render --turn {quoted(s.agent_turn_id)} --format {provider} --check`"
+
+
+def repair_command(s: Snapshot) -> str:
+    """The command that makes a mended copy of the box in which the first of that stands."""
+    pointers = {box.pointer: box.box_id for box in s.boxes}
+    provider, refused_at = (s.refused[0].provider, s.refused[0].box_id) if s.refused else (DEFAULT, None)
+    context, output = pointers.get("context", "BOX"), pointers.get("output")
+    words = ["box", "repair", context]
+    if refused_at is not None and refused_at == output:
+        holds_earlier = s.record is not None and s.record.output_start
+        words = ["box", "repair", output, *(() if holds_earlier else ("--after", context))]
+    words += ["--for", provider, "--synthesize"]
+    return f"`{command_line(words)}`"
 
 
 def last_audit(s: Snapshot) -> tuple[Evidence, ...]:

@@ -176,7 +176,7 @@ def idle(agent_id: str) -> Diagnosis:
 
 
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint} and
+    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint}, {repair} and
     {after_failure}, which may be nobody, are filled in."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
@@ -190,6 +190,7 @@ def actor(s: Snapshot, text: str) -> str:
         blocker=s.blocker.agent_turn_id if s.blocker else "?",
         blocker_actor=(blocker.next_actor if blocker else None) or "the operator",
         lint=show.lint_command(s),
+        repair=show.repair_command(s),
         after_failure=_after_failure(s),
     )
 

@@ -6,7 +6,7 @@ What they do is `orchestration/handlers`'s.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound
+from cardbox_cli.model.content import FieldSchema
 from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, check_tool_name
 
@@ -25,8 +26,6 @@ GROUP = "cardbox_cli.handlers"
 """The group of entry points by which packages add handlers, each under its handler's name."""
 
 _OWN = "cardbox_cli.orchestration.handlers"
-# What profiles of other programs name beside the handlers, and their workers themselves offer.
-_ELSEWHERE = INTERNAL_TOOLS | {"submit_result"}
 
 
 class Awaiting(msgspec.Struct, frozen=True):
@@ -35,42 +34,54 @@ class Awaiting(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """What a handler answers whose call ends the turn: the result of the call, and the turn's deliverable."""
+
+    result: Any
+    deliverable: dict[str, Any] | list[Any]
+
+
 Function: TypeAlias = "Callable[[Runtime, Caller, dict[str, Any]], Any]"
+Fitting: TypeAlias = Callable[[Sequence[FieldSchema]], dict[str, Any]]
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
-    """A function that models may call by `name`. `parameters` is the JSON Schema of its arguments.
+    """A function that models may call by `name`. `parameters` is the JSON Schema of its arguments, `fitted`
+    that for a turn which is asked for these result fields, where it depends on them.
 
     `function` gets the arguments as the model wrote them, in a transaction of the worker's that ends with the
     call's result being stored: it answers a JSON value, or Awaiting where the calling turn shall wait. What
     it raises is the call's failure, and nothing of what it wrote stays. It keeps nothing between calls, the
     next of which may reach another process, and it is quick: the turn's agent is held meanwhile.
+    `ends_turn`: it answers Ending, and is called alone; beside it, no call of an answer is made.
     """
 
     name: str
     description: str
     parameters: dict[str, Any]
     function: Function
+    fitted: Fitting | None = None
+    ends_turn: bool = False
 
-    @property
-    def tool(self) -> HandlerTool:
-        """The handler as models see it."""
+    def tool(self, asked: Sequence[FieldSchema] = ()) -> HandlerTool:
+        """The handler as the model of a turn sees it that is asked for these result fields."""
         return HandlerTool(
             tool_name=self.name,
             description=self.description,
-            parameters=_as_stored(self.parameters),
+            parameters=_as_stored(self.parameters if self.fitted is None else self.fitted(asked)),
             target_subject=None,
-            after_execution=None,
+            after_execution="terminate" if self.ends_turn else None,
             options={},
         )
 
 
-def handler_tools(names: Iterable[str]) -> list[HandlerTool]:
-    """Those handlers of these names that can be had, as models see them; others are not offered."""
+def handler_tools(names: Iterable[str], asked: Sequence[FieldSchema] = ()) -> list[HandlerTool]:
+    """Those handlers of these names that can be had, as the model of a turn sees them that is asked for these
+    result fields; others are not offered."""
     tools = []
     for name in names:
         try:
-            tools.append(find_handler(name).tool)
+            tools.append(find_handler(name).tool(asked))
         except CbxError:
             continue
     return tools
@@ -109,7 +120,7 @@ def handler_names() -> list[str]:
 
 def unknown_handlers(names: Iterable[str]) -> list[str]:
     """What to say of the names of handlers that are kept in a profile, though none of that name is there."""
-    wanted = [name for name in names if name not in _ELSEWHERE]
+    wanted = [name for name in names if name not in INTERNAL_TOOLS]
     known = handler_names() if wanted else []
     unknown = [name for name in wanted if name not in known]
     return [f"no handler {name!r} is installed here{did_you_mean(name, known)}" for name in unknown]

@@ -23,14 +23,14 @@ from cardbox_cli.model.execution.headers import traceparent_of
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Fence, Head, InboxRow
 from cardbox_cli.settings import Settings, settings_from
 from cardbox_cli.store.audit import AuditStore
-from cardbox_cli.store.batches import BatchStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.heads import HeadStore
-from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.execution.batches import BatchStore
+from cardbox_cli.store.execution.heads import HeadStore
+from cardbox_cli.store.execution.inbox import InboxStore
+from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
-from cardbox_cli.store.turns import TurnStore
 
 
 class Runtime:

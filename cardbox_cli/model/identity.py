@@ -124,6 +124,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 class HandlerTool(Tool, frozen=True, kw_only=True):
     """An internal handler as models see it: a tool whose calls a function of the worker answers."""
 
+    @property
+    def ends_turn(self) -> bool:
+        """Whether the turn ends by a call of it that succeeds."""
+        return self.after_execution == "terminate"
+
 
 def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
     """The names of the internal handlers that a profile allows, each once."""

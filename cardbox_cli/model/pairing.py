@@ -10,6 +10,7 @@ import msgspec
 
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.ids import unique
 
 
 class Pairing(msgspec.Struct, frozen=True):
@@ -86,6 +87,36 @@ def call_ids(card: Card) -> list[str]:
         if isinstance(call_id, str):
             ids.append(call_id)
     return ids
+
+
+def called_tools(card: Card) -> list[tuple[str, str]]:
+    """The id and the tool of each call that a card makes, in order; a call that names no tool is left out."""
+    found: list[tuple[str, str]] = []
+    for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if isinstance(name, str) and name:
+            call_id = call.get("id")
+            found.append((call_id if isinstance(call_id, str) else "", name))
+    return found
+
+
+class ToolNames:
+    """Which tool a card belongs to, asked of cards in their order: calls are known before their results."""
+
+    def __init__(self) -> None:
+        self._callers: dict[str, str] = {}
+
+    def of(self, card: Card) -> str | None:
+        """The tools that the card calls, each once, or the one that it answers for; None for another card."""
+        called = called_tools(card)
+        self._callers.update(called)
+        if called:
+            return ", ".join(unique(name for _, name in called))
+        named = card.metadata.get("function_name")
+        if isinstance(named, str) and named:
+            return named
+        return None if card.tool_call_id is None else self._callers.get(card.tool_call_id)
 
 
 def exchanges(cards: Sequence[Card]) -> list[list[int]]:

@@ -11,8 +11,7 @@ from typing import Any
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.content import FieldsSchemaContent, JsonContent, StoredContent
-from cardbox_cli.model.ids import unique
+from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, JsonContent, StoredContent
 
 # The key of a profile: whether a turn that lacks one is a success; and the code of one that is none.
 REQUIRED = "require_result_fields"
@@ -25,13 +24,17 @@ _FENCED = re.compile(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 def asked_fields(cards: Iterable[Card]) -> list[str]:
     """The names of the fields that these cards ask a result for, in order, each once."""
-    asked = (card.content for card in cards if card.type == RESULT_FIELDS)
-    return unique(
-        field.name
-        for content in asked
-        if isinstance(content, FieldsSchemaContent)
-        for field in content.fields
-    )
+    return [field.name for field in described_fields(cards)]
+
+
+def described_fields(cards: Iterable[Card]) -> list[FieldSchema]:
+    """The fields that these cards ask a result for, in order; of two of a name the first."""
+    first: dict[str, FieldSchema] = {}
+    for card in cards:
+        if card.type == RESULT_FIELDS and isinstance(card.content, FieldsSchemaContent):
+            for field in card.content.fields:
+                first.setdefault(field.name, field)
+    return list(first.values())
 
 
 def missing_fields(asked: Sequence[str], content: StoredContent) -> list[str]:

@@ -34,6 +34,7 @@ def call_handler(
             runtime, agent_turn_id, step_id=_step(runtime, agent_turn_id), tool_call_id=tool_call_id
         )
         _refuse_forbidden(handler, caller)
+        _refuse_ending(handler)
         if tool_call_id is not None:
             _hold_call(runtime, caller, agent_turn_id, tool_call_id)
         answer = handler.function(runtime, caller, arguments)
@@ -55,6 +56,14 @@ def _refuse_forbidden(handler: Handler, caller: Caller) -> None:
         raise NotAllowed(
             f"the profile of agent {caller.agent_id!r} does not allow the handler {handler.name!r}",
             hint="its allowed_internal_tools lists those that it does",
+        )
+
+
+def _refuse_ending(handler: Handler) -> None:
+    if handler.ends_turn:
+        raise NotAllowed(
+            f"the handler {handler.name!r} ends the turn that calls it, and is answered by its worker",
+            hint="`cbx turn report --after-execution terminate` ends a waiting turn by a result",
         )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from cardbox_cli.context.lint.rule import LintFinding
+    from cardbox_cli.context.mending.fit import Fitted
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
@@ -32,12 +33,15 @@ TOOL_SUFFIX = "cbx.pack"
 
 # Looks at what the lint found in the request that an agent would make, and raises what it has against it.
 Check: TypeAlias = Callable[["list[LintFinding]"], None]
+# Makes the request of the profile's box and the context box to be fit a number of tokens.
+Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """A packed context box; after a dry run `context_box_id` is None and nothing was written.
 
     `cards` are the inherited cards that exist, by id, as they were read for the digest; without it, none are.
+    `fitted` is what was done to fit a number of tokens, if that was asked for.
     """
 
     context_box_id: str | None
@@ -46,6 +50,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     digest: str | None
     cards: dict[str, Card]
+    fitted: "Fitted | None" = None
 
 
 def pack(
@@ -62,13 +67,15 @@ def pack(
     check: "Check | None" = None,
     turn: Mapping[str, str] = {},
     profile: ProfileEntry | None = None,
+    fit: "Fit | None" = None,
 ) -> Packed:
     """Pack `arguments` by `recipe` into a new context box, for `profile` where the caller has it already.
 
     Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
     not tell whether the contents are still the same. `check` gets what the rules of the profile's model find
     in the profile's box and the context box to be, which has no id yet; what it raises stops the pack. `turn`
-    is the metadata that names the turn whose words the arguments are, if one packs.
+    is the metadata that names the turn whose words the arguments are, if one packs. `fit` makes the request
+    of the profile and the context box fit; of what it leaves out the plan tells.
     Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
     no row remains then. Joins the caller's transaction if there is one.
     """
@@ -78,6 +85,10 @@ def pack(
         profile = profile or profiles.get(planning.target_profile_name(recipe, arguments))
         plan = _plan(database, project_id, recipe, arguments, tool_suffix, source_agent_id, turn)
         profiles.refuse_lost_box(profile)
+        fitted = None
+        if fit is not None:
+            fitted = fit(_entries(database, project_id, profile.profile_box_id, plan))
+            plan = planning.fitted(plan, fitted, turn=turn)
         inherited = _read(database, project_id, plan) if with_digest else {}
         contents = None
         if with_digest:
@@ -100,6 +111,7 @@ def pack(
         plan=plan,
         digest=contents,
         cards=inherited,
+        fitted=fitted,
     )
 
 

@@ -22,6 +22,7 @@ from cardbox_cli.model.pairing import exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
+    from cardbox_cli.context.mending.fit import Fitted
     from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 
@@ -267,3 +268,30 @@ def arrange(
         parent_ids=unique(box.box_id for box in parents),
         left_out=left_out,
     )
+
+
+def fitted(plan: Plan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> Plan:
+    """The plan without the inherited cards that a fit leaves out, and with its notes."""
+    dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
+    return msgspec.structs.replace(
+        plan,
+        cards=[
+            _noted(place, fit.notes.get(place.card_id), turn)
+            for place in plan.cards
+            if place.card_id not in dropped
+        ],
+        left_out=[
+            *plan.left_out,
+            *(
+                LeftOut(card_id=place.card_id, rule=place.rule, reason=dropped[place.card_id])
+                for place in plan.cards
+                if place.card_id in dropped
+            ),
+        ],
+    )
+
+
+def _noted(place: PlannedCard, note: CardDraft | None, turn: Mapping[str, str]) -> PlannedCard:
+    if note is None:
+        return place
+    return PlannedCard(card_id=note.card_id, rule=place.rule, draft=written_by(note, turn))

@@ -33,7 +33,7 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
-from cardbox_cli.store.heads import HeadStore
+from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.projects import check_first_write
 
 if TYPE_CHECKING:
@@ -218,14 +218,15 @@ class BoxStore(ProjectStore):
 
     def id_lists(self, box_ids: Sequence[str]) -> dict[str, list[str]]:
         """The id list of each of these boxes that exists, keyed by canonical box id."""
-        wanted = [box_id for box_id in map(as_box_id, box_ids) if box_id]
-        rows = self._rows("box_id_lists", box_ids=wanted)
-        return {box_id: decode_ids(ids) for box_id, ids in rows}
+        return {box_id: decode_ids(ids) for box_id, ids in self.id_texts(box_ids).items()}
+
+    def id_texts(self, box_ids: Sequence[str]) -> dict[str, str]:
+        """`id_lists` as the JSON that Postgres prints: a list that goes on from another begins as that."""
+        return dict(self._rows("box_id_lists", box_ids=[each for each in map(as_box_id, box_ids) if each]))
 
     def existing(self, box_ids: Iterable[str]) -> set[str]:
         """Those of these ids that are boxes of the project."""
-        asked = [box_id for box_id in map(as_box_id, box_ids) if box_id]
-        return set(self._column("existing_boxes", box_ids=asked))
+        return set(self._column("existing_boxes", box_ids=[each for each in map(as_box_id, box_ids) if each]))
 
     def require(self, box_id: str) -> None:
         """Raise NotFound unless the box exists."""

@@ -25,10 +25,10 @@ from cardbox_cli.model.handwritten.batches import ForkJoin
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.orchestration.batches.creation import create_batch
 from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.store import workers
+from cardbox_cli.store.execution import workers
+from cardbox_cli.store.execution.workers import Announcement
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
-from cardbox_cli.store.workers import Announcement
 from tests.conftest import Cbx
 from tests.execution.fixtures import Asked
 

@@ -520,12 +520,13 @@ def test_why_a_turn_may_have_failed_is_also_seen_for_a_day(world: World) -> None
 
 
 def test_a_mended_context_frees_a_turn_whose_history_would_be_refused(world: World) -> None:
-    turn = world.ask(context_box_id=world.box(ASKED, CALLED))
+    box = world.box(ASKED, CALLED)
+    turn = world.ask(context_box_id=box)
     behind = world.ask()
     found = world.why(turn)
     assert found["next_actor"] == (
         f"the operator: `cbx render --turn {turn} --format openai --check` shows it;"
-        " `cbx turn rebox` with a mended context, or end the turn"
+        f" `cbx box repair {box} --for openai --synthesize` mends a copy for `cbx turn rebox`; or end the turn"
     )
     [evidence] = found["evidence"]
     assert (evidence["table"], evidence["row"]) == ("public.cards", CALLED.card_id)

@@ -116,8 +116,8 @@ def test_a_database_without_the_columns_has_workers_all_the_same(world: World, c
     world.sql("ALTER TABLE cbx.workers DROP COLUMN last_error, DROP COLUMN last_error_at")
     turn = world.ask()
     world.worker()
-    from cardbox_cli.store import workers
     from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.execution import workers
 
     with Database.open_target(world.runtime.database.target) as database:
         workers.note_error(database, "worker_1", "no room")

@@ -21,8 +21,8 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.store import workers
 from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.execution import workers
 from cardbox_cli.store.profiles import ProfileStore
 from tests.crash.processes import until
 from tests.diagnosis.conftest import ASKED, CALL, CALLED, GOOD, OWNER, TARGET, World

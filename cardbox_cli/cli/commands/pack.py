@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.parameters import fitting
 from cardbox_cli.cli.parameters.recipes import (
     ArgumentFiles,
     Arguments,
@@ -22,7 +24,7 @@ from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
 from cardbox_cli.cli.terminal.findings import gate
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.request import model_of, profile_of
+from cardbox_cli.context.request import RequestEntry, model_of, profile_of, request_of
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
@@ -30,6 +32,7 @@ from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
 
 if TYPE_CHECKING:
+    from cardbox_cli.context.mending.fit import Fitted
     from cardbox_cli.packing.pack import Packed
     from cardbox_cli.store.connection.database import Database
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 @verb(
     "cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'",
     "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run",
+    "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --max-tokens 8000",
     "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id",
 )
 def command(
@@ -54,6 +58,8 @@ def command(
     source_agent: Annotated[
         str, Option(metavar="A", help="The agent on whose behalf this is packed.")
     ] = OPERATOR,
+    max_tokens: fitting.MaxTokens = None,
+    fit: fitting.FitStrategy = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, write nothing.")] = False,
     explain: Annotated[
         bool, Option("--explain", help="Print each card with the rule that brought it.")
@@ -72,6 +78,7 @@ def command(
     passing = gate("packs", check=check, force=force)
     if not source_agent.strip():
         raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
+    budget = fitting.budget(max_tokens, fit)
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [], loaded.recipe)
     with session().database() as database, database.transaction() if force else nullcontext():
@@ -87,15 +94,30 @@ def command(
             dry_run=dry_run,
             check=passing,
             turn=own_turn(),
+            fit=None if budget is None else partial(_fit, budget=budget),
         )
         if passing is not None and passing.overruled and not dry_run:
             box = packed.context_box_id
             audit(database, "pack --force", context_box_id=box, overruled=passing.overruled)
         _remember(packed)
         tokenizer = _tokenizer(database, packed) if explain or dry_run else ESTIMATE
+    for note in fitting.notes(packed.fitted) if packed.fitted is not None else ():
+        announce(f"note: {note}")
     for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
     _print(packed, tokenizer, explain=explain or dry_run)
+
+
+def _fit(entries: "list[RequestEntry]", *, budget: fitting.Budget) -> "Fitted":
+    """The request of the context, in the format of the model's provider, within the budget."""
+    from cardbox_cli.context.formats import encoder_of
+    from cardbox_cli.context.lint.check import provider_for
+    from cardbox_cli.context.mending.fit import fit
+
+    encode = encoder_of(provider_for(entries))
+    return fit(
+        request_of(entries, encode=encode), budget.most, budget.strategy, encode=encode, author_id=OPERATOR
+    )
 
 
 def _remember(packed: "Packed") -> None:

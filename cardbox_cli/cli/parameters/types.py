@@ -63,9 +63,14 @@ class OneOf(Completed):
         if self._what is not None and value not in known:
             option = param.opts[0] if param else ""
             raise UsageError(
-                f"{option}: unknown {self._what} {value!r}", hint=f"{self._what}s are {', '.join(known)}"
+                f"{option}: unknown {self._what} {value!r}",
+                hint=f"{_plural(self._what)} are {', '.join(known)}",
             )
         return value
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 
 class Seconds(click.FloatRange):
@@ -134,6 +139,18 @@ def _request_formats() -> Iterable[str]:
     return format_names()
 
 
+def _providers() -> Iterable[str]:
+    from cardbox_cli.context.providers.registry import PROVIDERS
+
+    return PROVIDERS
+
+
+def _strategies() -> Iterable[str]:
+    from cardbox_cli.context.mending.fit import STRATEGIES
+
+    return STRATEGIES
+
+
 def _after_execution() -> Iterable[str]:
     from cardbox_cli.model.identity import AFTER_EXECUTION
 
@@ -153,12 +170,16 @@ FOLDER = Completed("DIR", files=True)
 HANDLER = Completed("HANDLER", _handlers)
 INBOX_ROW = Completed("INBOX", _stored("recent_inbox", short=True))
 PROFILE = Completed("PROFILE", _profiles)
+PROVIDER = OneOf(_providers, what="provider")
 RECIPE = Completed("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
+HTML = "html"
+RENDERED_FORMAT = OneOf(lambda: [*_request_formats(), HTML], what="format")
 SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
 STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
 TARGET = Completed(
     "PROFILE|AGENT", lambda session, given: [*_profiles(session, given), *_agents(session, given)]
 )
+STRATEGY = OneOf(_strategies, what="strategy")
 TOOL = Completed("TOOL", _stored("tool_names"))
 TURN = Completed("TURN", _turns)

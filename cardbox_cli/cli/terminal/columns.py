@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """A place of a box, and the rule that brought its card."""
+    """A place of a box, the rule that brought its card, and the tool that this calls or answers for."""
 
     slot: Slot
     rule: str
+    tool: str = NOTHING
 
 
 def _age(name: str, *, spare: int = 2) -> Column:
@@ -59,6 +60,10 @@ def _age(name: str, *, spare: int = 2) -> Column:
 
 def _tokens(tokenizer: Tokenizer) -> Callable[[Card], str]:
     return lambda card: token_count(card_tokens(card, tokenizer), exact=tokenizer.exact)
+
+
+def _counted(tokenizer: Tokenizer) -> Callable[[Card], int]:
+    return lambda card: card_tokens(card, tokenizer)
 
 
 def _bytes(card: Card) -> int:
@@ -82,7 +87,7 @@ CARD: Columns = (
     Column("TRACE", _metadata("trace_id"), extra=True),
     Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
     Column("SIZE", lambda card: size(full_text(card)), right=True, spare=3, key=_bytes),
-    Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True, spare=4),
+    Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True, spare=4, key=_counted(ESTIMATE)),
     Column("PREVIEW", preview, overflow="cut"),
 )
 
@@ -112,6 +117,16 @@ def _place_preview(place: Place) -> str:
     return preview(card) if state == "present" else f"({state}) {preview(card)}"
 
 
+def _shown(column: Column, tokenizer: Tokenizer) -> Column:
+    """A column of places; how many tokens there are is always wanted."""
+    if column.name != "TOKENS":
+        return column
+    count = _counted(tokenizer)
+    return column._replace(
+        extra=False, key=lambda place: None if place.slot.card is None else count(place.slot.card)
+    )
+
+
 def places(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Columns:
     """The columns of places, their tokens counted by `tokenizer`; the rule is shown unasked or not."""
     *of_cards, _ = map(_of_place, CARD)
@@ -121,9 +136,11 @@ def places(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Colum
         FULL_ID=lambda place: place.slot.card_id,
         TOKENS=_of_card(_tokens(tokenizer)),
     )
+    tool = Column("TOOL", lambda place: flat(place.tool), extra=True)
+    at = next(number for number, column in enumerate(whole) if column.name == "ROLE") + 1
     return (
         Column("#", lambda place: str(place.slot.position), right=True),
-        *(column._replace(extra=column.extra and column.name != "TOKENS") for column in whole),
+        *(_shown(column, tokenizer) for column in [*whole[:at], tool, *whole[at:]]),
         Column("RULE", lambda place: place.rule, extra=not with_rule, spare=1),
         Column("PREVIEW", _place_preview, overflow="cut"),
     )

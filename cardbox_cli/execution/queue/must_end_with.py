@@ -49,7 +49,8 @@ class EndRule(msgspec.Struct, frozen=True):
             return None
         return (
             f"its profile says that a turn ends with a call of {_one_of(self.named)} ({KEY}), which is not "
-            "offered to the agent: register the tool with `cbx tool add`, and name it in allowed_tools"
+            "offered to the agent: register the tool with `cbx tool add`, and name it in allowed_tools; "
+            "a handler is named in allowed_internal_tools"
         )
 
     @property

@@ -20,7 +20,7 @@ from cardbox_cli.execution.queue.stopping import expire, stop_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import OPEN, PROCESSING, SUSPENDED, WATCHDOG, Head, Lease
-from cardbox_cli.store import workers
+from cardbox_cli.store.execution import workers
 
 _AT_ONCE = 500
 

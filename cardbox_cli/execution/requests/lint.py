@@ -32,7 +32,7 @@ def lint_turn(
     model = wanted if isinstance(wanted, str) else None
     provider = provider_for(boxes.entries, model)
     profile = profile_of(present_cards(boxes.profile.slots))
-    tools = known_tools(database, project_id, profile)
+    tools = known_tools(database, project_id, profile, present_cards(boxes.context.slots))
     settings = ProjectsStore(database).settings(project_id)
     options = settled(ComposeOptions(model=model), settings)
     collector = collector_for(database, project_id, boxes.context.box_id, settings=settings)

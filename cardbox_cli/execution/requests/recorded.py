@@ -107,6 +107,11 @@ class RecordedRequests(ABC):
             step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
         )
 
+    def sent_before(self, step_id: str | None) -> list[str]:
+        """The steps with a snapshot of their request up to this one, it included; None: all."""
+        ids = [step.step_id for step in self._steps if step.request_box_id is not None]
+        return ids[: ids.index(step_id) + 1] if step_id in ids else ids
+
     def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
         """A step that has a snapshot, the last without `at`, and whether the cards still make its request.
 

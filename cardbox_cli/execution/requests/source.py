@@ -13,13 +13,15 @@ from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.handlers import handler_tools
 from cardbox_cli.execution.requests.request import Source, TurnBoxes, offered_tools, present_cards
+from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import Head, Step
 from cardbox_cli.model.identity import Tool, allowed_handlers
+from cardbox_cli.model.result_fields import described_fields
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.inbox import InboxStore
+from cardbox_cli.store.execution.inbox import InboxStore
+from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.tools import ToolStore
-from cardbox_cli.store.turns import TurnStore
 from cardbox_cli.store.views.turns import TurnRow
 
 
@@ -52,15 +54,22 @@ def read_context(
     row = InboxStore(database, project_id).turn_row(agent_turn_id)
     return TurnContext(
         boxes=turn_boxes,
-        tools=offered_tools(profile, known_tools(database, project_id, profile)),
+        tools=offered_tools(
+            profile, known_tools(database, project_id, profile, present_cards(context.slots))
+        ),
         config={} if row is None else row.runtime_config,
     )
 
 
-def known_tools(database: Database, project_id: str, profile: Mapping[str, Any]) -> list[Tool]:
-    """The tools of the project, and the handlers that a profile allows, of which `offered_tools` chooses."""
+def known_tools(
+    database: Database, project_id: str, profile: Mapping[str, Any], context: Iterable[Card]
+) -> list[Tool]:
+    """The tools of the project, and the handlers that a profile allows, of which `offered_tools` chooses.
+
+    `context` are the cards that say what result is asked for.
+    """
     registered = ToolStore(database, project_id).all() if "resource.tools" in database.tables else []
-    return [*registered, *handler_tools(allowed_handlers(profile))]
+    return [*registered, *handler_tools(allowed_handlers(profile), described_fields(context))]
 
 
 def read_source(boxes: BoxStore, box_id: str) -> Source:

@@ -23,9 +23,9 @@ from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.heads import HeadStore
-from cardbox_cli.store.inbox import InboxStore
-from cardbox_cli.store.turns import TurnStore
+from cardbox_cli.store.execution.heads import HeadStore
+from cardbox_cli.store.execution.inbox import InboxStore
+from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
 
 

@@ -11,14 +11,18 @@ import msgspec
 from cardbox_cli.errors import CbxError, DatabaseUnavailable, LeaseLost, StaleEpoch
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
 from cardbox_cli.execution.dispatch.request import Parent
-from cardbox_cli.execution.handlers import Awaiting, find_handler
+from cardbox_cli.execution.handlers import Awaiting, Ending, find_handler
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import ToolCall, result_card
-from cardbox_cli.execution.worker.redaction import redacted
+from cardbox_cli.execution.tool_calls import Author, ToolCall, fault_of_size, last_calls, result_card
+from cardbox_cli.execution.worker.ledger import RunState
+from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.steps import TurnState, add_result, author_of, read_turn, suspend
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.card_types import DELIVERABLE
+from cardbox_cli.model.cards import CardDraft, draft_card
+from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.store.connection.driver_errors import is_collision
 
 # How much of arguments that are no object is shown, in characters.
@@ -50,33 +54,66 @@ def answer_handlers(
                 waiting.append(call)
                 seconds = max(seconds, answer.seconds)
             else:
-                add_result(runtime, turn, answer)
+                for draft in answer:
+                    add_result(runtime, turn, draft)
         if waiting:
             suspend(runtime, turn, row, waiting, at_least=seconds)
     return waiting
 
 
-def _answer(runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall) -> CardDraft | Awaiting:
-    """What a handler answers: the card of its result, or of its failure, whose writes are taken back."""
+def ending_beside(turn: RunState) -> ToolCall | None:
+    """The call among the last ones that ends the turn, and so should have been made alone."""
+    calls = last_calls(turn.boxes.own)
+    tools = ((call, turn.tool(call.tool_name)) for call in calls)
+    ending = (call for call, tool in tools if isinstance(tool, HandlerTool) and tool.ends_turn)
+    return next(ending, None) if len(calls) > 1 else None
+
+
+def not_alone(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
+    """The failure of a call that was made beside `ending`."""
+    why = f"{ending.tool_name!r} ends the turn, and is called alone: no call of this answer was made"
+    return result_card(call, author, failure=("not_called_alone", why))
+
+
+def _answer(
+    runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
+) -> Sequence[CardDraft] | Awaiting:
+    """What a handler answers: the cards of its result, or of its failure, whose writes are taken back."""
+    too_large = fault_of_size(call)
+    if too_large is not None:
+        return [_failed(call, turn, "invalid_arguments", too_large)]
     if call.input is None:
-        failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
-        return result_card(call, author_of(turn), failure=failure)
+        why = f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
+        return [_failed(call, turn, "invalid_arguments", why)]
     try:
         with runtime.transaction():
             answer = find_handler(call.tool_name).function(runtime, _at(caller, turn, call), call.input)
             if isinstance(answer, Awaiting):
                 return answer
+            if isinstance(answer, Ending):
+                return _ending(call, turn, answer)
             exact_json.check_storable(answer, "the result")
-            return result_card(call, author_of(turn), result=answer)
+            return [result_card(call, author_of(turn), result=answer)]
     except (DatabaseUnavailable, StaleEpoch, LeaseLost):
         raise
     except CbxError as exc:
         if is_collision(exc):
             raise
-        return _failed(call, turn, exc.code.replace("-", "_"), _in_words(exc))
+        return [_failed(call, turn, exc.code.replace("-", "_"), _in_words(exc))]
     except Exception as exc:
         # A package's handler may fail in any way; the turn goes on, and its model is told.
-        return _failed(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")
+        return [_failed(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")]
+
+
+def _ending(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
+    """The result that ends the turn, then what it delivers: nothing stands between a call and its result."""
+    exact_json.check_storable(answer.result, "the result")
+    exact_json.check_storable(answer.deliverable, "the deliverable")
+    author = author_of(turn)
+    deliverable = draft_card(
+        DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata
+    )
+    return [result_card(call, author, after_execution="terminate", result=answer.result), deliverable]
 
 
 def _at(caller: Caller, turn: TurnState, call: ToolCall) -> Caller:
@@ -93,4 +130,4 @@ def _in_words(error: CbxError) -> str:
 
 
 def _failed(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
-    return result_card(call, author_of(turn), failure=(code, redacted(message)))
+    return result_card(call, author_of(turn), failure=(code, told(message)))

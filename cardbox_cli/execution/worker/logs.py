@@ -13,7 +13,7 @@ from cardbox_cli.execution.worker.redaction import LONGEST, redacted
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.logs import CommandLog
 from cardbox_cli.model.execution.turns import Fence
-from cardbox_cli.store.logs import LogStore
+from cardbox_cli.store.execution.logs import LogStore
 
 
 def bytes_to_read(kept: int) -> int:

@@ -23,9 +23,10 @@ from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
 from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
+from cardbox_cli.execution.worker.handler_calls import ending_beside, not_alone
 from cardbox_cli.execution.worker.ledger import Ledger, RunState
 from cardbox_cli.execution.worker.logs import bytes_to_read, without_secrets
-from cardbox_cli.execution.worker.redaction import redacted
+from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.results import result_of
 from cardbox_cli.execution.worker.steps import CannotEnd, IncompleteContext, InvalidLayers
 from cardbox_cli.model import exact_json
@@ -92,7 +93,7 @@ class _Failed(Exception):
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         # A provider's error may quote the key that it refused.
-        self.error_code, self.message, self.details = error_code, redacted(message), details or {}
+        self.error_code, self.message, self.details = error_code, told(message), details or {}
 
 
 class _OutOfTime(_Failed):
@@ -209,6 +210,12 @@ class Run(Generic[_State]):
     def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> Outcome | None:
         """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
         self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
+        ending = ending_beside(turn)
+        if ending is not None:
+            for call in calls:
+                refused = not_alone(call, self._ledger.author(turn), ending)
+                self._attempt(partial(self._ledger.add_result, state=turn, draft=refused))
+            return self._complete(turn)
         handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
         waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
         for call in calls:

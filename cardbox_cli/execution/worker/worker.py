@@ -29,8 +29,8 @@ from cardbox_cli.execution.worker.trouble import shown_trouble
 from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import Settings
-from cardbox_cli.store import workers
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.execution import workers
 
 _T = TypeVar("_T")
 

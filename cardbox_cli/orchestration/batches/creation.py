@@ -20,7 +20,7 @@ from cardbox_cli.orchestration.batches.ending import join_edge
 from cardbox_cli.orchestration.batches.manager import dispatch_quietly
 from cardbox_cli.orchestration.delegation import Delegation, digest_of, prepare
 from cardbox_cli.settings import MAX_TASKS
-from cardbox_cli.store.batches import NewBatch, NewTask
+from cardbox_cli.store.execution.batches import NewBatch, NewTask
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.batches import ForkJoin

@@ -10,6 +10,7 @@ from cardbox_cli.orchestration.handlers import (
     fork_join,
     launch_principal,
     provision_agent,
+    submit_result,
 )
 
 HANDLERS: tuple[Handler, ...] = (
@@ -18,4 +19,5 @@ HANDLERS: tuple[Handler, ...] = (
     ask_expert.HANDLER,
     fork_join.HANDLER,
     provision_agent.HANDLER,
+    submit_result.HANDLER,
 )

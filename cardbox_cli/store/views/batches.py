@@ -15,10 +15,10 @@ import msgspec
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch
 from cardbox_cli.model.ids import MIN_SHORT
-from cardbox_cli.store.batches import BatchFilter, BatchStore
 from cardbox_cli.store.connection.project_store import Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 from cardbox_cli.store.connection.tables import BATCHES, FOREIGN_BATCHES
+from cardbox_cli.store.execution.batches import BatchFilter, BatchStore
 
 
 class ForeignBatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from cardbox_cli.model.moments import unbounded
-from cardbox_cli.store.batches import BatchFilter
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.chats.heads import ChatStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.execution.batches import BatchFilter
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.inbox import InboxViews

@@ -25,7 +25,7 @@ from cardbox_cli.store.connection.tables import (
     FOREIGN_BATCHES,
     OWN_EXECUTION,
 )
-from cardbox_cli.store.logs import LogStore
+from cardbox_cli.store.execution.logs import LogStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batches import ForeignBatch

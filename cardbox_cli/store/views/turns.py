@@ -33,9 +33,9 @@ from cardbox_cli.store.connection.project_store import (
     place,
 )
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
-from cardbox_cli.store.inbox import InboxStore
-from cardbox_cli.store.logs import LogStore
-from cardbox_cli.store.turns import TurnStore
+from cardbox_cli.store.execution.inbox import InboxStore
+from cardbox_cli.store.execution.logs import LogStore
+from cardbox_cli.store.execution.turns import TurnStore
 
 # How many turns of a family are followed to further ones.
 FAMILY = 1000

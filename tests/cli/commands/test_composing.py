@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.profiles import ProfileStore
 from tests.cli.conftest import lines, succeed
 from tests.conftest import Cbx
 
@@ -127,3 +129,74 @@ def test_what_cannot_be_composed_is_refused(
     refused = cbx("render", "--box", context, *options, "-o", "json")
     assert (refused.code, refused.out) == (code, "")
     assert json.loads(refused.err)["error"]["message"].startswith(error)
+
+
+class TestMaxTokens:
+    """`render --max-tokens` and `pack --max-tokens`."""
+
+    LONG = "word " * 300
+
+    def box(self, cbx: Cbx) -> str:
+        ids = [
+            cbx("card", "add", "--type", kind, "--text", text, "-o", "id").out.strip()
+            for kind, text in (
+                ("task.instruction", "first"),
+                ("agent.thought", self.LONG),
+                ("task.instruction", "last"),
+            )
+        ]
+        return cbx("box", "create", *ids, "-o", "id").out.strip()
+
+    def test_a_request_is_fitted_and_says_what_went(self, cbx: Cbx) -> None:
+        answer = cbx("render", "--box", self.box(cbx), "--max-tokens", "50")
+        assert [message["content"] for message in answer.json()["messages"]] == ["last"]
+        assert "2 cards left out (" in answer.err
+        assert "tokens instead of ~" in answer.err
+
+    def test_what_went_is_explained(self, cbx: Cbx) -> None:
+        answer = cbx("render", "--box", self.box(cbx), "--max-tokens", "50", "--explain", "-o", "json").json()
+        reasons = [left["reason"] for left in answer["explanation"]["left_out"]]
+        assert reasons == ["the oldest, to fit 50 tokens", "the oldest, to fit 50 tokens"]
+        assert answer["explanation"]["tokens"] <= 50
+
+    def test_what_never_goes_may_be_too_much(self, cbx: Cbx) -> None:
+        answer = cbx("render", "--box", self.box(cbx), "--max-tokens", "3")
+        assert (answer.code, "what never goes of the request takes ~" in answer.err) == (4, True)
+
+    def test_what_it_does_not_go_with(self, cbx: Cbx) -> None:
+        box = self.box(cbx)
+        for words in (["--fit", "oldest"], ["--max-tokens", "9", "--diff", box, box]):
+            assert cbx("render", "--box", box, *words).code == 2
+        assert cbx("render", "--box", box, "--max-tokens", "9", "--fit", "x").err.splitlines() == [
+            "error: --fit: unknown strategy 'x'",
+            "hint: strategies are oldest, largest-results, duplicates",
+        ]
+
+    def test_a_packed_box_is_fitted_and_its_arguments_stay(
+        self, cbx: Cbx, profiles: ProfileStore, boxes: BoxStore, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        profiles.save({"name": "clerk", "worker_target": "w", "tags": []}, author_id="t")
+        words = ("pack", "--handover", "delegate", "--arg", "profile_name=clerk")
+        words = (
+            *words,
+            "--arg",
+            "instruction=Now",
+            "--arg",
+            f"input_box_ids={self.box(cbx)}",
+            "--max-tokens",
+            "80",
+        )
+        before = row_counts()
+        assert cbx(*words, "--dry-run").code == 0
+        assert row_counts() == before
+        answer = cbx(*words, "-o", "json")
+        assert answer.code == 0, answer.err
+        packed = answer.json()
+        assert [left["reason"] for left in packed["left_out"]] == ["the oldest, to fit 80 tokens"] * 2
+        texts = [card.content.text for card in boxes.view(packed["context_box_id"]).cards[:2]]  # type: ignore[union-attr]
+        assert texts == ["last", "Now"]
+        assert "2 cards left out" in answer.err
+        again = cbx(
+            "render", "--profile", "clerk", "--box", packed["context_box_id"], "--stats", "-o", "json"
+        )
+        assert sum(share["tokens"] for share in again.json()) <= 80

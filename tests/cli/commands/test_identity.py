@@ -347,7 +347,7 @@ REFUSED = [
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
         4,
         "error: 'notes' is no layer: their names end in '__context'\nhint: "
-        "framework__context, experience__context, knowledge__context, todo__context, compression__context, "
+        "framework__context, persona__context, memory__context, experience__context, knowledge__context, todo__context, compression__context, "
         "or one of your own\n",
     ),
     (
@@ -493,7 +493,34 @@ def test_a_profile_that_no_turn_could_end_by_is_told(cbx: Cbx, tmp_path: Path) -
     ]
     succeed(cbx("tool", "add", "submit"))
     assert warned(ends, "allowed_tools: null") == [f"{before} 'hand_in', {absent}"]
-    assert warned(ends, "allowed_tools: [submit]", "allowed_internal_tools: [hand_in]") == []
+    assert warned(ends, "allowed_tools: [submit]", "allowed_internal_tools: [hand_in]") == [
+        "warning: profile 'a': no handler 'hand_in' is installed here"
+    ]
     assert warned("allowed_tools: [none]", "require_result_fields: true") == []
     result = warned("require_result_fields: maybe")
     assert "require_result_fields: expected true or false, found the string 'maybe'" in result[0]
+
+
+class TestProfileValidate:
+    def test_is_quiet_about_what_is_right(self, offline: Cbx, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nextra: kept\n")
+        files = [str(tmp_path / f"{name}.yaml") for name in ("one", "two")]
+        found = offline("profile", "validate", *files, "-o", "json")
+        assert (found.code, found.json()) == (0, {"valid": files, "problems": []})
+        assert "warning:" in found.err
+        assert "'extra' is no key that cbx knows" in found.err
+
+    def test_tells_all_that_is_wrong(self, offline: Cbx, tmp_path: Path) -> None:
+        for file, text in (
+            ("a", "name: One\n"),
+            ("b", "name: one\n"),
+            ("c", "name: c\nlayout: bad\ntags: 3\n"),
+        ):
+            (tmp_path / f"{file}.yaml").write_text(text)
+        files = [str(tmp_path / f"{file}.yaml") for file in ("a", "b", "c", "none")]
+        refused = offline("profile", "validate", *files)
+        assert (refused.code, refused.out) == (4, "")
+        for part in ("'one' stands in", "c.yaml:2", "c.yaml:3", "no file"):
+            assert part in refused.err
+        assert offline("profile", "validate", files[-1]).code == 3

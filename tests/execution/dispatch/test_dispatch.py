@@ -22,7 +22,7 @@ from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.inbox import NewRow
+from cardbox_cli.store.execution.inbox import NewRow
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from tests.conftest import PROJECT

@@ -27,7 +27,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import PENDING, new_id
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.inbox import NewRow
+from cardbox_cli.store.execution.inbox import NewRow
 from tests.execution.by_hand import write
 from tests.execution.desk import Desk, unwatched
 from tests.execution.fixtures import Asked, Heard

@@ -268,7 +268,8 @@ def test_a_turn_that_nothing_could_end_asks_no_model(
     assert (rest.kind, rest.error_code, rest.steps) == ("ended", "must_end_with_not_offered", 0)
     assert rest.message == (
         "its profile says that a turn ends with a call of 'submit' or 'hand_in' (must_end_with), which is not "
-        "offered to the agent: register the tool with `cbx tool add`, and name it in allowed_tools"
+        "offered to the agent: register the tool with `cbx tool add`, and name it in allowed_tools; a handler is "
+        "named in allowed_internal_tools"
     )
     assert runtime.turns.steps(turn.agent_turn_id or "") == []
 

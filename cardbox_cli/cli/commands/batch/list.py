@@ -30,7 +30,7 @@ def command(
     interval: Interval = 1.0,
 ) -> None:
     """List batches, newest first; those of another system's manager, `pmo`, too."""
-    from cardbox_cli.store.batches import BatchFilter
+    from cardbox_cli.store.execution.batches import BatchFilter
     from cardbox_cli.store.views.batches import BatchViews
 
     first, last = parse_span(since, until)

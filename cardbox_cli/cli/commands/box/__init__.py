@@ -12,6 +12,9 @@ VERBS = {
     "fork": "Make a new box with the same cards.",
     "diff": "Show how one box differs from another.",
     "verify": "Check a box: references, calls and results, digest.",
+    "repair": "Make a new box that providers do not refuse.",
+    "compress": "Make a new box with a summary in the place of what is old.",
+    "expand": "Make a new box with what summaries stand for.",
     "delete": "Remove a box. Its cards stay.",
 }
 command = noun(__name__, VERBS)

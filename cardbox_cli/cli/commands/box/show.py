@@ -18,13 +18,14 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import Place, places
 from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time, token_count
 from cardbox_cli.cli.terminal.shown import Shown, chosen
-from cardbox_cli.cli.terminal.tables import print_table
+from cardbox_cli.cli.terminal.tables import NOTHING, print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
+from cardbox_cli.model.pairing import ToolNames
 from cardbox_cli.model.text.visible_text import indented
 from cardbox_cli.model.tokens import card_tokens
 
@@ -59,9 +60,9 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     "cbx box show 8b1f22c0",
     "cbx box show 8b1f22c0 --tail 5 --full",
     "cbx box show @last --watch",
-    "cbx box show 8b1f22c0 --sort size:desc | head -20",
+    "cbx box show 8b1f22c0 --sort tokens:desc | head -20",
     "cbx box show 8b1f22c0 --model gpt-4o",
-    "cbx box show 8b1f22c0 --columns '#,created,author,preview'",
+    "cbx box show 8b1f22c0 --columns '#,created,author,tool,preview'",
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
     pages=True,
 )
@@ -273,7 +274,18 @@ def _print_view(view: BoxView, asked: _Asked, seen: _Seen) -> None:
 
 def _rows(view: BoxView, asked: _Asked, seen: _Seen) -> Iterable[Place]:
     provenance = seen.provenance.get(view.box.box_id)
-    return asked.columns.arranged(Place(slot, _rule_text(provenance, slot)) for slot in _places(view, asked))
+    tools = _tools(view)
+    return asked.columns.arranged(
+        Place(slot, _rule_text(provenance, slot), tools.get(slot.position, NOTHING))
+        for slot in _places(view, asked)
+    )
+
+
+def _tools(view: BoxView) -> dict[int, str]:
+    """The tools that cards call or answer for, by their positions in the whole box."""
+    names = ToolNames()
+    found = ((slot.position, names.of(slot.card)) for slot in view.slots if slot.card is not None)
+    return {position: name for position, name in found if name is not None}
 
 
 def _rule_text(provenance: Provenance | None, slot: Slot) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.parameters.problems import all_of
 from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.terminal import output
@@ -24,16 +25,6 @@ def command(
         except (InvalidRecipe, NotFound) as exc:
             failures.append(exc)
     if failures:
-        raise _all_of(failures)
+        raise all_of(failures)
     valid = count(len(recipes), "valid recipe")
     output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)
-
-
-def _all_of(failures: list[CbxError]) -> CbxError:
-    """One error that tells them all: invalid if any is, else not found."""
-    worst = next((each for each in failures if isinstance(each, InvalidRecipe)), failures[0])
-    return type(worst)(
-        "\n".join(each.message for each in failures),
-        hint=worst.hint,
-        details={"problems": [one for each in failures for one in each.details.get("problems", [])]},
-    )

@@ -12,7 +12,7 @@ from cardbox_cli.model.execution.turns import InboxRow, Lease
 @verb("cbx inbox show 1d5c8f72", "cbx inbox show 1d5c8f72 -o json | jq .payload", pages=True)
 def command(inbox_id: InboxId) -> None:
     """Show an inbox row whole, and who has claimed it."""
-    from cardbox_cli.store.inbox import InboxStore
+    from cardbox_cli.store.execution.inbox import InboxStore
 
     with session().inbox() as inbox, inbox.database.snapshot():
         rows = InboxStore(inbox.database, inbox.project_id)

@@ -1,23 +1,25 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `source.py`'s, what is printed of it
-`explain.py`'s and `diff.py`'s.
+Owns the options and which go together. Which request is meant is `parameters/requests.py`'s, what is printed
+of it `explain.py`'s and `diff.py`'s.
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from typer import Option
 
-from cardbox_cli.cli.parameters import composing
+from cardbox_cli.cli.parameters import composing, fitting
 from cardbox_cli.cli.parameters.types import (
     AGENT,
     BOX,
     BOX_OR_TURN,
     CHAT,
+    HTML,
     PROFILE,
-    REQUEST_FORMAT,
+    RENDERED_FORMAT,
     STEP,
     TURN,
     OneOf,
@@ -33,10 +35,11 @@ from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_name
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.requests.request import NEXT
+from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Requests, Shown
+    from cardbox_cli.cli.parameters.requests import Requests, Shown
     from cardbox_cli.execution.requests.recorded import RecordedRequests
 
 
@@ -45,7 +48,9 @@ if TYPE_CHECKING:
     "cbx render --profile writer --box $CONTEXT_BOX --model gpt-4o | curl … -d @-",
     "cbx render --box 8b1f22c0 --format anthropic --check -o json",
     "cbx render --box 8b1f22c0 --query 'Go on' --layer framework__context=@rules.md --layout cache",
+    "cbx render --box 8b1f22c0 --max-tokens 8000 --fit largest-results",
     "cbx render --turn @last --explain",
+    "cbx render --turn @last --format html > request.html",
     "cbx render --turn 1d5c8f72 --at 2 --verify",
     "cbx render --turn 1d5c8f72 --diff 1 next",
     "cbx render --profile writer --diff 8b1f22c0 77ab01de",
@@ -90,8 +95,9 @@ def command(
         Option(
             "--format",
             "-f",
-            click_type=REQUEST_FORMAT,
-            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())} or text (to read). "
+            click_type=RENDERED_FORMAT,
+            help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
+            "or html (a page with pictures). "
             "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
             f"{DEFAULT}, with --check the model's.",
         ),
@@ -104,6 +110,8 @@ def command(
     process: composing.ProcessKind = None,
     share: composing.Share = None,
     layout: composing.LayoutName = None,
+    max_tokens: fitting.MaxTokens = None,
+    fit: fitting.FitStrategy = None,
     check: Annotated[
         bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
@@ -138,7 +146,9 @@ def command(
     turn is shown as it was stored, any other request of one as cbx would compose it, which a note on stderr
     says.
     """
-    _check_answers(check=check, explain=explain, stats=stats, diff=diff is not None, verify=verify)
+    is_page = format_ == HTML
+    asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
+    _check_answers(**asked, **{f"format {HTML}": is_page})
     _check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
     if provider is not None:
         format_ = _format_of_host(provider, format_, check=check)
@@ -146,6 +156,9 @@ def command(
     _check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
     if has_steps:
         composing.check_query(query)
+    budget = fitting.budget(max_tokens, fit)
+    if budget is not None and (diff is not None or verify):
+        raise UsageError("--max-tokens is for one request, to be sent", hint="leave it out")
     options = composing.options(
         model=model,
         query=query,
@@ -157,10 +170,11 @@ def command(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.commands.render.source import Requests
+    from cardbox_cli.cli.parameters.requests import Requests
 
     with session().database() as database, database.snapshot():
-        requests = Requests(database, session().project_id, options=options, format=format_, profile=profile)
+        wanted = None if is_page else format_
+        requests = Requests(database, session().project_id, options=options, format=wanted, profile=profile)
         of_turn = requests.turn(turn, agent) if chat is None else requests.chat(chat)
         if diff is not None:
             answer = _difference(requests, diff, box or [], of_turn)
@@ -168,11 +182,17 @@ def command(
             answer = _verification(requests, of_turn, at)
         else:
             shown = (
-                requests.of_boxes(box or [], by_model=check)
+                requests.of_boxes(box or [], by_model=check or is_page)
                 if of_turn is None
                 else requests.of_step(of_turn, at)
             )
-            answer = _request(shown, check=check, explain=explain, stats=stats, provider=provider)
+            if budget is not None:
+                shown = _fitted(shown, budget)
+            answer = (
+                _page(requests, shown, of_turn)
+                if is_page
+                else _request(shown, check=check, explain=explain, stats=stats, provider=provider)
+            )
     answer()
 
 
@@ -205,6 +225,35 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provide
     show = next((each for is_asked, each in asked if is_asked), _print)
     _announce_notes(shown.notes)
     return partial(show, shown)
+
+
+def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
+    """The request within the budget. Raises UsageError for a step that has been sent."""
+    from cardbox_cli.context.formats import encoder_of
+    from cardbox_cli.context.mending.fit import fit
+
+    if shown.sent:
+        raise UsageError(
+            "--max-tokens changes nothing: the step is shown as it was sent",
+            hint="--at next composes the next one",
+        )
+    fitted = fit(
+        shown.request,
+        budget.most,
+        budget.strategy,
+        encode=encoder_of(shown.format),
+        author_id=OPERATOR,
+    )
+    return msgspec.structs.replace(
+        shown, request=fitted.request, notes=[*shown.notes, *fitting.notes(fitted)]
+    )
+
+
+def _page(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> Answer:
+    from cardbox_cli.cli.commands.render.picture import picture_of, print_page
+
+    _announce_notes(shown.notes)
+    return partial(print_page, picture_of(requests, shown, turn))
 
 
 def _announce_notes(notes: Iterable[str]) -> None:

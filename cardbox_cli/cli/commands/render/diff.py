@@ -16,7 +16,7 @@ from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id, unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Shown
+    from cardbox_cli.cli.parameters.requests import Shown
     from cardbox_cli.execution.requests.step_snapshots import Verified
 
 # Characters of a piece that has nothing beside it to be compared with.

@@ -15,7 +15,7 @@ from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.commands.render.source import Shown
+    from cardbox_cli.cli.parameters.requests import Shown
 
 # Cells of a bar that stands for the whole request, where there is room for so many.
 _WHOLE = 40

@@ -12,6 +12,8 @@ VERBS = {
     "report": "Report the result of a tool call to a turn that waits.",
     "nudge": "Notify the workers of a turn again.",
     "retry": "Ask anew for a turn that ended otherwise than in success.",
+    "replay": "Run a turn again, and compare what came.",
+    "fork": "Go on from a step of a turn, otherwise than it did.",
     "stop": "End a turn at once as canceled.",
     "reclaim": "Take a turn away from whoever runs it.",
     "requeue": "Put a turn back into its agent's queue.",

@@ -39,8 +39,8 @@ def command(
     Kept is the end of it, without what looks like a secret; of commands that wrote nothing, only those that
     failed.
     """
-    from cardbox_cli.store.logs import LogStore
-    from cardbox_cli.store.turns import TurnStore
+    from cardbox_cli.store.execution.logs import LogStore
+    from cardbox_cli.store.execution.turns import TurnStore
 
     with session().turns() as turns, turns.database.snapshot():
         store = LogStore(turns.database, turns.project_id)

@@ -1,10 +1,13 @@
 """`cbx turn trace`."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
 
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.parameters.types import HTML, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -14,8 +17,22 @@ if TYPE_CHECKING:
     from cardbox_cli.store.views.batches import BatchRow
 
 
-@verb("cbx turn trace 1d5c8f72", "cbx turn trace @last -o json | jq '.turns[].children'", pages=True)
-def command(turn: TurnId) -> None:
+SVG = "svg"
+
+
+@verb(
+    "cbx turn trace 1d5c8f72",
+    "cbx turn trace @last --format html > trace.html",
+    "cbx turn trace @last -o json | jq '.turns[].children'",
+    pages=True,
+)
+def command(
+    turn: TurnId,
+    format_: Annotated[
+        str | None,
+        Option("--format", "-f", click_type=OneOf(lambda: (HTML, SVG), what="format"), help="As a picture."),
+    ] = None,
+) -> None:
     """Show the turns of a trace as a tree: who gave work to whom, and what became of it.
 
     The children of a batch stand under it. Turns of other traces that gave one of these its work, or got it,
@@ -35,6 +52,11 @@ def command(turn: TurnId) -> None:
     if len(known) >= FAMILY:
         announce(f"note: {len(known)} turns are shown; there may be more")
     tops = tree([summary(each) for each in known], members)
+    if format_ is not None:
+        from cardbox_cli.cli.pictures.trace import trace_drawing, trace_page
+
+        output.write(trace_page(found.trace_id, tops) if format_ == HTML else trace_drawing(tops), end="")
+        return
     answer = {"trace_id": found.trace_id, "turns": tops}
     output.emit(
         answer,

@@ -22,7 +22,7 @@ def command(
     all_: Annotated[bool, Option("--all", help="Also those that fell silent without signing off.")] = False,
 ) -> None:
     """List the workers that serve this project."""
-    from cardbox_cli.store.workers import WorkerStore
+    from cardbox_cli.store.execution.workers import WorkerStore
 
     with session().database() as database:
         database.require_execution()

@@ -1,4 +1,4 @@
-"""The requests that `cbx render` shows, as a command line names them: by boxes, a turn, an agent or a step.
+"""The requests that commands look at, as a command line names them: by boxes, a turn, an agent or a step.
 
 Reads, and composes: every request of a command line is made by one `Requests`, and so all are made alike.
 """
@@ -35,16 +35,18 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """A request to show, in some format: its name, what it is made of, and what must be said of it.
 
     `awaited` are the calls whose results are still to come, `idle` the options of composing that change
-    nothing, since it was sent before. `unknown` is what a comparison of it must say that it cannot know.
+    nothing, since it was `sent` before. `unknown` is what a comparison of it must say that it cannot know.
     """
 
     name: str
     format: str
+    step_id: str | None = None
     entries: list[RequestEntry]
     request: Request
     awaited: list[str] = []
     notes: list[str] = []
     idle: list[str] = []
+    sent: bool = False
     unknown: list[str] = []
 
 
@@ -84,7 +86,7 @@ class Requests:
         collector = collector_for(self._database, self._project_id, *box_ids)
         request = request_of(entries, self._options, encode=encode, collector=collector)
         if self._profile is not None:
-            request = msgspec.structs.replace(request, tools=self._tools(self._profile))
+            request = msgspec.structs.replace(request, tools=self._tools(self._profile, entries))
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -104,10 +106,15 @@ class Requests:
         profiles.refuse_lost_box(entry)
         return read_source(self._boxes, entry.profile_box_id)
 
-    def _tools(self, profile: Source) -> list[dict[str, Any]]:
+    def _tools(self, profile: Source, entries: Sequence[RequestEntry]) -> list[dict[str, Any]]:
         """What a worker would offer beside this profile."""
         cards = present_cards(profile.slots)
-        tools = known_tools(self._database, self._project_id, profile_of(cards))
+        tools = known_tools(
+            self._database,
+            self._project_id,
+            profile_of(cards),
+            present_cards(entry.slot for entry in entries),
+        )
         return tool_definitions(cards, tools)
 
     def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
@@ -151,11 +158,13 @@ class Requests:
         return Shown(
             name=f"{turn_id}, next step" if found.step is None else f"{turn_id}, {found.step.step_id}",
             format=found.format,
+            step_id=None if found.step is None else found.step.step_id,
             entries=found.entries,
             request=found.request,
             awaited=found.awaited,
             notes=found.notes,
             idle=[] if found.step is None else _idle(self._typed, found.step),
+            sent=found.step is not None,
             unknown=[] if found.step is None else _unknown(found.step),
         )
 

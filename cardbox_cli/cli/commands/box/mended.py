@@ -1,0 +1,65 @@
+"""How the verbs that mend a box print what they did, and the way on for turns that have the old box."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.command_lines import command_line
+
+if TYPE_CHECKING:
+    from cardbox_cli.mending.mend import Mended
+    from cardbox_cli.mending.waiting import ActiveUser
+    from cardbox_cli.store.connection.database import Database
+
+
+def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()) -> None:
+    """Print the new box and what was changed for it; with -o id, the id of the box that stands now."""
+    if not mended.changes:
+        announce(f"unchanged: {mended.from_box_id}")
+
+    def table() -> None:
+        output.facts(
+            ("box", "(dry run: nothing was written)" if dry_run and mended.changes else mended.box_id),
+            ("from", mended.from_box_id),
+            *facts,
+        )
+        print_below(_CHANGE, mended.changes)
+
+    output.emit(mended, table=table, ids=[mended.box_id] if mended.box_id else [])
+
+
+def tell_turns(database: "Database", mended: "Mended", reason: str) -> list[str]:
+    """What to say of the active turns that have the old box: the command that gives them the new one."""
+    from cardbox_cli.mending.waiting import active_users
+
+    if mended.box_id in (None, mended.from_box_id):
+        return []
+    users = active_users(database, session().project_id, mended.from_box_id)
+    return [
+        f"note: it is the {user.use} box of turn {user.agent_turn_id}"
+        + (f": {_rebox(user, mended.box_id, reason)} gives it the new one" if user.waits else _RUNS)
+        for user in users
+        if user.use in ("context", "output")
+    ]
+
+
+_RUNS = ", which is being run; `cbx turn reclaim` takes it back first"
+
+
+def _rebox(user: "ActiveUser", box_id: str | None, reason: str) -> str:
+    box = (f"--{user.use}-box", box_id or "")
+    words = ("--expect-epoch", str(user.turn_epoch), *box, "--reason", reason)
+    return f"`{command_line(('turn', 'rebox', user.agent_turn_id), *words)}`"
+
+
+_CHANGE = (
+    Column("#", lambda change: NOTHING if change.position is None else str(change.position), right=True),
+    Column("CARD", lambda change: short_id(change.card_id)),
+    Column("CHANGE", lambda change: change.kind),
+    Column("NOW", lambda change: short_id(change.new_card_id) if change.new_card_id else NOTHING, spare=1),
+    Column("RULE", lambda change: change.rule),
+    Column("WHY", lambda change: change.reason),
+)

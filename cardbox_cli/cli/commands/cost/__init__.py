@@ -1,0 +1,91 @@
+"""`cbx cost`: what the requests of a turn, an agent or a box cost, what of that is waste, and how to mend it.
+
+Owns the options. Which requests are meant is `source.py`'s, what is printed of them `page.py`'s.
+"""
+
+from typing import Annotated, cast
+
+from typer import Argument, Option
+
+from cardbox_cli.cli.commands.cost.budget import BUDGET, Budget
+from cardbox_cli.cli.parameters import composing
+from cardbox_cli.cli.parameters.options import MOST, Since
+from cardbox_cli.cli.parameters.types import AGENT, BOX_OR_TURN, FILE, PROFILE, OneOf
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.cost.account import GROUPINGS, Grouping, account_of
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import PRICES
+
+
+@verb(
+    "cbx cost 1d5c8f72",
+    "cbx cost 8b1f22c0 --by card --top 5",
+    "cbx cost --agent researcher --since 2h --by tool",
+    "cbx cost 1d5c8f72 --prices prices.yaml -o json | jq .money",
+    "cbx cost $CONTEXT_BOX --profile writer --fail-over 60%",
+    "cbx cost @last -o json | jq -r '.findings[].fix | select(. != null)'",
+    pages=True,
+)
+def command(
+    source: Annotated[
+        str | None,
+        Argument(
+            click_type=BOX_OR_TURN,
+            help="A turn: the requests of its steps. Or a box: those that its answers were given to. An id, "
+            "4 or more characters of its beginning or end, or @last for the last box.",
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None, Option(click_type=AGENT, help="The turns of this agent: of --since, else the last 20.")
+    ] = None,
+    since: Since = None,
+    by: Annotated[
+        str, Option(click_type=OneOf(lambda: GROUPINGS, what="grouping"), help="What the tokens are told by.")
+    ] = "layer",
+    top: Annotated[
+        int, Option(metavar="N", min=1, max=MOST, help="So many steps, lines and findings at most.")
+    ] = 20,
+    profile: Annotated[
+        str | None,
+        Option(click_type=PROFILE, help="With a box: its prompt, model and tools stand before it."),
+    ] = None,
+    model: composing.Model = None,
+    prices: Annotated[
+        str | None,
+        Option(click_type=FILE, help=f"YAML with what tokens cost in money. Default: {PRICES.name}."),
+    ] = None,
+    fail_over: Annotated[
+        Budget | None,
+        Option(
+            click_type=BUDGET,
+            help="Exit 8 where a request is over so many tokens, or such a share, as in 60%, of its model's "
+            "window.",
+        ),
+    ] = None,
+) -> None:
+    """Show how the context grew step by step, what was sent again and again, and what a prefix cache keeps.
+
+    Findings name what was sent in vain, each with a stable code, the cards that prove it and the command that
+    mends it. Nothing is changed.
+    """
+    if (source is None) == (agent is None):
+        raise UsageError("name a box or a turn, or --agent", hint="`cbx turn list` shows the turns")
+    if since is not None and agent is None:
+        raise UsageError("--since is for --agent", hint="leave it out")
+    from cardbox_cli.cli.commands.cost.page import Page, print_cost
+    from cardbox_cli.cli.commands.cost.price_file import read_prices
+    from cardbox_cli.cli.commands.cost.source import Costed, costed_agent, costed_source
+
+    known = read_prices(prices)
+    options = composing.options(model=model, is_composed=False)
+    with session().database() as database, database.snapshot():
+        costed: Costed
+        if agent is not None:
+            costed = costed_agent(database, agent, since, options, profile)
+        else:
+            costed = costed_source(database, source or "", options, profile)
+    account = account_of(costed.series)
+    print_cost(costed, account, Page(by=cast(Grouping, by), top=top, prices=known))
+    if fail_over is not None:
+        fail_over.check(account)

@@ -1,0 +1,264 @@
+"""What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.cli.commands.cost.source import Costed
+from cardbox_cli.cli.escaping import flat, one_line
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.describe import count, token_count
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
+from cardbox_cli.context.cost.account import Account, Grouping, SentPart, Share, StepCost
+from cardbox_cli.context.cost.check import check
+from cardbox_cli.context.cost.finding import CostFinding
+from cardbox_cli.context.cost.mending import Mend
+from cardbox_cli.context.cost.prefix import Break, first_break
+from cardbox_cli.context.cost.prices import Money, Prices, money
+from cardbox_cli.context.cost.subject import Subject
+from cardbox_cli.context.providers.registry import window
+from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.ids import short_id
+
+
+class Page(NamedTuple):
+    """How the costs are shown: what the tokens are told by, how many lines, and at what prices."""
+
+    by: Grouping
+    top: int
+    prices: Prices | None
+
+
+class CardShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a card takes: its `tokens` once, how often it was sent, and the tokens of all its sendings."""
+
+    card_id: str | None
+    box_id: str | None
+    position: int | None
+    layer: str
+    type: str
+    tool: str
+    tokens: int
+    tokens_exact: bool
+    sends: int
+    total: int
+    share: float
+    preview: str
+
+
+class _Found(NamedTuple):
+    account: Account
+    cards: list[CardShare]
+    findings: list[CostFinding]
+    broken: Break | None
+    money: Money | None
+
+
+def print_cost(costed: Costed, account: Account, page: Page) -> None:
+    """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
+    findings = check(Subject(account, profile=costed.profile))
+    prices = None if page.prices is None else money(account.steps, page.prices)
+    found = _Found(account, _cards(account), findings, first_break(account), prices)
+    for model in [] if prices is None else prices.unpriced:
+        announce(f"warning: no price is known of the model {model!r}: its requests are not counted in money")
+    named = [card.card_id for card in found.cards[: page.top] if card.card_id]
+    output.emit(_as_json(costed, found, page), table=lambda: _print_text(costed, found, page), ids=named)
+
+
+def _cards(account: Account) -> list[CardShare]:
+    """What each card takes, the most first; a layer's text counts for the card that made it."""
+    of_all = account.tokens
+    shares = [
+        CardShare(
+            card_id=part.message.card_id or (None if part.card is None else part.card.card_id),
+            box_id=part.box_id or None,
+            position=part.position,
+            layer=part.layer,
+            type=part.type,
+            tool=part.tool,
+            tokens=part.tokens,
+            tokens_exact=not part.estimated,
+            sends=part.sends,
+            total=part.total,
+            share=round(part.total / of_all, 4) if of_all else 0.0,
+            preview=_preview(part),
+        )
+        for part in account.parts
+    ]
+    return sorted(shares, key=lambda share: -share.total)
+
+
+def _preview(part: SentPart) -> str:
+    content = part.message.body.get("content")
+    text = content if isinstance(content, str) else ""
+    return (text or ("" if part.card is None else card_text(part.card.content)))[:200]
+
+
+# --- for programs
+
+
+def _as_json(costed: Costed, found: _Found, page: Page) -> dict[str, Any]:
+    account, steps = found.account, found.account.steps
+    greatest = max(steps, key=lambda step: step.tokens, default=None)
+    return {
+        "kind": costed.kind,
+        "id": costed.id,
+        "tokenizer": account.tokenizer,
+        "tokens": account.tokens,
+        "tokens_exact": account.exact,
+        "kept": account.kept,
+        "new": account.tokens - account.kept,
+        "greatest": None if greatest is None else greatest.number,
+        "of_window": None if greatest is None else _of_window(greatest),
+        "steps": steps,
+        "by": {**account.by, "card": found.cards[: page.top]},
+        "breaks": [step.number for step in steps if step.breaks],
+        "first_break": found.broken,
+        "findings": [{**msgspec.structs.asdict(each), "fix": _line(each.mend)} for each in found.findings],
+        "money": found.money,
+    }
+
+
+def _of_window(step: StepCost) -> float | None:
+    holds = window(step.model)
+    return None if holds is None else round(step.tokens / holds, 4)
+
+
+def _line(mend: Mend | None) -> str | None:
+    """The command as it is to be typed; it names the project where that is not the usual one."""
+    if mend is None:
+        return None
+    project = session().project_id
+    return mend.line(*(["--project", project] if project != session().usual_project else []))
+
+
+# --- for people
+
+
+def _print_text(costed: Costed, found: _Found, page: Page) -> None:
+    account, steps = found.account, found.account.steps
+    exact = account.exact
+    greatest = max(steps, key=lambda step: step.tokens, default=None)
+    output.facts(
+        (costed.kind, costed.id),
+        ("requests", str(len(steps))),
+        ("tokens", f"{token_count(account.tokens, exact=exact)} in all"),
+        ("greatest", None if greatest is None else _greatest(greatest)),
+        ("cache", _cache(found, exact) if len(steps) > 1 else None),
+        ("money", None if found.money is None else _money(found.money)),
+    )
+    shown = steps[-page.top :]
+    print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in shown])
+    if len(shown) < len(steps):
+        announce(f"{len(steps) - len(shown)} earlier steps; --top {len(steps)} shows all")
+    if page.by == "card":
+        print_below(_CARD, found.cards[: page.top])
+    else:
+        print_below(_share_columns(page.by, exact), account.by[page.by][: page.top])
+    if found.broken is not None:
+        _print_break(found.broken, exact)
+    _print_findings(found.findings[: page.top], exact)
+    if len(found.findings) > page.top:
+        announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
+
+
+def _greatest(step: StepCost) -> str:
+    holds = window(step.model)
+    of_window = "" if holds is None else f", {step.tokens / holds:.1%} of what {step.model} holds"
+    return f"{token_count(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
+
+
+def _cache(found: _Found, exact: bool) -> str:
+    account = found.account
+    share = account.kept / account.tokens if account.tokens else 0
+    broken = sum(step.breaks for step in account.steps)
+    return f"keeps {token_count(account.kept, exact=exact)} tokens, {share:.1%}; " + (
+        "never broken" if not broken else f"broken {count(broken, 'time')}"
+    )
+
+
+def _money(found: Money) -> str:
+    return f"{found.amount:.4f} {found.currency}; {found.without_cache:.4f} without a cache"
+
+
+_Pair = tuple[StepCost, StepCost | None]
+
+
+def _of_step(text: Callable[[StepCost], str]) -> Callable[[_Pair], str]:
+    return lambda pair: text(pair[0])
+
+
+def _grew(pair: _Pair) -> str:
+    step, before = pair
+    return NOTHING if before is None else f"{step.tokens - before.tokens:+d}"
+
+
+# Items are pairs of a step and the one before.
+_STEP = (
+    Column("#", _of_step(lambda step: str(step.number)), right=True),
+    Column("STEP", _of_step(lambda step: short_id(step.step_id) if step.step_id else NOTHING), spare=2),
+    Column("MESSAGES", _of_step(lambda step: str(step.messages)), right=True, spare=3),
+    Column("TOKENS", _of_step(lambda step: token_count(step.tokens, exact=not step.estimated)), right=True),
+    Column("GREW", _grew, right=True, spare=1),
+    Column("KEPT", _of_step(lambda step: str(step.kept)), right=True),
+    Column("NEW", _of_step(lambda step: str(step.new)), right=True),
+    Column("CACHE", _of_step(lambda step: "broken" if step.breaks else NOTHING)),
+)
+_CARD = (
+    Column("CARD", lambda card: short_id(card.card_id) if card.card_id else NOTHING),
+    Column("TYPE", lambda card: card.type),
+    Column("TOOL", lambda card: flat(card.tool), spare=2),
+    Column("TOKENS", lambda card: token_count(card.tokens, exact=card.tokens_exact), right=True),
+    Column("SENT", lambda card: str(card.sends), right=True),
+    Column("IN ALL", lambda card: token_count(card.total, exact=card.tokens_exact), right=True),
+    Column("SHARE", lambda card: f"{card.share:.1%}", right=True, spare=1),
+    Column("PREVIEW", lambda card: one_line(card.preview, 60), overflow="cut"),
+)
+
+
+def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
+    def number(tokens: Callable[[Share], int]) -> Callable[[Share], str]:
+        return lambda share: token_count(tokens(share), exact=exact)
+
+    return (
+        Column(by.upper(), lambda share: flat(share.name)),
+        Column("IN ALL", number(lambda share: share.tokens), right=True),
+        Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
+        Column("IN THE LAST", number(lambda share: share.last), right=True),
+    )
+
+
+def _print_break(broken: Break, exact: bool) -> None:
+    card = f", card {short_id(broken.card_id)}" if broken.card_id else ""
+    place = f"{broken.section} {broken.number}{f', {broken.layer}' if broken.layer else ''}{card}"
+    character = "" if broken.character is None else f", character {broken.character}"
+    output.print_text()
+    output.print_text(
+        flat(
+            f"the cache breaks first from step {broken.a_step} to {broken.b_step}, at {place}{character}: "
+            f"{token_count(broken.lost, exact=exact)} tokens are read anew"
+        )
+    )
+    for sign, text in (("-", broken.a), ("+", broken.b)):
+        side = (
+            "(a text that is known by its hash alone, or nothing)"
+            if text is None
+            else f"{broken.before}⟨{text}⟩"
+        )
+        output.print_text(f"{sign} {one_line(side, 160)}")
+
+
+def _print_findings(findings: Sequence[CostFinding], exact: bool) -> None:
+    for each in findings:
+        output.print_text()
+        tokens = token_count(each.tokens, exact=exact)
+        output.print_painted([("bold", flat(f"{each.code}: {each.message}"))])
+        cards = " ".join(short_id(one.card_id) for one in each.evidence[:8] if one.card_id)
+        output.facts(
+            ("  tokens", f"{tokens} tokens, {each.share:.1%}"),
+            ("  cards", cards or None),
+            ("  remedy", each.remedy),
+            ("  command", _line(each.mend)),
+        )

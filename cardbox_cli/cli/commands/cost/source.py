@@ -1,0 +1,129 @@
+"""The requests whose costs a command line asks for: of a turn's steps, an agent's turns, a box's answers."""
+
+import msgspec
+
+from cardbox_cli.cli.id_resolution import ResolvingTurns
+from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.parameters.inputs import parse_span
+from cardbox_cli.cli.parameters.requests import Requests
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.context.cost.series import Sent, conversation
+from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.request import ComposeOptions, profile_of
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.execution.requests.request import NEXT
+from cardbox_cli.execution.requests.series import sent_by_turn
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.turns import TurnFilter, TurnRow
+
+# Turns of an agent that are looked at where nobody says since when.
+_TURNS = 20
+_TURN = "turn_"
+
+
+class Costed(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests that belong together: of what `kind` of thing with which `id`, and the profile that all of
+    them are of, where one is known by name."""
+
+    kind: str
+    id: str
+    series: list[Sent]
+    profile: str | None = None
+
+
+def costed_source(database: Database, given: str, options: ComposeOptions, profile: str | None) -> Costed:
+    """The requests of a turn, or of a box. Raises NotFound for what is neither."""
+    requests = Requests(database, session().project_id, options=options, format=None, profile=profile)
+    if not given.startswith(_TURN):
+        try:
+            return _of_box(requests, given, profile)
+        except NotFound:
+            if given == LAST:
+                raise
+    _refuse_profile(profile)
+    turns = ResolvingTurns(database, session().project_id)
+    try:
+        turn = turns.get(turns.resolve(given))
+    except NotFound:
+        raise NotFound(
+            f"no box or turn {given!r} in project {session().project_id!r}",
+            hint="`cbx box list` and `cbx turn list` show the newest",
+        ) from None
+    return Costed(
+        kind="turn",
+        id=turn.agent_turn_id,
+        series=_of_turn(database, requests, turn, options),
+        profile=_profile_of(database, turn),
+    )
+
+
+def costed_agent(
+    database: Database, agent: str, since: str | None, options: ComposeOptions, profile: str | None
+) -> Costed:
+    """The requests of an agent's turns, the oldest first. Raises NotFound for an agent without any."""
+    _refuse_profile(profile)
+    requests = Requests(database, session().project_id, options=options, format=None)
+    turns = ResolvingTurns(database, session().project_id)
+    first, _ = parse_span(since, None)
+    where = TurnFilter(agent_id=agent, since=first)
+    found = list(turns.newest(where, limit=None if since else _TURNS))[::-1]
+    if not found:
+        raise NotFound(
+            f"agent {agent!r} has no turn{'' if since is None else f' since {since}'} in project "
+            f"{session().project_id!r}",
+            hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
+        )
+    announce(f"note: agent {agent!r}: {count(len(found), 'turn')}")
+    series = [sent for turn in found for sent in _of_turn(database, requests, turn, options)]
+    return Costed(kind="agent", id=agent, series=series, profile=_profile_of(database, found[-1]))
+
+
+def _of_turn(database: Database, requests: Requests, turn: TurnRow, options: ComposeOptions) -> list[Sent]:
+    """The requests of its steps; of a turn that has sent none the next one as cbx would compose it."""
+    sent = sent_by_turn(database, session().project_id, turn)
+    if options.model is not None:
+        sent = [_for_model(each, options.model) for each in sent]
+    return sent or _next(requests, turn)
+
+
+def _for_model(sent: Sent, model: str) -> Sent:
+    return msgspec.structs.replace(sent, request=msgspec.structs.replace(sent.request, model=model))
+
+
+def _next(requests: Requests, turn: TurnRow) -> list[Sent]:
+    of_turn = requests.turn(turn.agent_turn_id)
+    assert of_turn is not None
+    try:
+        shown = requests.of_step(of_turn, NEXT)
+    except NotFound:
+        return []
+    announce(f"note: {turn.agent_turn_id} has sent nothing: its next request as cbx would compose it")
+    return [Sent(request=shown.request, provider=provider_of(shown.format), agent_turn_id=turn.agent_turn_id)]
+
+
+def _of_box(requests: Requests, given: str, profile: str | None) -> Costed:
+    shown = requests.of_boxes([given], by_model=True)
+    series = conversation(shown.request, provider_of(shown.format))
+    if len(series) > 1:
+        announce(
+            f"note: {count(len(series), 'request')}: one for each answer in the box, as cbx would compose it"
+        )
+    box_id = next((entry.box_id for entry in reversed(shown.entries)), shown.name)
+    return Costed(kind="box", id=box_id, series=series, profile=profile)
+
+
+def _refuse_profile(profile: str | None) -> None:
+    if profile is not None:
+        raise UsageError("--profile is for boxes: a turn has its own", hint="leave it out, or name a box")
+
+
+def _profile_of(database: Database, turn: TurnRow) -> str | None:
+    """The name of the turn's profile, as far as its box tells."""
+    from cardbox_cli.store.boxes import BoxStore
+
+    if turn.profile_box_id is None:
+        return None
+    slots = BoxStore(database, session().project_id).slots(turn.profile_box_id)
+    name = profile_of(slot.card for slot in slots if slot.card is not None).get("name")
+    return name if isinstance(name, str) else None

@@ -1,0 +1,169 @@
+"""What `cbx turn replay` and `cbx turn fork` have in common: turns are run here, or awaited, and compared."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import uuid6
+from typer import Option
+
+from cardbox_cli.cli.runtime import connecting, wired
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.turns import refuse
+from cardbox_cli.cli.terminal.word_diff import compared
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.request import DEFAULT_OPTIONS
+from cardbox_cli.errors import Findings
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.settings import settings_from
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.execution.worker.commands.program import Program
+    from cardbox_cli.execution.worker.runner import Outcome
+    from cardbox_cli.orchestration.outcomes import Compared, TurnOutcome
+    from cardbox_cli.orchestration.replay import Again
+    from cardbox_cli.store.views.turns import TurnViews
+
+Exec = Annotated[
+    str | None,
+    Option(
+        "--exec",
+        metavar="CMD",
+        help="Run it here, with this for the model, as `cbx worker run` does; else workers of its target do.",
+    ),
+]
+
+
+def program_of(
+    run: "Runtime",
+    turn_id: str,
+    command: str,
+    *,
+    env: Sequence[str] = (),
+    tools: str | None = None,
+    trust_stored_commands: bool = False,
+) -> "Program":
+    """What runs a turn again: the request has the format that the turn was asked in."""
+    from cardbox_cli.cli.parameters import programs
+    from cardbox_cli.execution.requests.step_snapshots import read_snapshot
+
+    programs.check_command(command)
+    where = session().target()
+    snapshots = (read_snapshot(step.metadata) for step in run.turns.steps(turn_id))
+    asked = next(filter(None, snapshots), None)
+    return programs.program_of(
+        command,
+        where,
+        run.settings,
+        format=DEFAULT if asked is None else asked.format,
+        answers="auto",
+        options=DEFAULT_OPTIONS,
+        timeout=600,
+        environment=programs.environment_of(env, where),
+        tools=tools,
+        trusts_stored=trust_stored_commands,
+    )
+
+
+def own_target() -> str:
+    """A worker target that no worker serves but the one that runs here."""
+    return f"replay-{uuid6.uuid7().hex}"
+
+
+def ask(run: "Runtime", turn_id: str, again: "Again") -> list[str]:
+    """The ids of the turns that are asked for. Raises NotAccepted."""
+    from cardbox_cli.orchestration.replay import ask_again
+
+    asked = ask_again(run, turn_id, again)
+    if asked[-1].result.status != "accepted":
+        refuse(asked[-1])
+    last = asked[-1].result
+    session().made(turn_id=last.agent_turn_id, box_id=last.context_box_id)
+    return [each.result.agent_turn_id or "" for each in asked]
+
+
+def run_here(worker_target: str, program: "Program") -> None:
+    """Run the turns of a target until none is due. Announces what happens."""
+    from cardbox_cli.execution.notifications.listener import Listener
+    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
+
+    settings = settings_from()
+    plan = WorkerPlan(target=worker_target, program=program, project_id=session().project_id, mode="drain")
+    with Wakeups(announce) as wakeups, Listener() as listener:
+        Worker(
+            plan,
+            settings,
+            connect=connecting(session().target()),
+            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            journal=_Journal(),
+            listener=listener,
+        ).run()
+
+
+class _Journal:
+    """Tells of what goes wrong; what came of the turns is told in the end."""
+
+    def line(self, text: str) -> None:
+        if text.startswith("warning"):
+            announce(text)
+
+    def ended(self, project_id: str, outcome: "Outcome") -> None:
+        announce(f"turn {outcome.agent_turn_id}: {outcome.kind} {outcome.message}")
+
+
+def print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> None:
+    """Print what came of the turns beside the first. Raises Findings unless all others ended in success."""
+    from cardbox_cli.orchestration.outcomes import compare, outcome_of
+
+    with turns.database.snapshot():
+        first = outcome_of(turns, turn_id)
+        beside = compare(first, [outcome_of(turns, each) for each in others])
+    answer = {"turn": first, "replays": beside}
+    output.emit(answer, table=lambda: _print(first, beside), ids=list(others))
+    odd = [each.outcome for each in beside if each.outcome.end_status != "success"]
+    if odd:
+        raise Findings(
+            f"{len(odd)} of {len(beside)} turns did not end in success",
+            hint="`cbx turn show` tells the story of one",
+            details={"agent_turn_ids": [each.agent_turn_id for each in odd]},
+        )
+
+
+def _print(first: "TurnOutcome", beside: "Sequence[Compared]") -> None:
+    print_table(_COLUMNS, [(first, None), *((each.outcome, each) for each in beside)])
+    for each in beside:
+        if not each.same_text:
+            output.print_text()
+            output.print_painted([("bold", f"{short_id(each.outcome.agent_turn_id)} says otherwise:")])
+            output.print_painted(compared(first.text, each.outcome.text))
+
+
+def _words(each: "Compared | None") -> str:
+    if each is None:
+        return NOTHING
+    return "same" if each.same_text else f"+{each.words_added} -{each.words_removed}"
+
+
+def _tokens(outcome: "TurnOutcome") -> str:
+    if outcome.input_tokens is None and outcome.output_tokens is None:
+        return NOTHING
+    return f"{outcome.input_tokens or 0} + {outcome.output_tokens or 0}"
+
+
+def _tools(outcome: "TurnOutcome") -> str:
+    return ", ".join(f"{name} {count}" for name, count in outcome.tools.items()) or NOTHING
+
+
+# Items are pairs of an outcome and how it compares with the first; None for the first itself.
+_COLUMNS = (
+    Column("TURN", lambda pair: short_id(pair[0].agent_turn_id)),
+    Column("END", lambda pair: pair[0].end_status or pair[0].status),
+    Column("STEPS", lambda pair: str(pair[0].steps), right=True),
+    Column("TOKENS", lambda pair: _tokens(pair[0]), right=True),
+    Column("WRITTEN", lambda pair: f"~{pair[0].written_tokens}", right=True),
+    Column("WORDS", lambda pair: _words(pair[1]), right=True),
+    Column("TOOLS", lambda pair: _tools(pair[0])),
+)

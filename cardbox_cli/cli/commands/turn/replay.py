@@ -1,0 +1,68 @@
+"""`cbx turn replay`."""
+
+from typing import Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.commands.turn import again
+from cardbox_cli.cli.parameters import working
+from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
+from cardbox_cli.cli.parameters.types import PROFILE
+from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.verb import verb
+
+
+@verb(
+    "cbx turn replay 1d5c8f72 --exec 'python3 client.py' --times 3",
+    "cbx turn replay @last --profile terse --timeout 300 -o json | jq '.replays[].same_text'",
+    "cbx turn replay 1d5c8f72 --no-wait -o id | xargs -n1 cbx turn wait",
+)
+def command(
+    turn: TurnId,
+    profile: Annotated[
+        str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")
+    ] = None,
+    exec_: again.Exec = None,
+    env: working.Variables = None,
+    tools: working.ToolsFile = None,
+    trust_stored_commands: working.TrustStored = False,
+    times: Annotated[int, Option(metavar="N", min=1, max=100, help="How often.")] = 1,
+    timeout: EndTimeout = None,
+    no_wait: Annotated[
+        bool, Option("--no-wait", help="Only ask for the turns, and print their ids.")
+    ] = False,
+) -> None:
+    """Run a turn again: the same context, in a fresh output box, and compare what came with what came then.
+
+    A fresh agent runs it, so the turn's own agent and its boxes stay as they are. Tools that the model calls
+    are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
+    """
+    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.execution.views.waiting import wait_for_end
+    from cardbox_cli.orchestration.replay import Again
+
+    with runtime() as run:
+        turns = ResolvingTurns(run.database, run.project_id)
+        turn_id = turns.resolve(turn)
+        target = None if exec_ is None else again.own_target()
+        program = None
+        if exec_ is not None:
+            program = again.program_of(
+                run,
+                turn_id,
+                exec_,
+                env=env or (),
+                tools=tools,
+                trust_stored_commands=trust_stored_commands,
+            )
+        asked = again.ask(run, turn_id, Again(times=times, profile_name=profile, worker_target=target))
+        if program is not None and target is not None:
+            again.run_here(target, program)
+        elif no_wait:
+            output.emit({"agent_turn_ids": asked}, table=lambda: output.print_lines(asked), ids=asked)
+            return
+        else:
+            for each in asked:
+                wait_for_end(turns, each, timeout=timeout)
+        again.print_compared(turns, turn_id, asked)

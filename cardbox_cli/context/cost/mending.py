@@ -1,0 +1,56 @@
+"""The commands that mend what a finding names. None changes a card or a box."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from cardbox_cli.model.text.command_lines import quoted
+
+
+class Mend(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with a box, a turn or a tool: `without` these cards, `fit` it into `tokens`, `compress` it,
+    `compare` two steps of a turn, or look at a `profile`, to be edited and imported again."""
+
+    how: Literal["without", "fit", "compress", "compare", "profile"]
+    name: str
+    card_ids: Sequence[str] = ()
+    tokens: int = 0
+    steps: tuple[str, str] = ("", "")
+
+    def line(self, *options: str) -> str:
+        """The line to be copied; `options` stand in each command of cbx."""
+        return " ".join(_LINES[self.how](self, " ".join(map(quoted, options))).split())
+
+
+def _without(mend: Mend, options: str) -> str:
+    unwanted = " ".join(f"-e {quoted(card_id)}" for card_id in mend.card_ids)
+    box = quoted(mend.name)
+    ids = f"cbx box show {box} -o csv --columns full-id --no-header {options}"
+    return f"{ids} | grep -vxF {unwanted} | cbx box edit {box} --file - {options}"
+
+
+def _fit(mend: Mend, options: str) -> str:
+    return f"cbx render --box {quoted(mend.name)} --max-tokens {mend.tokens} {options}"
+
+
+def _compress(mend: Mend, options: str) -> str:
+    return f"cbx box compress {quoted(mend.name)} --summary @summary.md {options}"
+
+
+def _compare(mend: Mend, options: str) -> str:
+    a, b = map(quoted, mend.steps)
+    return f"cbx render --turn {quoted(mend.name)} --diff {a} {b} {options}"
+
+
+def _profile(mend: Mend, options: str) -> str:
+    return f"cbx profile show {quoted(mend.name)} -o yaml {options}"
+
+
+_LINES = {
+    "without": _without,
+    "fit": _fit,
+    "compress": _compress,
+    "compare": _compare,
+    "profile": _profile,
+}

@@ -1,0 +1,156 @@
+"""What the rules about costs look at: an account, and the calls of tools in it with their results."""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.cost.account import Account, SentPart
+from cardbox_cli.context.cost.mending import Mend
+from cardbox_cli.context.tool_calls import arguments_of, arguments_text
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.pairing import Pairer
+
+# What tells a text from others: words, pieces of names, and numbers.
+_WORD = re.compile(r"[^\W_]{3,}|\d{2}")
+
+
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a tool and its result. Arguments that say the same are the same text here.
+
+    `is_alone`: its card makes this call and no other.
+    """
+
+    caller: SentPart
+    result: SentPart
+    name: str
+    arguments: str
+    failed: bool
+    is_alone: bool
+
+    @property
+    def text(self) -> str:
+        """What the tool answered."""
+        return said(self.result)
+
+    @property
+    def parts(self) -> list[SentPart]:
+        """What can be left out without tearing a call from its result: both, if they are a pair."""
+        return [self.caller, self.result]
+
+
+def said(part: SentPart) -> str:
+    """What the card of a message says."""
+    return "" if part.card is None else card_text(part.card.content)
+
+
+class Subject:
+    """An account of requests; `profile` names that of the turn, where all were sent for one."""
+
+    def __init__(self, account: Account, *, profile: str | None = None, window: int | None = None) -> None:
+        self.account = account
+        self.profile = profile
+        self.window = window
+
+    @cached_property
+    def parts(self) -> list[SentPart]:
+        """The messages that cards make, each once, in the order in which they were first sent."""
+        seen: set[str] = set()
+        found = []
+        for part in self.account.parts:
+            card_id = part.message.card_id
+            if card_id is not None and part.card is not None and card_id not in seen:
+                seen.add(card_id)
+                found.append(part)
+        return found
+
+    @cached_property
+    def uses(self) -> list[ToolUse]:
+        """The calls with their results, in the order of the results."""
+        pairer = Pairer()
+        calls: dict[tuple[int, str], Any] = {}
+        for place, part in enumerate(self.parts):
+            card = part.card
+            assert card is not None
+            for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
+                call_id = call.get("id") if isinstance(call, dict) else None
+                if isinstance(call_id, str) and call_id:
+                    pairer.called(place, call_id)
+                    calls[place, call_id] = call
+            if card.type == TOOL_RESULT and card.tool_call_id:
+                pairer.answered(place, card.tool_call_id)
+        uses = [self._use(call, result, calls) for result, call in pairer.pairing().results.items()]
+        return [use for use in uses if use is not None]
+
+    def _use(self, call: int, result: int, calls: dict[tuple[int, str], Any]) -> ToolUse | None:
+        answer, caller = self.parts[result], self.parts[call]
+        assert answer.card is not None
+        assert caller.card is not None
+        made = calls.get((call, answer.card.tool_call_id or ""))
+        function = made.get("function") if isinstance(made, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            return None
+        return ToolUse(
+            caller=caller,
+            result=answer,
+            name=function["name"],
+            arguments=_spelled(arguments_text(function.get("arguments"))),
+            failed=_failed(answer.card),
+            is_alone=len(caller.card.tool_calls or ()) == 1,
+        )
+
+    @cached_property
+    def written(self) -> dict[str, tuple[int, int]]:
+        """The words that the model wrote, in texts and in arguments, each with the first and the last of the
+        places in `parts` where it did."""
+        found: dict[str, tuple[int, int]] = {}
+        for place, part in enumerate(self.parts):
+            if part.message.body.get("role") == "assistant" and part.card is not None:
+                calls = exact_json.encode(part.card.tool_calls).decode() if part.card.tool_calls else ""
+                for word in words(f"{said(part)} {calls}"):
+                    found[word] = (found[word][0] if word in found else place, place)
+        return found
+
+    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart]) -> Mend | None:
+        """How to go on without these: by leaving them out where that tears nothing, else by fitting."""
+        uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
+        parts = [each for each in uses_or_parts if isinstance(each, SentPart)]
+        parts += [part for use in uses for part in use.parts]
+        boxes = {part.box_id for part in parts}
+        box_id = next(iter(boxes), None)
+        if not box_id or len(boxes) > 1 or not all(use.is_alone for use in uses):
+            return self.fit(parts)
+        ids = [part.message.card_id for part in parts if part.message.card_id]
+        return Mend(how="without", name=box_id, card_ids=ids)
+
+    def fit(self, parts: Sequence[SentPart]) -> Mend | None:
+        """How to go on in a smaller request: as small as the last one would be without these."""
+        box_id = next((part.box_id for part in parts if part.box_id), None)
+        if box_id is None or not self.account.steps:
+            return None
+        last = self.account.steps[-1].tokens - sum({id(part): part.tokens for part in parts}.values())
+        return Mend(how="fit", name=box_id, tokens=max(last, 1))
+
+
+def words(text: str) -> set[str]:
+    """What a text consists of, in one case: words and numbers that are long enough to tell it from others."""
+    return set(_WORD.findall(text.lower()))
+
+
+@lru_cache
+def _spelled(arguments: str) -> str:
+    """Arguments in one spelling; those that are no JSON object as they are. Agents call alike, and often."""
+    value = arguments_of(arguments)
+    return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()
+
+
+def _failed(card: Card) -> bool:
+    """Whether a tool's result says that it failed; imported ones say so in their text alone."""
+    if isinstance(card.content, ToolResultContent) and card.content.status != "success":
+        return True
+    return card_text(card.content).lstrip()[:5].lower() == "error"

@@ -1,0 +1,262 @@
+"""Making mended boxes: one transaction each, whole or not at all.
+
+Reads the box and the calls that turns wait for, lets `context/mending` decide, writes the new cards and the
+new box. The old box and its cards stay as they are, and whoever points to them keeps them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.mending import compress as compressing
+from cardbox_cli.context.mending.changes import Change, card_ids_of, drafts_of
+from cardbox_cli.context.mending.repair import RepairRequest, repair
+from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
+from cardbox_cli.mending.waiting import awaited_calls
+from cardbox_cli.model.boxes import Box, Slot
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text, written_by
+from cardbox_cli.model.tokens import ESTIMATE, card_tokens
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+
+
+class Mended(msgspec.Struct, frozen=True, kw_only=True):
+    """What mending a box came to. `box_id` is the new box's: None after a dry run, and `from_box_id` itself
+    where nothing was to be changed."""
+
+    box_id: str | None
+    from_box_id: str
+    changes: list[Change]
+
+
+class Summed(Mended, frozen=True, kw_only=True):
+    """A compressed box. `covers` are the cards that the summary stands for, tokens estimated, those of the
+    covered cards and of the summary."""
+
+    summary_card_id: str | None
+    covers: list[str]
+    tokens_covered: int
+    tokens_summary: int
+
+
+class Covering(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summary is to stand for: the box as it was read, and the places and cards of it."""
+
+    box: Box
+    places: list[int]
+    cards: list[Card]
+
+
+def repair_box(
+    database: Database,
+    project_id: str,
+    box_id: str,
+    *,
+    providers: Sequence[Provider],
+    synthesizes: bool,
+    before: Sequence[str] = (),
+    author_id: str,
+    turn: Mapping[str, str] = {},
+    dry_run: bool = False,
+) -> tuple[Mended, list[LintFinding]]:
+    """A new box that none of these providers refuses, and what no change of the box mends.
+
+    Where something is left nothing is written. `before` are the boxes that stand before it in the request,
+    `turn` is the metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
+    """
+    with database.snapshot() if dry_run else database.transaction():
+        boxes = BoxStore(database, project_id)
+        box = _read(boxes, box_id, dry_run=dry_run)
+        slots = boxes.slots(box.box_id)
+        repaired = repair(
+            RepairRequest(
+                project_id=project_id,
+                box_id=box.box_id,
+                entries=_entries(boxes, box.box_id, slots),
+                before=[entry for each in before for entry in _entries(boxes, each, boxes.slots(each))],
+                providers=providers,
+                synthesizes=synthesizes,
+                awaited=awaited_calls(database, project_id, box.box_id, slots),
+                author_id=author_id,
+            )
+        )
+        made: str | None = None
+        if not repaired.changes:
+            made = box.box_id
+        elif not dry_run and not repaired.left:
+            drafts = [written_by(draft, turn) for draft in drafts_of(repaired.places)]
+            made = _write(database, boxes, box, drafts, card_ids_of(repaired.places)).box_id
+    return Mended(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
+
+
+def read_covering(database: Database, project_id: str, box_id: str, *, keep: int) -> Covering:
+    """What a summary of the box would stand for, the last `keep` messages aside.
+
+    Raises NotFound for an unknown box, InvalidInput where nothing could be covered.
+    """
+    with database.snapshot():
+        boxes = BoxStore(database, project_id)
+        box = boxes.get(box_id)
+        slots = boxes.slots(box.box_id)
+        awaited = awaited_calls(database, project_id, box.box_id, slots)
+        found = compressing.covered(_entries(boxes, box.box_id, slots), keep, awaited)
+    return Covering(box=box, places=found.places, cards=found.cards)
+
+
+def compress_box(
+    database: Database,
+    project_id: str,
+    covering: Covering,
+    text: str,
+    *,
+    author_id: str,
+    dry_run: bool = False,
+) -> Summed:
+    """A new box with a summary of this text in the place of what it covers.
+
+    What was appended to the box since it was read is behind it. Raises BoxConflict where the box was changed
+    in another way, and InvalidInput for a blank summary.
+    """
+    old = covering.box
+    draft = compressing.summary_card(text, old.card_ids, covering.places, author_id)
+    made = None
+    if not dry_run:
+        with database.transaction():
+            boxes = BoxStore(database, project_id)
+            now = _read(boxes, old.box_id, dry_run=False)
+            if now.card_ids[: len(old.card_ids)] != old.card_ids:
+                raise BoxConflict(f"box {old.box_id} has changed since it was read", hint="compress it again")
+            ids = compressing.compressed(now.card_ids, covering.places, draft.card_id)
+            made = _write(database, boxes, now, [draft], ids).box_id
+    return Summed(
+        box_id=made,
+        from_box_id=old.box_id,
+        changes=_covering_changes(covering, draft),
+        summary_card_id=None if dry_run else draft.card_id,
+        covers=[old.card_ids[place] for place in covering.places],
+        tokens_covered=sum(card_tokens(card) for card in covering.cards),
+        tokens_summary=ESTIMATE.count(card_text(draft.content)),
+    )
+
+
+def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> Mended:
+    """A new box with everything in its place that summaries of the box stand for.
+
+    Raises InvalidInput where no summary names what it covers.
+    """
+    with database.snapshot() if dry_run else database.transaction():
+        boxes = BoxStore(database, project_id)
+        box = _read(boxes, box_id, dry_run=dry_run)
+        card_ids, found = _expanded(boxes, box)
+        if not found:
+            raise InvalidInput(
+                f"box {box.box_id} holds no summary that names what it covers",
+                hint="`cbx box compress` makes such; `cbx box show` tells which boxes it came from",
+            )
+        made = None if dry_run else _write(database, boxes, box, [], card_ids).box_id
+    return Mended(
+        box_id=made,
+        from_box_id=box.box_id,
+        changes=_expanding_changes(box, found, card_ids),
+    )
+
+
+def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
+    """The list without summaries, those within summaries too, and the summaries, the last made first."""
+    card_ids = list(box.card_ids)
+    found: list[Card] = []
+    while True:
+        known = boxes.known(card_ids)
+        slots = [
+            Slot(place, card_id, *known.get(card_id, (None, "dangling")))
+            for place, card_id in enumerate(card_ids)
+        ]
+        summaries = compressing.summaries(slots)
+        if not summaries:
+            return card_ids, found
+        card_ids = compressing.expanded(card_ids, summaries[0])
+        found.append(summaries[0])
+
+
+def _read(boxes: BoxStore, box_id: str, *, dry_run: bool) -> Box:
+    """The box, kept from changes until the end of the transaction where something will be written."""
+    if not dry_run:
+        boxes.share(box_id)
+    return boxes.get(box_id)
+
+
+def _entries(boxes: BoxStore, box_id: str, slots: Sequence[Slot]) -> list[RequestEntry]:
+    packed = boxes.provenance(box_id)
+    return [
+        RequestEntry(slot=slot, box_id=box_id, rule=None if packed is None else packed.rule_of(slot.position))
+        for slot in slots
+    ]
+
+
+def _write(
+    database: Database, boxes: BoxStore, box: Box, drafts: Sequence[CardDraft], card_ids: Sequence[str]
+) -> Box:
+    """The new cards, and the box of the list. Raises CardConflict for a second result, where none may be."""
+    cards = CardStore(database, boxes.project_id)
+    for draft in drafts:
+        if draft.type == TOOL_RESULT and database.unique_tool_results and draft.metadata.get("edited_from"):
+            raise CardConflict(
+                f"the result of the tool call {draft.tool_call_id!r} would be written a second time",
+                hint="this database allows one result per call; `--drop-orphans` writes none",
+            )
+        cards.add(draft)
+    return boxes.derive(box, card_ids)
+
+
+def _covering_changes(covering: Covering, draft: CardDraft) -> list[Change]:
+    reason = "the summary stands for it"
+    dropped = [
+        Change(
+            kind="dropped",
+            position=place,
+            card_id=covering.box.card_ids[place],
+            rule="compress",
+            reason=reason,
+        )
+        for place in covering.places
+    ]
+    return [*dropped, _added(draft.card_id, f"sums up {len(dropped)} cards", "compress")]
+
+
+def _expanding_changes(box: Box, found: Sequence[Card], card_ids: Sequence[str]) -> list[Change]:
+    held = set(box.card_ids)
+    dropped = [
+        Change(
+            kind="dropped",
+            position=box.card_ids.index(card.card_id),
+            card_id=card.card_id,
+            rule="expand",
+            reason="what it stands for is back",
+        )
+        for card in found
+        if card.card_id in held
+    ]
+    back = [card_id for card_id in card_ids if card_id not in held]
+    return [*dropped, *(_added(card_id, "a summary stood for it", "expand") for card_id in back)]
+
+
+def _added(card_id: str, reason: str, rule: str) -> Change:
+    return Change(kind="added", position=None, card_id=card_id, rule=rule, reason=reason)
+
+
+def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:
+    """The messages of these cards as people read them: what a command is to sum up."""
+    from cardbox_cli.context.formats import TEXT, encoder_of, text
+    from cardbox_cli.context.request import request_of
+
+    read = [card if isinstance(card, Card) else card_of(card, project_id) for card in cards]
+    entries = [
+        RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="")
+        for place, card in enumerate(read)
+    ]
+    return text(request_of(entries, encode=encoder_of(TEXT), takes_all=True))

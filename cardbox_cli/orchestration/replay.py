@@ -1,0 +1,171 @@
+"""The same once more: a turn is asked for again, from its beginning or from a step, by a fresh agent.
+
+The turn that is repeated, its boxes and its agent stay as they are: what the new turns see is the context box
+of the old one and a copy of what its output box held. Tools that are called are called again.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest
+from cardbox_cli.execution.provision import enrol
+from cardbox_cli.execution.requests.recorded import named_step
+from cardbox_cli.execution.requests.request import Source
+from cardbox_cli.execution.requests.source import source_of
+from cardbox_cli.execution.requests.step_snapshots import read_snapshot
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.card_types import INSTRUCTION
+from cardbox_cli.model.cards import OPERATOR, draft_card
+from cardbox_cli.model.execution.turns import InboxRow, Step
+from cardbox_cli.model.identity import Agent
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.orchestration.targets import fresh_id
+from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
+from cardbox_cli.store.views.turns import TurnRow, TurnViews
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn is asked for again: `times`, by another profile, or for workers of another target.
+
+    From the step `at` on it goes on behind what it had written by then, and behind `instruction`.
+    """
+
+    times: int = 1
+    profile_name: str | None = None
+    worker_target: str | None = None
+    at: str | None = None
+    instruction: str | None = None
+
+
+class _Beginning(msgspec.Struct, frozen=True):
+    """What an output box holds when its turn begins, and how much of that is older than the turn."""
+
+    card_ids: Sequence[str]
+    output_start: int
+
+
+def ask_again(runtime: Runtime, agent_turn_id: str, again: Again) -> list[Dispatched]:
+    """Ask for a turn again, in one transaction; a refusal, the first of them, is the last of the answers.
+
+    Raises NotFound for a turn that nobody asked for, whose boxes are gone or whose step is not there, and
+    InvalidInput for a step whose beginning nobody noted.
+    """
+    runtime.database.require_execution()
+    with runtime.transaction():
+        row = runtime.inbox.turn_row(agent_turn_id)
+        if row is None:
+            hint = "`cbx turn list` shows the turns"
+            raise NotFound(f"no inbox row asked for turn {agent_turn_id}", hint=hint)
+        turn = TurnViews(runtime.database, runtime.project_id).get(agent_turn_id)
+        beginning = _beginning(runtime, turn, again.at)
+        card_ids = [*beginning.card_ids, *_instruction(runtime, again.instruction)]
+        agent = _agent(runtime, turn, again)
+        asked: list[Dispatched] = []
+        for _ in range(again.times):
+            asked.append(_dispatched(runtime, row, agent, card_ids, beginning.output_start))
+            if asked[-1].result.status != "accepted":
+                break
+        return asked
+
+
+def _dispatched(
+    runtime: Runtime, row: InboxRow, agent: Agent, card_ids: Sequence[str], output_start: int
+) -> Dispatched:
+    """One more turn, whose output box begins with these cards."""
+    output = runtime.boxes.create(card_ids, title=f"replay of {row.turn_id}", allow_dangling=True)
+    request = DispatchRequest(
+        target_agent_id=agent.agent_id,
+        context_box_id=row.pointer("context_box_id"),
+        output_box_id=output.box_id,
+        channel_id=row.channel_id,
+        depth_policy="root",
+        display_name=row.pointer("display_name"),
+        runtime_config=row.runtime_config,
+        metadata={"replay_of": row.turn_id},
+    )
+    dispatched = dispatch(runtime, request)
+    if dispatched.result.agent_turn_id is not None:
+        runtime.turns.reset_output_start(dispatched.result.agent_turn_id, output_start)
+    return dispatched
+
+
+def _beginning(runtime: Runtime, turn: TurnRow, at: str | None) -> _Beginning:
+    """What the output box held when the turn began, or when the request of its step `at` was made."""
+    if at is None:
+        box = source_of(runtime.boxes, "output", turn.output_box_id)
+        record = runtime.turns.record(turn.agent_turn_id)
+        start = None if record is None else record.output_start
+        if start is None:
+            start = runtime.turns.output_start(box.box_id, turn.agent_turn_id) or 0
+        return _Beginning(_first(box, start), start)
+    turn_id = turn.agent_turn_id
+    shows = f"`cbx turn show {argument(short_id(turn_id))}`"
+    step = named_step(runtime.turns.steps(turn_id), at, f"turn {turn_id!r}", shows)
+    snapshot = read_snapshot(step.metadata)
+    if snapshot is None:
+        raise InvalidInput(
+            f"step {step.step_id!r} has no snapshot that says what the turn had written by then",
+            hint="only steps that a worker of cbx ran say it; `cbx turn replay` begins at the beginning",
+        )
+    box = source_of(runtime.boxes, "output", _output_of(step, turn))
+    return _Beginning(_first(box, snapshot.output_cards), snapshot.output_start)
+
+
+def _output_of(step: Step, turn: TurnRow) -> str | None:
+    return step.output_box_id or turn.output_box_id
+
+
+def _first(box: Source, count: int) -> list[str]:
+    return [slot.card_id for slot in box.slots[:count]]
+
+
+def _instruction(runtime: Runtime, text: str | None) -> list[str]:
+    if text is None:
+        return []
+    draft = draft_card(INSTRUCTION, text, author_id=OPERATOR)
+    return [runtime.cards.add(draft).card.card_id]
+
+
+def _agent(runtime: Runtime, turn: TurnRow, again: Again) -> Agent:
+    """An agent for the new turns alone: those of the old one's agent neither wait nor remember them."""
+    profile = _profile(runtime, turn, again.profile_name)
+    known = runtime.roster.find(turn.agent_id)
+    target = known.worker_target if known and again.profile_name is None else profile.worker_target
+    agent = Agent(
+        agent_id=fresh_id(profile),
+        profile_box_id=profile.profile_box_id,
+        worker_target=again.worker_target or target,
+        tags=profile.tags,
+        display_name=None,
+        owner_agent_id=None,
+        status="active",
+        metadata={
+            "profile_name": profile.name,
+            "spawned_by": OPERATOR,
+            "derived_from": turn.agent_id,
+            "replay_of": turn.agent_turn_id,
+        },
+        created_at=None,
+    )
+    enrol(runtime.roster, agent, source_agent_id=OPERATOR)
+    return agent
+
+
+def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
+    """The profile of this name, else the one that the turn was run with, in the version that it had."""
+    profiles = ProfileStore(runtime.database, runtime.project_id)
+    if name is not None:
+        entry = profiles.get(name)
+        profiles.refuse_lost_box(entry)
+        return entry
+    held = profiles.held_by(turn.profile_box_id or "") if turn.profile_box_id else None
+    if held is None:
+        raise NotFound(
+            f"the profile of turn {turn.agent_turn_id} is gone",
+            hint=f"--profile names another; `cbx turn show {argument(turn.agent_turn_id)}` shows its boxes",
+        )
+    return held

@@ -1,0 +1,288 @@
+"""`cbx cost`: of turns, agents and boxes; its contract, its budget, its prices, and what it refuses."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.context.collector import WITHOUT_PROVIDERS
+from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.request import DEFAULT_OPTIONS
+from cardbox_cli.execution.requests.series import sent_by_turn
+from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.turns import TurnViews
+from tests.cli.conftest import Offered, lines, succeed
+from tests.conftest import PROJECT, Cbx
+
+CLIENT = f"{shlex.quote(sys.executable)} {Path(__file__).parents[3] / 'examples/client.py'}"
+PROFILE = (
+    "name: clerk\nsystem_prompt: You are a clerk.\nallowed_tools: [look, never]\n"
+    "llm_config: {model: gpt-4o}\n"
+)
+LONG = "alpha beta gamma delta " * 60
+
+Ran = Callable[..., str]
+
+
+@pytest.fixture
+def ran(cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path: Path) -> Ran:
+    """Give the agent `clerk` a turn whose model calls `look` and then answers; its id."""
+    (tmp_path / "clerk.yaml").write_text(PROFILE)
+    succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
+    succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
+    for tool in ("look", "never"):
+        succeed(cbx("tool", "add", tool, "--exec", "cat", "--description", "Look at what is there."))
+    context = box_of(add("Find the cause."))
+
+    def run(*options: str) -> str:
+        turn = succeed(cbx("dispatch", "--agent", "clerk", "--context-box", context, "-o", "id")).strip()
+        command = ["--trust-stored-commands", "--exec", f"{CLIENT} --call look '{{}}'", "--drain"]
+        succeed(cbx("worker", "run", *command, *options))
+        return turn
+
+    return run
+
+
+@pytest.fixture
+def conversation(cbx: Cbx, tmp_path: Path) -> str:
+    """The box of a conversation in which a file was read twice, and had not changed."""
+
+    def use(key: str) -> list[dict[str, object]]:
+        function = {"name": "read", "arguments": '{"path": "a"}'}
+        return [
+            {"role": "assistant", "tool_calls": [{"id": key, "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": key, "content": LONG},
+        ]
+
+    talk = [
+        {"role": "user", "content": "Read it."},
+        *use("c1"),
+        *use("c2"),
+        {"role": "assistant", "content": "It says gamma."},
+        {"role": "user", "content": "What else?"},
+        {"role": "assistant", "content": "It says delta."},
+        {"role": "user", "content": "Thanks."},
+    ]
+    (tmp_path / "talk.json").write_text(json.dumps(talk))
+    return succeed(cbx("card", "import", str(tmp_path / "talk.json"), "-o", "id")).strip()
+
+
+@pytest.mark.parametrize("layers", [(), ("--layer", "notes__context=Notes.", "--layout", "cache")])
+def test_the_steps_of_a_turn_are_what_they_sent(
+    layers: tuple[str, ...], cbx: Cbx, ran: Ran, database: Database
+) -> None:
+    turn = TurnViews(database, PROJECT).get(ran(*layers))
+    found = sent_by_turn(database, PROJECT, turn)
+    requests = TurnRequests(database, PROJECT, turn)
+    shown = [
+        requests.request(str(number), DEFAULT_OPTIONS, None, WITHOUT_PROVIDERS).request for number in (1, 2)
+    ]
+    assert [sent.request.messages for sent in found] == [each.messages for each in shown]
+    assert [sent.request.tools for sent in found] == [each.tools for each in shown]
+    assert [sent.request.lost_layers for sent in found] == [each.lost_layers for each in shown]
+    answer = cbx("cost", turn.agent_turn_id, "-o", "json").json()
+    assert [step["tokens"] for step in answer["steps"]] == [explain(each).tokens for each in shown]
+    assert answer["tokens"] == sum(explain(each).tokens for each in shown)
+    assert answer["breaks"] == []
+
+
+class TestTurns:
+    def test_answer(self, cbx: Cbx, ran: Ran) -> None:
+        turn = ran()
+        answer = cbx("cost", turn[-8:], "-o", "json").json()
+        assert set(answer) == {
+            *("kind", "id", "tokenizer", "tokens", "tokens_exact", "kept", "new", "greatest", "of_window"),
+            *("steps", "by", "breaks", "first_break", "findings", "money"),
+        }
+        assert (answer["kind"], answer["id"], answer["greatest"]) == ("turn", turn, 2)
+        assert set(answer["by"]) == {"layer", "type", "tool", "card"}
+        assert answer["kept"] + answer["new"] == answer["tokens"]
+        [never] = answer["findings"]
+        assert (never["code"], never["tokens"] > 0) == ("tool-never-called", True)
+        assert never["fix"] == "cbx profile show clerk -o yaml"
+        result = next(card for card in answer["by"]["card"] if card["type"] == "tool.result")
+        assert (result["tool"], result["sends"]) == ("look", 1)
+        page = succeed(cbx("cost", turn))
+        assert "never broken" in page
+        assert "tool-never-called: the tool never was sent 2 times, and never called" in page
+
+    def test_of_an_agent(self, cbx: Cbx, ran: Ran) -> None:
+        turns = [ran(), ran()]
+        answer = cbx("cost", "--agent", "clerk", "--by", "tool", "-o", "json")
+        steps = answer.json()["steps"]
+        assert [step["agent_turn_id"] for step in steps] == [turns[0]] * 2 + [turns[1]] * 2
+        assert answer.err == "note: agent 'clerk': 2 turns\n"
+        assert len(cbx("cost", "--agent", "clerk", "--since", "1h", "-o", "json").json()["steps"]) == 4
+        refused = cbx("cost", "--agent", "clerk", "--since", "2099-01-01")
+        assert (refused.code, refused.err.splitlines()[0]) == (
+            3,
+            "error: agent 'clerk' has no turn since 2099-01-01 in project 'p'",
+        )
+
+    def test_that_have_sent_nothing_are_composed(self, cbx: Cbx, ran: Ran) -> None:
+        ran()
+        box = lines(cbx("box", "list", "-o", "id"))[-1]
+        turn = succeed(cbx("dispatch", "--agent", "clerk", "--context-box", box, "-o", "id")).strip()
+        answer = cbx("cost", turn, "-o", "json")
+        [step] = answer.json()["steps"]
+        assert step["step_id"] is None
+        assert "has sent nothing" in answer.err
+
+
+class TestBoxes:
+    def test_what_was_read_again_and_the_saving(
+        self, cbx: Cbx, conversation: str, feed: Callable[[str], None]
+    ) -> None:
+        answer = cbx("cost", conversation, "-o", "json").json()
+        assert [step["messages"] for step in answer["steps"]] == [1, 3, 5, 7, 9]
+        [again] = [each for each in answer["findings"] if each["code"] == "read-again"]
+        first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
+        assert grep[:2] == ["grep", "-vxF"]
+        unwanted = set(grep[3::2])
+        kept = [card for card in lines(cbx(*first[1:])) if card not in unwanted]
+        feed("\n".join(kept))
+        made = succeed(cbx(*edit[1:])).strip()
+        later = cbx("cost", made, "-o", "json").json()
+        caller = next(
+            card
+            for card in answer["by"]["card"]
+            if card["card_id"] in unwanted and card["type"] == "agent.thought"
+        )
+        # The call goes with its result, and the request for the second call was one request more.
+        saved = answer["tokens"] - later["tokens"]
+        assert saved >= again["tokens"] + caller["tokens"]
+        assert "read-again" not in [each["code"] for each in later["findings"]]
+
+    @pytest.mark.parametrize("by", ["layer", "type", "tool", "card"])
+    def test_are_told_by(self, by: str, cbx: Cbx, conversation: str) -> None:
+        page = succeed(cbx("cost", conversation, "--by", by, "--top", "3"))
+        assert f"\n{by.upper()} " in page
+        assert ("read" in page) or by in ("layer", "type")
+
+    def test_with_a_profile(self, cbx: Cbx, conversation: str, ran: Ran) -> None:
+        ran()
+        answer = cbx("cost", conversation, "--profile", "clerk", "-o", "json").json()
+        assert {step["model"] for step in answer["steps"]} == {"gpt-4o"}
+        assert "tools" in answer["steps"][0]["layers"]
+
+    def test_empty(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
+        answer = cbx("cost", box_of(), "-o", "json").json()
+        assert (answer["tokens"], answer["findings"]) == (0, [])
+        succeed(cbx("cost", "@last"))
+
+    def test_of_every_output(self, cbx: Cbx, conversation: str) -> None:
+        for format in ("table", "wide", "jsonl", "yaml"):
+            assert succeed(cbx("cost", conversation, "-o", format))
+        ids = lines(cbx("cost", conversation, "-o", "id", "--top", "2"))
+        assert len(ids) == 2
+        assert set(ids) <= set(lines(cbx("card", "list", "-o", "id")))
+
+
+class TestBudget:
+    def test_in_tokens(self, cbx: Cbx, conversation: str) -> None:
+        assert cbx("cost", conversation, "--fail-over", "100000").code == 0
+        over = cbx("cost", conversation, "--fail-over", "100", "-o", "json")
+        assert over.code == 8
+        assert over.error["message"].startswith("request 5 has ~")
+        assert over.json()["greatest"] == 5
+
+    def test_as_a_share_of_the_window(self, cbx: Cbx, conversation: str) -> None:
+        assert cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "50%").code == 0
+        over = cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "0.1%")
+        assert over.code == 8
+        unknown = cbx("cost", conversation, "--fail-over", "50%")
+        assert (unknown.code, unknown.err.splitlines()[-2]) == (
+            4,
+            "error: --fail-over: nobody knows how many tokens the model 'unknown' holds",
+        )
+
+    @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣"])
+    def test_that_is_none(self, budget: str, cbx: Cbx, conversation: str) -> None:
+        refused = cbx("cost", conversation, "--fail-over", budget)
+        assert (refused.code, refused.out) == (2, "")
+
+
+class TestPrices:
+    def test_by_option_and_by_the_setting(
+        self, cbx: Cbx, conversation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "prices.yaml").write_text(
+            "currency: EUR\nmodels:\n  gpt-4o: {input: 2.50, cached: 1.25}\n"
+        )
+        words = ("cost", conversation, "--model", "gpt-4o", "-o", "json")
+        found = cbx(*words, "--prices", str(tmp_path / "prices.yaml")).json()
+        money = found["money"]
+        assert money["currency"] == "EUR"
+        assert float(money["without_cache"]) == pytest.approx(found["tokens"] * 2.5e-6)
+        assert float(money["amount"]) == pytest.approx((found["new"] * 2.5 + found["kept"] * 1.25) * 1e-6)
+        monkeypatch.setenv("CBX_PRICES", str(tmp_path / "prices.yaml"))
+        assert cbx(*words).json()["money"] == money
+        unpriced = cbx("cost", conversation, "-o", "json")
+        assert unpriced.json()["money"]["unpriced"] == ["unknown"]
+        assert "warning: no price is known of the model 'unknown'" in unpriced.err
+
+    def test_that_are_wrong(self, cbx: Cbx, conversation: str, tmp_path: Path) -> None:
+        (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  gpt-4o: {inputs: 1, cached: -1}\n")
+        refused = cbx("cost", conversation, "--prices", str(tmp_path / "prices.yaml"))
+        assert (refused.code, refused.out) == (4, "")
+        assert "prices.yaml:3" in refused.err
+        assert cbx("cost", conversation, "--prices", str(tmp_path / "none.yaml")).code == 3
+
+
+def test_what_is_neither_box_nor_turn(cbx: Cbx, conversation: str) -> None:
+    for words, code, message in (
+        (("nothing-here",), 3, "error: no box or turn 'nothing-here' in project 'p'"),
+        ((), 2, "error: name a box or a turn, or --agent"),
+        ((conversation, "--agent", "clerk"), 2, "error: name a box or a turn, or --agent"),
+        ((conversation, "--since", "1h"), 2, "error: --since is for --agent"),
+        ((conversation, "--by", "colour"), 2, "error: --by: unknown grouping 'colour'"),
+    ):
+        refused = cbx("cost", *words)
+        assert (refused.code, refused.out, refused.err.splitlines()[0]) == (code, "", message)
+
+
+def test_other_projects_are_not_seen(cbx: Cbx, conversation: str) -> None:
+    assert cbx("cost", conversation, "--project", "q").code == 3
+
+
+def test_completion(offered: Offered, conversation: str) -> None:
+    assert conversation[-8:] in offered("cbx cost ")
+    assert set(offered("cbx cost x --by ")) == {"layer", "type", "tool", "card"}
+
+
+# What is found in ten real conversations, by their place in the file.
+FOUND = {
+    2: {},
+    3: {"unused-result": 1},
+    6: {"large-card": 1},
+    7: {"large-card": 1},
+    10: {"unused-result": 1},
+    13: {"unused-result": 2, "read-again": 1, "error-retried": 2},
+    25: {"large-card": 1},
+    26: {"unused-result": 1},
+    28: {"unused-result": 11},
+    33: {"unused-result": 12, "read-again": 3},
+}
+
+
+def test_findings_in_real_conversations(cbx: Cbx, real_data: Path) -> None:
+    file = real_data / "tau-bench_gpt-4o-airline_first40.json"
+    boxes = lines(cbx("card", "import", str(file), "-o", "id"))
+    found = {}
+    for place in FOUND:
+        codes = [each["code"] for each in cbx("cost", boxes[place], "-o", "json").json()["findings"]]
+        found[place] = {code: codes.count(code) for code in codes}
+    assert found == FOUND
+
+
+def test_the_places_of_a_box_name_tools_and_are_sorted_by_tokens(cbx: Cbx, conversation: str) -> None:
+    words = ("box", "show", conversation, "-o", "csv", "--no-header", "--columns", "#,tool,tokens")
+    rows = [line.split(",") for line in lines(cbx(*words, "--sort", "tokens:desc"))]
+    assert [row[1] for row in rows[:4]] == ["read"] * 4
+    tokens = [int(row[2].removeprefix("~")) for row in rows]
+    assert tokens == sorted(tokens, reverse=True)
+    assert {row[1] for row in rows[4:]} == {""}

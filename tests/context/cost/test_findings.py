@@ -1,0 +1,122 @@
+"""What the rules about costs find, and what they leave alone."""
+
+from cardbox_cli.context.cost.account import account_of
+from cardbox_cli.context.cost.check import RULES, check
+from cardbox_cli.context.cost.finding import CostFinding
+from cardbox_cli.context.cost.series import conversation
+from cardbox_cli.context.cost.subject import Subject
+from cardbox_cli.model.cards import Card
+from tests.context.cost.test_account import request, series
+from tests.context.lint.cards import call, profile, result, thought, tools, user
+
+LONG = "alpha beta gamma delta " * 40
+
+
+def findings(*cards: Card) -> dict[str, CostFinding]:
+    return {each.code: each for each in check(Subject(account_of(conversation(request(*cards)))))}
+
+
+def use(key: str, text: str, name: str = "read", arguments: str = '{"path": "a"}') -> list[Card]:
+    return [
+        thought(call(key, name, arguments), card_id=f"call-{key}"),
+        result(key, text, card_id=f"result-{key}"),
+    ]
+
+
+def rounds(count: int, text: str = "Well.") -> list[Card]:
+    return [
+        card
+        for number in range(count)
+        for card in (user("Go on.", card_id=f"u{number}"), thought(text=text, card_id=f"t{number}"))
+    ]
+
+
+def test_each_rule_has_a_code_of_its_own_and_says_what_it_finds() -> None:
+    assert len({rule.code for rule in RULES}) == len(RULES)
+    assert all(rule.finds and rule.remedy for rule in RULES)
+
+
+def test_a_result_that_nobody_used() -> None:
+    found = findings(user("Look.", card_id="0"), *use("1", LONG), *rounds(4))
+    unused = found["unused-result"]
+    [evidence] = unused.evidence
+    assert (evidence.card_id, evidence.sends) == ("result-1", 4)
+    assert unused.tokens == 3 * evidence.tokens
+    assert unused.mend is not None
+    assert unused.mend.line() == (
+        "cbx box show box -o csv --columns full-id --no-header | grep -vxF -e call-1 -e result-1 | "
+        "cbx box edit box --file -"
+    )
+
+
+def test_a_result_of_which_a_word_was_used_is_none() -> None:
+    used = findings(user("Look.", card_id="0"), *use("1", LONG), *rounds(4, "It says gamma."))
+    once = findings(user("Look.", card_id="0"), *use("1", LONG), *rounds(1))
+    assert "unused-result" not in used | once
+
+
+def test_what_was_read_again_unchanged() -> None:
+    same = [*use("1", LONG), *use("2", LONG, arguments='{ "path":"a" }'), *rounds(2, "gamma")]
+    again = findings(user("Look.", card_id="0"), *same)["read-again"]
+    assert [each.card_id for each in again.evidence] == ["result-1", "result-2"]
+    assert again.mend is not None
+    assert again.mend.card_ids == ["call-1", "result-1"]
+    assert "same-content" not in findings(user("Look.", card_id="0"), *same)
+    changed = [*use("1", LONG), *use("2", f"{LONG}!"), *rounds(2, "gamma")]
+    assert "read-again" not in findings(user("Look.", card_id="0"), *changed)
+
+
+def test_errors_that_were_retried_word_for_word() -> None:
+    tries = [*use("1", "Error: no such file"), *use("2", "Error: no such file"), *rounds(1)]
+    retried = findings(user("Look.", card_id="0"), *tries)["error-retried"]
+    assert retried.mend is not None
+    assert retried.mend.card_ids == ["call-1", "result-1"]
+    other = [*use("1", "Error: no such file"), *use("2", "Error: denied"), *rounds(1)]
+    assert "error-retried" not in findings(user("Look.", card_id="0"), *other)
+
+
+def test_the_same_content_twice() -> None:
+    cards = [user(LONG, card_id="a"), thought(text="Yes.", card_id="b"), user(LONG, card_id="c"), *rounds(2)]
+    same = findings(*cards)["same-content"]
+    assert [each.card_id for each in same.evidence] == ["a", "c"]
+    assert same.tokens == 2 * same.evidence[0].tokens
+    assert same.mend is not None
+    assert same.mend.card_ids == ["a"]
+
+
+def test_a_call_is_never_torn_from_its_result() -> None:
+    both = thought(call("1", "read"), call("2", "list"), card_id="calls")
+    cards = [both, result("1", LONG, card_id="r1"), result("2", "x", card_id="r2"), *rounds(4)]
+    unused = findings(user("Look.", card_id="0"), *cards)["unused-result"]
+    assert unused.mend is not None
+    assert unused.mend.how == "fit"
+    assert unused.mend.line().startswith("cbx render --box box --max-tokens ")
+
+
+def test_tools_that_nobody_called() -> None:
+    cards = [tools("read", "write"), user("Look.", card_id="0"), *use("1", "ok"), *rounds(1)]
+    never = findings(*cards)["tool-never-called"]
+    assert "the tool write was sent 2 times" in never.message
+    account = account_of(conversation(request(*cards)))
+    [of_profile] = [each for each in check(Subject(account, profile="clerk")) if each.code == never.code]
+    assert of_profile.mend is not None
+    assert of_profile.mend.line("--project", "p") == "cbx profile show clerk -o yaml --project p"
+
+
+def test_a_card_that_takes_much_of_the_room() -> None:
+    large = findings(user(LONG * 10, card_id="a"), *rounds(2))["large-card"]
+    assert [each.card_id for each in large.evidence] == ["a"]
+    assert large.mend is not None
+    assert large.mend.line() == "cbx box compress box --summary @summary.md"
+    assert "large-card" not in findings(user(LONG, card_id="a"), *rounds(2))
+
+
+def test_a_broken_cache() -> None:
+    sent = series(request(profile("It is 10:00."), user("x")), request(profile("It is 10:05."), user("x")))
+    [found] = [each for each in check(Subject(account_of(sent))) if each.code == "cache-broken"]
+    assert found.steps == [2]
+    assert found.tokens == sent_tokens(sent)
+
+
+def sent_tokens(sent: list) -> int:  # type: ignore[type-arg]
+    return account_of(sent[:1]).tokens

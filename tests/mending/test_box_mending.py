@@ -1,0 +1,187 @@
+"""`cbx box repair`, `compress` and `expand`: new boxes, and everything that was there stays."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cardbox_cli.model.cards import CardDraft, draft_card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from tests.conftest import Cbx
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+ASKED = draft_card("task.instruction", "How late is it?")
+CALLED = draft_card("agent.thought", "Let me look.", tool_calls=[CALL])
+ANSWERED = draft_card("tool.result", "nine", tool_call_id="c1")
+AGAIN = draft_card("task.instruction", "And now?")
+SAID = draft_card("agent.thought", "Nine.")
+
+
+@pytest.fixture
+def box(cards: CardStore, boxes: BoxStore) -> Callable[..., str]:
+    """A box of these cards."""
+
+    def make(*drafts: CardDraft) -> str:
+        for draft in drafts:
+            cards.add(draft)
+        return boxes.create([draft.card_id for draft in drafts], title="talk").box_id
+
+    return make
+
+
+Box = Callable[..., str]
+
+
+def types(boxes: BoxStore, box_id: str) -> list[str]:
+    return [card.type for card in boxes.view(box_id).cards]
+
+
+class TestRepair:
+    def test_a_result_is_written_for_a_call_that_has_none(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+        old = box(ASKED, CALLED)
+        before = boxes.view(old)
+        answer = cbx("box", "repair", old, "--synthesize", "-o", "json").json()
+        assert answer.keys() == {"box_id", "from_box_id", "changes"}
+        assert (answer["from_box_id"], [change["kind"] for change in answer["changes"]]) == (old, ["added"])
+        new = boxes.view(answer["box_id"])
+        assert (new.box.parent_ids, new.box.title) == ([old], "talk")
+        result = new.cards[-1]
+        assert (result.type, result.tool_call_id, result.author_id) == ("tool.result", "c1", "sys.operator")
+        assert json.loads(cbx("render", "--box", answer["box_id"]).out)["messages"][-1] == {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "name": "look",
+            "content": '{"error":{"code":"interrupted","message":"The call was interrupted: no result was recorded."}}',
+        }
+        assert boxes.view(old) == before
+        for provider in ("openai", "anthropic"):
+            assert cbx("render", "--box", answer["box_id"], "--check", "--format", provider).code == 0
+
+    def test_or_the_call_is_dropped_and_its_words_stay(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+        old = box(ASKED, CALLED, AGAIN)
+        [change] = (answer := cbx("box", "repair", old, "--drop-orphans", "-o", "json").json())["changes"]
+        assert (change["kind"], change["position"], change["card_id"], change["rule"]) == (
+            "rewritten",
+            1,
+            CALLED.card_id,
+            "call-without-result",
+        )
+        card = boxes.view(answer["box_id"]).cards[1]
+        assert (card.card_id, card.tool_calls) == (change["new_card_id"], None)
+        assert card.metadata["edited_from"] == CALLED.card_id
+
+    def test_a_result_moves_to_its_call(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+        old = box(ASKED, CALLED, AGAIN, ANSWERED, SAID)
+        answer = cbx("box", "repair", old, "--drop-orphans", "-o", "json").json()
+        assert [(change["kind"], change["position"]) for change in answer["changes"]] == [("moved", 3)]
+        wanted = [each.card_id for each in (ASKED, CALLED, ANSWERED, AGAIN, SAID)]
+        assert boxes.get(answer["box_id"]).card_ids == wanted
+
+    def test_a_sound_box_stays(self, cbx: Cbx, box: Box, row_counts: Callable[[], Any]) -> None:
+        sound = box(ASKED, CALLED, ANSWERED)
+        before = row_counts()
+        answer = cbx("box", "repair", sound, "--synthesize", "-o", "id")
+        assert (answer.code, answer.out, answer.err) == (0, f"{sound}\n", f"unchanged: {sound}\n")
+        assert row_counts() == before
+
+    def test_a_dry_run_writes_nothing(self, cbx: Cbx, box: Box, row_counts: Callable[[], Any]) -> None:
+        old = box(ASKED, CALLED)
+        before = row_counts()
+        shown = cbx("box", "repair", old, "--synthesize", "--dry-run")
+        assert (shown.code, "(dry run: nothing was written)" in shown.out) == (0, True)
+        assert "call-without-result" in shown.out
+        assert row_counts() == before
+
+    def test_what_no_card_of_the_box_can_mend(
+        self, cbx: Cbx, box: Box, row_counts: Callable[[], Any]
+    ) -> None:
+        old = box(SAID)
+        before = row_counts()
+        answer = cbx("box", "repair", old, "--drop-orphans")
+        assert answer.code == 8
+        assert answer.err.splitlines()[-2:] == [
+            f"error: box {old} has errors that are about no card of it: no-messages",
+            "hint: nothing was written; mend what is told above, or try --synthesize",
+        ]
+        assert row_counts() == before
+        assert cbx("box", "repair", old, "--synthesize").code == 0
+
+    def test_behind_another_box_it_need_not_begin_with_the_user(self, cbx: Cbx, box: Box) -> None:
+        context, output = box(ASKED), box(CALLED)
+        words = ("box", "repair", output, "--after", context, "--synthesize", "-o", "json")
+        assert [change["kind"] for change in cbx(*words).json()["changes"]] == ["added"]
+        refused = cbx("box", "repair", output, "--after", output, "--synthesize")
+        assert (refused.code, f"--after: box {output} is the one" in refused.err) == (2, True)
+
+    def test_one_of_both_must_be_chosen(self, cbx: Cbx, box: Box) -> None:
+        assert cbx("box", "repair", box(ASKED)).code == 2
+
+    def test_of_another_project(self, cbx: Cbx, box: Box) -> None:
+        other = box(ASKED, CALLED)
+        assert cbx("-p", "q", "box", "repair", other, "--synthesize").code == 3
+
+
+class TestCompress:
+    def test_what_is_old_becomes_a_summary_and_comes_back(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+        old = box(ASKED, CALLED, ANSWERED, SAID, AGAIN)
+        words = ("box", "compress", old, "--summary", "It was nine.", "--keep", "1", "-o", "json")
+        answer = cbx(*words).json()
+        assert answer["covers"] == [each.card_id for each in (ASKED, CALLED, ANSWERED, SAID)]
+        assert types(boxes, answer["box_id"]) == ["context.compression", "task.instruction"]
+        body = cbx("render", "--box", answer["box_id"], "-o", "json").json()
+        assert [(each["role"], each["content"]) for each in body["messages"]] == [
+            ("system", "It was nine."),
+            ("user", "And now?"),
+        ]
+        back = cbx("box", "expand", answer["box_id"], "-o", "id").out.strip()
+        assert boxes.view(back).digest == boxes.view(old).digest
+        assert boxes.get(back).parent_ids == [answer["box_id"]]
+
+    def test_what_was_appended_meanwhile_stays_behind(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+        old = box(ASKED, SAID, AGAIN)
+        new = cbx("box", "compress", old, "--summary", "s", "--keep", "1", "-o", "id").out.strip()
+        box(CALLED)
+        boxes.append(new, [CALLED.card_id])
+        back = cbx("box", "expand", new, "-o", "id").out.strip()
+        wanted = [each.card_id for each in (ASKED, SAID, AGAIN, CALLED)]
+        assert boxes.get(back).card_ids == wanted
+
+    def test_by_a_command_that_reads_what_goes(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+        old = box(ASKED, SAID, AGAIN)
+        words = ("box", "compress", old, "--summary-cmd", "tr a-z A-Z", "--keep", "1", "-o", "json")
+        card = boxes.view(cbx(*words).json()["box_id"]).cards[0]
+        assert card.content.text == "── 1 USER ──\n  HOW LATE IS IT?\n\n── 2 ASSISTANT ──\n  NINE."  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize(
+        ("command", "why"),
+        [
+            ("echo key sk-ant-REDACTED >&2; exit 3", "failed with exit code 3"),
+            ("cat > /dev/null", "printed nothing"),
+            ("sleep 60", "took more than 0.2 seconds"),
+        ],
+    )
+    def test_a_command_that_fails_changes_nothing(
+        self, cbx: Cbx, box: Box, row_counts: Callable[[], Any], command: str, why: str
+    ) -> None:
+        old = box(ASKED, SAID, AGAIN)
+        before = row_counts()
+        words = ("box", "compress", old, "--summary-cmd", command, "--keep", "1", "--timeout", "0.2")
+        answer = cbx(*words)
+        assert (answer.code, why in answer.err, "sk-ant" in answer.err) == (7, True, False), answer
+        assert row_counts() == before
+
+    def test_where_nothing_could_go(self, cbx: Cbx, box: Box) -> None:
+        answer = cbx("box", "compress", box(ASKED, CALLED), "--summary", "s", "--keep", "0")
+        assert (answer.code, "nothing stands before" in answer.err) == (4, True)
+        assert cbx("box", "expand", box(draft_card("task.instruction", "x"))).code == 4
+
+    def test_a_blank_summary(self, cbx: Cbx, box: Box) -> None:
+        answer = cbx("box", "compress", box(ASKED, SAID, AGAIN), "--summary", " ", "--keep", "1")
+        assert (answer.code, "the summary is blank" in answer.err) == (4, True)
+
+    def test_not_by_a_turn(self, cbx: Cbx, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+        old = box(ASKED, SAID, AGAIN)
+        monkeypatch.setenv("CBX_TURN_ID", "turn_1")
+        assert cbx("box", "compress", old, "--summary", "s", "--keep", "1").code == 5
